@@ -1,5 +1,7 @@
 """Exit criteria against a naive twin, which runs every depth by itself and stops each example where its rule says."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,14 +12,21 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent.models.common.classification import split_pairs
 from hf_recurrent.models.common.exit_criteria import CRITERIA
-from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.compare import assert_close
+from support.exit_models import (
+    classifier,
+    exit_options,
+    language_model,
+    make_classifier,
+    sharp_classifier,
+    sharpen,
+    with_probe,
+)
 from support.families import (
     BY_NAME,
     EXPECTED_VARIANTS,
     LABELS,
     LANGUAGE_BY_NAME,
-    ONE_CHUNK,
     STEPS,
     make_batch,
     make_config,
@@ -52,32 +61,6 @@ def tiered_pairs(variants):
 
 # scores closer to a threshold than this could fall on either side by rounding
 MARGIN = 1e-5
-
-
-def with_probe(model, num_features: int):
-    torch.manual_seed(1)
-    probe = ExitProbe(num_features, 8)
-    for parameter in probe.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    model.exit_probe = probe.eval()
-    model.config.exit_probe_size = 8
-    return model
-
-
-def make_classifier(variant):
-    changes = {"cap_depth_by_length": False} if variant.architecture in ("ut", "gut", "gutlb") else {}
-    changes |= ONE_CHUNK if variant.chunked else {}
-    model = make_model(variant, **changes)
-    if variant.architecture in ("gut", "gutlb"):
-        model.config.hard_stop = True
-    sharpen(model.classifier)
-    return with_probe(model, 4 * 32 if variant.siamese else 32)
-
-
-def sharpen(head: torch.nn.Module, factor: float = 10.0) -> None:
-    """Make untrained predictions differ from one another."""
-    last = head.output if hasattr(head, "output") else head
-    last.weight.data.mul_(factor)
 
 
 def between(criterion: str, scores: np.ndarray) -> float:
@@ -131,27 +114,32 @@ def naive_steps(criterion: str, scores: np.ndarray, threshold: float | None, pat
     return np.array(stops)
 
 
+@functools.cache
 @torch.no_grad()
-def answers_by_step(model, variant, batch) -> tuple[np.ndarray, np.ndarray]:
-    """Logits (L, B, C) and probabilities of the probe (L, B) of models stopped after each step."""
+def answers_by_step(variant) -> tuple[np.ndarray, np.ndarray]:
+    """Logits (L, B, C) and probabilities of the probe (L, B) of `make_classifier`, stopped after each step."""
+    model, batch = make_classifier(variant), make_batch(variant)
+    batch.pop("labels")
     logits, probes, head = [], [], model.answer_head()
     never = {"halting_threshold": 1.0} if variant.halts else {}
     if variant in EXPECTED_VARIANTS:
         # at a threshold of 1 a token whose head is sure stops, and answers from there
         never = {"exit_criterion": "convergence", "exit_threshold": 0.0, "exit_patience": 99}
     features = []
-    hook = model.classifier.register_forward_pre_hook(lambda module, inputs: features.append(inputs[0]))
+    model.classifier.register_forward_pre_hook(lambda module, inputs: features.append(inputs[0]))
     for steps in range(1, STEPS + 1):
         logits.append(model(**batch, max_steps=steps, **never).logits.double().numpy())
         probes.append(model.exit_probe(features[-1]).double().numpy())
-    hook.remove()
     assert head.probe is not None
     return np.stack(logits), np.stack(probes)
 
 
+@functools.cache
 @torch.no_grad()
-def changes_by_step(model, variant, batch) -> tuple[np.ndarray, torch.Tensor]:
-    """Relative changes (L, rows, tokens), zero at padding, and the mask of the rows."""
+def changes_by_step(variant) -> np.ndarray:
+    """Relative changes of `make_classifier` (L, rows, tokens), zero at padding."""
+    model, batch = make_classifier(variant), make_batch(variant)
+    batch.pop("labels")
     # a head that is sure of halting would stop units at a threshold of 1
     never = {"exit_criterion": "convergence", "exit_threshold": 0.0, "exit_patience": 99}
     states = model(**batch, output_hidden_states=True, **never).hidden_states
@@ -161,7 +149,7 @@ def changes_by_step(model, variant, batch) -> tuple[np.ndarray, torch.Tensor]:
     states = [torch.where(mask[..., None], state, 0.0).double() for state in states]
     sizes = [state.norm(dim=-1).clamp_min(1e-300) for state in states]
     pairs = zip(states[1:], states[:-1], sizes[:-1], strict=True)
-    return torch.stack([(new - old).norm(dim=-1) / size for new, old, size in pairs]).numpy(), mask
+    return torch.stack([(new - old).norm(dim=-1) / size for new, old, size in pairs]).numpy()
 
 
 @criteria
@@ -174,10 +162,9 @@ def test_every_example_stops_where_its_own_answers_say(variant, criterion):
         pytest.skip("tokens attend to each other's stopped states: compared with the twin of tokens")
     if variant.chunked and variant.siamese and criterion != "convergence":
         pytest.skip("refused, see the test of bad options")
-    logits, probes = answers_by_step(model, variant, batch)
-    changes, _ = changes_by_step(model, variant, batch)
+    logits, probes = answers_by_step(variant)
     patience = CRITERIA[criterion].default_patience
-    scores = naive_scores(criterion, logits, probes, changes.max(-1))
+    scores = naive_scores(criterion, logits, probes, changes_by_step(variant).max(-1))
     threshold = None if criterion == "stability" else between(criterion, scores)
     steps = naive_steps(criterion, scores, threshold, patience, 1)
     assert len(set(steps)) > 1 or criterion == "stability"
@@ -200,8 +187,7 @@ def test_patience_and_least_steps(criterion, patience, least):
     variant = BY_NAME["gut_no_halt"]
     model, batch = make_classifier(variant), make_batch(variant)
     batch.pop("labels")
-    logits, probes = answers_by_step(model, variant, batch)
-    scores = naive_scores(criterion, logits, probes, changes_by_step(model, variant, batch)[0].max(-1))
+    scores = naive_scores(criterion, *answers_by_step(variant), changes_by_step(variant).max(-1))
     threshold = between(criterion, scores)
     options = {"exit_criterion": criterion, "exit_threshold": threshold, "exit_patience": patience, "min_steps": least}
     with torch.no_grad():
@@ -280,24 +266,10 @@ def test_every_token_stops_by_itself_and_keeps_its_state(variant, criterion):
     assert_close(output.logits[mask], expected[mask], tolerance=1e-4)
 
 
-def exit_options(variant, model, batch, criterion: str) -> dict:
-    """Options by which some units stop early and some late, found by search over thresholds."""
-    if criterion == "stability":
-        return {"exit_criterion": criterion}
-    for threshold in np.geomspace(1e-3, 0.999, 40):
-        options = {"exit_criterion": criterion, "exit_threshold": float(threshold)}
-        with torch.no_grad():
-            steps = model(**batch, **options).ponder_steps
-        if len(set(steps[steps >= 0].tolist())) > 2:
-            return options
-    pytest.skip("this tiny model's scores are all alike")
-
-
 @tiered_pairs(LANGUAGE)
 def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
-    model, batch = with_probe(make_language_model(variant), 32), make_text(variant)
-    batch.pop("labels")
-    options = exit_options(variant, model, batch, criterion)
+    model, batch = language_model(variant)
+    options = exit_options(language_model, variant, criterion)
     with torch.no_grad():
         whole = model(**batch, **options)
         cache, logits, steps = None, [], []
@@ -321,14 +293,12 @@ def test_cached_decoding_equals_the_full_forward_pass(variant, criterion):
 
 @tiered_pairs(SHARED)
 def test_padding_batch_mates_and_compaction_change_nothing(variant, criterion):
-    model = with_probe(make_model(variant), 4 * 32 if variant.siamese else 32)
-    batch = make_batch(variant)
-    batch.pop("labels")
     if variant.chunked and variant.siamese and criterion != "convergence":
         pytest.skip("refused, see the test of bad options")
     if variant.chunking == "balanced":
         pytest.skip("chunks depend on the longest sequence of a batch")
-    options = exit_options(variant, model, batch, criterion)
+    model, batch = classifier(variant)
+    options = exit_options(classifier, variant, criterion)
     with torch.no_grad():
         together = model(**batch, **options)
         model.config.compaction = False
@@ -345,12 +315,11 @@ def test_padding_batch_mates_and_compaction_change_nothing(variant, criterion):
 
 def test_prediction_head_runs_on_live_units_only():
     variant = BY_NAME["gut_no_halt"]
-    model, batch = make_classifier(variant), make_batch(variant)
+    model, batch = sharp_classifier(variant)
     model.config.compaction = False
     seen = []
     model.classifier.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[0]))
-    options = exit_options(variant, model, {**batch}, "agreement")
-    seen.clear()
+    options = exit_options(sharp_classifier, variant, "agreement")
     with torch.no_grad():
         steps = model(**batch, **options).ponder_steps
     # after the last step there is nothing left to decide, but all are classified
@@ -390,9 +359,10 @@ def test_halting_probabilities_are_certain(name):
     model = make_classifier(BY_NAME[name])
     # padding on the left, which a model may shift to the right
     batch = {key: values.flip(-1) for key, values in make_batch(BY_NAME[name]).items()}
-    options = exit_options(BY_NAME[name], model, batch, "agreement")
+    options = exit_options(sharp_classifier, BY_NAME[name], "agreement")
     with torch.no_grad():
         output = model(**batch, **options, output_halting=True)
+    assert len(set(output.ponder_steps[output.ponder_steps >= 0].tolist())) > 2
     rows = zip(output.halting_probabilities.tolist(), output.ponder_steps.tolist(), strict=True)
     for probabilities, steps in rows:
         assert probabilities == [float(decision == steps) for decision in range(STEPS)]
@@ -402,9 +372,8 @@ def test_halting_probabilities_are_certain(name):
 @pytest.mark.parametrize("beams", [1, 3])
 @languages
 def test_generation_returns_the_steps_of_each_token(variant, beams):
-    model, batch = with_probe(make_language_model(variant), 32), make_text(variant)
-    batch.pop("labels")
-    options = exit_options(variant, model, batch, "confidence")
+    model, batch = language_model(variant)
+    options = exit_options(language_model, variant, "confidence")
     generated = model.generate(
         **batch,
         **options,
@@ -416,9 +385,14 @@ def test_generation_returns_the_steps_of_each_token(variant, beams):
     )
     steps = generated.ponder_steps
     assert steps.shape == (len(batch["input_ids"]), 5)
-    mask = torch.cat((batch["attention_mask"], torch.ones_like(steps)), dim=1)
+    # the mask and types of tokens go on as they end
+    rest = {
+        name: torch.cat((value, value[:, -1:].expand_as(steps)), dim=1)
+        for name, value in batch.items()
+        if name != "input_ids"
+    }
     with torch.no_grad():
-        whole = model(generated.sequences, mask, **options)
+        whole = model(generated.sequences, **rest, **options)
     assert steps.tolist() == whole.ponder_steps[:, -6:-1].tolist()
 
 
@@ -435,8 +409,8 @@ def test_generation_returns_no_steps_where_tokens_and_calls_do_not_correspond(op
 
 def test_experts_of_every_step_that_was_taken():
     variant = BY_NAME["sut"]
-    model, batch = make_classifier(variant), make_batch(variant)
-    options = exit_options(variant, model, batch, "convergence")
+    model, batch = sharp_classifier(variant)
+    options = exit_options(sharp_classifier, variant, "convergence")
     with torch.no_grad():
         output = model(**batch, **options, output_experts=True)
     taken = (output.feed_forward_experts[..., 0] >= 0).sum(-1)

@@ -28,6 +28,8 @@ from support.families import (
     make_language_model,
     make_model,
     make_text,
+    nightly,
+    slow,
 )
 from support.sut_models import make_sut
 from support.token_heads import NEW_HEADS
@@ -146,25 +148,24 @@ MORE_CASES = [
     *(Case(name, CLASSIFIER) for name in CLASSIFIERS),
     *(Case(name, LANGUAGE) for name in LANGUAGE_MODELS),
 ]
-# a language model and a classifier of pairs; one of each architecture; the others
-GROUPS = {"quick": CASES[1:3], "core": CASES, "more": MORE_CASES}
-MARKS = {"quick": (), "core": pytest.mark.slow, "more": pytest.mark.nightly}
+# a language model and a classifier of pairs
+QUICK = CASES[1:3]
+# what starts no process
+in_process = pytest.mark.parametrize("case", [case if case in QUICK else slow(case) for case in CASES], ids=str)
 
 
-def group_of(case: Case) -> str:
-    return next(group for group, cases in GROUPS.items() if case in cases)
-
-
-def tiered_cases(cases: list[Case]) -> list:
-    return [pytest.param(case, id=str(case), marks=MARKS[group_of(case)]) for case in cases]
-
-
-def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
-    """Save a checkpoint of each case, and what a process without this package computes with it."""
+def save(cases: list[Case], home: Path) -> dict[Case, Path]:
+    """Save a checkpoint of each case, with its batch."""
     folders = {case: home / str(case) for case in cases}
     for case, folder in folders.items():
         assert save_checkpoint(case.model(), folder, make_tokenizer()) == folder
         save_file(case.batch(), folder / "batch.safetensors")
+    return folders
+
+
+def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = ()) -> dict[Case, Path]:
+    """Save a checkpoint of each case, and what a process without this package computes with it."""
+    folders = save(cases, home)
     environment = {**os.environ, "HF_HOME": str(home / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     argument = json.dumps({str(folder): case.auto_class for case, folder in folders.items()})
     command = [sys.executable, "-c", SCRIPT, argument, how, *(str(folders[case]) for case in compiled)]
@@ -174,13 +175,13 @@ def export(cases: list[Case], home: Path, how: str, compiled: Sequence[Case] = (
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    return export(GROUPS["quick"], tmp_path_factory.mktemp("quick"), "quick")
+def saved(tmp_path_factory):
+    return save(QUICK, tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory):
-    return export(CASES, tmp_path_factory.mktemp("core"), "thorough", compiled=GROUPS["quick"])
+    return export(CASES, tmp_path_factory.mktemp("core"), "thorough", compiled=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +196,8 @@ def traced(tmp_path_factory):
 
 @pytest.fixture
 def folder(request, case):
-    return request.getfixturevalue(group_of(case))[case]
+    """Of a checkpoint that no other process has loaded, where `make test` has one."""
+    return request.getfixturevalue("saved" if case in QUICK else "core")[case]
 
 
 def check_results(case: Case, folder: Path) -> None:
@@ -225,15 +227,10 @@ def check_results(case: Case, folder: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("case", tiered_cases([*CASES, *MORE_CASES]))
-def test_a_clean_process_computes_the_same(folder, case):
-    check_results(case, folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", GROUPS["quick"], ids=str)
-def test_a_clean_process_computes_the_same_when_compiled_and_in_pipelines(core, case):
-    check_results(case, core[case])
+@pytest.mark.parametrize("case", [*map(slow, CASES), *map(nightly, MORE_CASES)], ids=str)
+def test_a_clean_process_computes_the_same(request, case):
+    """Also when compiled, for some, and language models in pipelines."""
+    check_results(case, request.getfixturevalue("core" if case in CASES else "more")[case])
 
 
 @pytest.mark.nightly
@@ -243,7 +240,7 @@ def test_a_clean_process_computes_the_same_when_compiled(traced, case):
     check_results(case, traced[case])
 
 
-@pytest.mark.parametrize("case", tiered_cases(CASES))
+@in_process
 def test_the_package_loads_its_checkpoints_by_its_own_classes(folder, case):
     model = getattr(transformers, case.auto_class).from_pretrained(folder).eval()
     assert type(model).__module__.startswith("hf_recurrent.")
@@ -252,7 +249,7 @@ def test_the_package_loads_its_checkpoints_by_its_own_classes(folder, case):
         assert_same({"logits": model(**batch).logits}, {"logits": case.model()(**batch).logits}, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("case", tiered_cases(CASES))
+@in_process
 def test_folder_is_complete(folder, case):
     architecture = ARCHITECTURES[case.architecture]
     config = json.loads((folder / "config.json").read_text())

@@ -32,6 +32,7 @@ def test_flash_attention_is_sdpa(flash_model, model, variant, batch, padding):
     batch = PADDINGS[padding](batch)
     assert_same(compute(flash_model, variant, batch), compute(model, variant, batch))
     assert_same(gradients(flash_model, batch), gradients(model, batch))
+    assert flash_attention.calls
 
 
 def test_flash_attention_without_compaction_is_sdpa(flash_model, model, variant, batch):
@@ -39,6 +40,7 @@ def test_flash_attention_without_compaction_is_sdpa(flash_model, model, variant,
         pytest.skip("nothing to compact")
     flash_model.config.compaction = False
     assert_same(compute(flash_model, variant, batch), compute(model, variant, batch))
+    assert flash_attention.calls
 
 
 @pytest.mark.parametrize("name", ["ut", "gut_token"])

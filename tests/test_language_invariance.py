@@ -1,5 +1,7 @@
 """Results of causal language models do not depend on padding, batch mates, kernels, compaction or later tokens."""
 
+import functools
+
 import pytest
 import torch
 
@@ -15,17 +17,32 @@ PADDINGS = {
 }
 
 
+def one_row(text):
+    return tokens_of(text, 0)
+
+
+@functools.cache
+def computed(variant, change=None):
+    text = make_text(variant)
+    return compute(make_language_model(variant), variant, text if change is None else change(text))
+
+
+@functools.cache
+def computed_gradients(variant):
+    return gradients(make_language_model(variant), make_text(variant))
+
+
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_padding_changes_nothing(language_model, language_variant, text, padding):
     changed = PADDINGS[padding](text)
-    assert_same(compute(language_model, language_variant, changed), compute(language_model, language_variant, text))
+    assert_same(compute(language_model, language_variant, changed), computed(language_variant))
     if padding == "right":
-        assert_same(gradients(language_model, changed), gradients(language_model, text))
+        assert_same(gradients(language_model, changed), computed_gradients(language_variant))
 
 
 def test_rows_alone_are_the_batch(language_model, language_variant, text):
     alone = [compute(language_model, language_variant, tokens_of(text, row)) for row in range(4)]
-    together = compute(language_model, language_variant, text)
+    together = computed(language_variant)
     names = [name for name in together if "loss" not in name]
     assert_same(
         {name: torch.cat([values[name] for values in alone]) for name in names},
@@ -74,14 +91,14 @@ def test_a_prefix_says_what_it_says_in_the_whole(cached_variant):
 def test_compaction_changes_nothing(language_variant, text, timing):
     if not language_variant.halts:
         pytest.skip("nothing to compact")
-    model, plain = make_language_model(language_variant), make_language_model(language_variant, **timing)
-    assert_same(compute(model, language_variant, text), compute(plain, language_variant, text))
-    assert_same(gradients(model, text), gradients(plain, text))
+    plain = make_language_model(language_variant, **timing)
+    assert_same(computed(language_variant), compute(plain, language_variant, text))
+    assert_same(computed_gradients(language_variant), gradients(plain, text))
 
 
 def test_recording_changes_nothing(language_model, language_variant, text):
     recorded = compute(language_model, language_variant, text, output_hidden_states=True, output_gates=True)
-    assert_same(recorded, compute(language_model, language_variant, text))
+    assert_same(recorded, computed(language_variant))
 
 
 @pytest.mark.parametrize("implementation", ["eager", "flash_attention_2"])
@@ -89,14 +106,16 @@ def test_kernels_agree(language_variant, text, implementation):
     flash = implementation == "flash_attention_2"
     if "sdpa" not in language_variant.implementations or (flash and not language_variant.flash_attention):
         pytest.skip("has no such implementation")
-    model, sdpa = make_language_model(language_variant), make_language_model(language_variant)
+    assert make_language_model(language_variant).config._attn_implementation == "sdpa"
+    model = make_language_model(language_variant)
     with flash_attention.installed():
         model.set_attn_implementation(implementation)
         assert model.config._attn_implementation == implementation
-        assert sdpa.config._attn_implementation == "sdpa"
-        for batch in (text, right_padded(text), tokens_of(text, 0)):
-            assert_same(compute(model, language_variant, batch), compute(sdpa, language_variant, batch))
-        assert_same(gradients(model, text), gradients(sdpa, text))
+        for change in (None, right_padded, one_row):
+            batch = text if change is None else change(text)
+            assert_same(compute(model, language_variant, batch), computed(language_variant, change))
+        assert_same(gradients(model, text), computed_gradients(language_variant))
+        assert bool(flash_attention.calls) == flash
 
 
 def test_attention_looks_back_only(language_variant, text):

@@ -6,7 +6,14 @@ from torch.nn import functional as F
 from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
 
 from support.batches import right_padded, tokens_of
-from support.compare import assert_close, assert_same, compute, gradients, recomputed_calls
+from support.compare import (
+    assert_close,
+    assert_finite_gradients,
+    assert_same,
+    compute,
+    gradients,
+    recomputed_calls,
+)
 from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text, slow
 
 TIED = ["gut_token", "gut_types", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "sut", "ouro_computed"]
@@ -166,7 +173,7 @@ def test_half_precision_is_near(language_variant, language_model, text, tmp_path
         assert ((logits - expected).abs().max() / expected.abs().max()).item() < 0.25
         assert ((logits - expected).abs().mean() / expected.abs().mean()).item() < 0.05
     loss.backward()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in language_model.parameters())
+    assert_finite_gradients(language_model)
     assert all(gradient.isfinite().all() for gradient in gradients(half.train(), text).values())
 
 

@@ -3,14 +3,22 @@
 import pytest
 
 from hf_recurrent.models.engine import depth_loop
+from hf_recurrent.models.sut import depth
 from support.compare import assert_same, compute, gradients
 from support.late_count import LateCount
+
+
+def decides(model, variant) -> bool:
+    """Whether units that halt are left out."""
+    return variant.halts and getattr(model.config, "hard_stop", True)
 
 
 @pytest.fixture
 def late(monkeypatch):
     def make_late():
-        monkeypatch.setattr(depth_loop, "LiveCount", LateCount)
+        for module in (depth_loop, depth):
+            monkeypatch.setattr(module, "LiveCount", LateCount)
+        monkeypatch.setattr(LateCount, "polls", 0)
 
     return make_late
 
@@ -22,11 +30,14 @@ def test_deciding_late_changes_nothing(model, variant, batch, late):
     late()
     assert_same(compute(model, variant, batch), expected)
     assert_same(gradients(model, batch), expected_gradients)
+    assert bool(LateCount.polls) == decides(model, variant)
 
 
 def test_all_units_may_be_gone_when_the_count_arrives(model, variant, batch, late):
     if variant.fixed_layers:
         pytest.skip("decides nothing")
-    expected = compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {}))
+    options = {"halting_threshold": 1e-6} if variant.halts else {}
+    expected = compute(model, variant, batch, **options)
     late()
-    assert_same(compute(model, variant, batch, **({"halting_threshold": 1e-6} if variant.halts else {})), expected)
+    assert_same(compute(model, variant, batch, **options), expected)
+    assert bool(LateCount.polls) == decides(model, variant)

@@ -63,10 +63,6 @@ def test_checkpoint_answers(folder):
         answer = model.generate(**inputs, max_new_tokens=2, do_sample=False)
         assert tokenizer.decode(answer[0], skip_special_tokens=True) == "<"
         inputs["labels"] = answer[:, 1:]
-    elif (card := json.loads((folder / "card.json").read_text()))["benchmark"]["name"] == "lra_stand_in":
-        texts = [card["example"][name] for name in ("text", "text_pair") if card["example"][name] is not None]
-        inputs = tokenizer(*texts, return_tensors="pt")
-        assert tokenizer.unk_token_id not in inputs["input_ids"]
     elif auto_class == "AutoModelForTokenClassification":
         words = "def answer ( question , depth = 1 ) : reply = think ( question , steps = depth ) ; return reply . text"
         inputs = tokenizer(words, return_tensors="pt", return_offsets_mapping=True)
@@ -82,10 +78,11 @@ def test_checkpoint_answers(folder):
         }
         assert {word: found[words.index(f" {word}")] for word in roles} == roles
     else:
-        siamese = config.pair_encoding == "siamese"
+        example = json.loads((folder / "card.json").read_text())["example"]
         inputs = tokenizer(
-            *(("( a ( and b ) )", "( not a )") if siamese else ("[MAX 2 9 [MIN 4 7 ] 0 ]",)), return_tensors="pt"
+            *(example[name] for name in ("text", "text_pair") if example[name] is not None), return_tensors="pt"
         )
+        assert tokenizer.unk_token_id not in inputs["input_ids"]
     with torch.no_grad():
         outputs = model(**inputs)
     assert outputs.logits.isfinite().all()

@@ -2,11 +2,13 @@
 
 import copy
 
+import peft
 import pytest
 import torch
 
 from hf_recurrent import ARCHITECTURES
 from support.compare import assert_close
+from support.exit_models import make_classifier
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -16,9 +18,7 @@ from support.families import (
     make_text,
     slow,
 )
-from test_early_exit import make_classifier
 
-peft = pytest.importorskip("peft")
 # peft asks transformers for it by its old name
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 
@@ -30,7 +30,7 @@ OF_CELLS = {
 }
 
 
-def lora(task: str, **options) -> "peft.LoraConfig":
+def lora(task: str, **options) -> peft.LoraConfig:
     """A LoRA that changes the model from the start, instead of once it is trained."""
     return peft.LoraConfig(task_type=task, r=4, init_lora_weights=False, **options)
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForSequenceClassification
 from transformers.quantizers.quantizers_utils import should_convert_module
 
 from hf_recurrent.models.common.layers import ReproducibleLinear
+from support.exit_models import make_classifier
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -19,7 +20,6 @@ from support.families import (
     make_model,
     make_text,
 )
-from test_early_exit import make_classifier
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning"),

@@ -5,10 +5,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from support.compare import assert_close, assert_same
-from support.families import CACHED_VARIANTS, LANGUAGE_BY_NAME, make_language_model, make_text
+from support.families import CACHED_VARIANTS, LANGUAGE_BY_NAME, make_language_model, make_text, tiered
 
-STREAMING = [variant.name for variant in CACHED_VARIANTS if variant.constant_cache]
-GROWING = [variant.name for variant in CACHED_VARIANTS if not variant.constant_cache]
+streaming = pytest.mark.parametrize("variant", tiered([each for each in CACHED_VARIANTS if each.constant_cache]))
+growing = pytest.mark.parametrize("variant", tiered([each for each in CACHED_VARIANTS if not each.constant_cache]))
 
 
 def batch(variant, seed: int, columns: int):
@@ -16,9 +16,8 @@ def batch(variant, seed: int, columns: int):
     return ids, torch.ones_like(ids)
 
 
-@pytest.mark.parametrize("name", STREAMING)
-def test_rows_that_start_forget_and_the_others_go_on(name):
-    variant = LANGUAGE_BY_NAME[name]
+@streaming
+def test_rows_that_start_forget_and_the_others_go_on(variant):
     model = make_language_model(variant)
     (first, mask), (second, _), (third, _) = (batch(variant, seed, 10) for seed in range(3))
     # rows stand at different places of their chunks or blocks
@@ -37,9 +36,8 @@ def test_rows_that_start_forget_and_the_others_go_on(name):
     assert not torch.allclose(going_on[0].logits[start], starting[0].logits[start], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", STREAMING)
-def test_a_row_that_starts_on_padding_has_read_nothing(name):
-    variant = LANGUAGE_BY_NAME[name]
+@streaming
+def test_a_row_that_starts_on_padding_has_read_nothing(variant):
     model = make_language_model(variant)
     (first, mask), (second, _) = (batch(variant, seed, 9) for seed in range(2))
     start = torch.tensor([True, False, False, False])
@@ -51,10 +49,9 @@ def test_a_row_that_starts_on_padding_has_read_nothing(name):
     assert_same({"logits": actual}, {"logits": expected})
 
 
-@pytest.mark.parametrize("name", STREAMING)
-def test_gradients_reach_the_start_of_rows_that_begin_anew(name):
+@streaming
+def test_gradients_reach_the_start_of_rows_that_begin_anew(variant):
     """As they do in a batch of their own, where nothing else is in the graph."""
-    variant = LANGUAGE_BY_NAME[name]
     model = make_language_model(variant)
     (first, mask), (second, _) = (batch(variant, seed, 12) for seed in range(2))
     cache = model(first, mask, use_cache=True).past_key_values
@@ -81,10 +78,10 @@ def test_starting_without_a_past_changes_nothing():
             assert_same({"logits": logits}, {"logits": expected})
 
 
-@pytest.mark.parametrize("name", GROWING)
-def test_growing_caches_cannot_forget_a_row(name):
-    model = make_language_model(LANGUAGE_BY_NAME[name])
-    ids, mask = batch(LANGUAGE_BY_NAME[name], 0, 8)
+@growing
+def test_growing_caches_cannot_forget_a_row(variant):
+    model = make_language_model(variant)
+    ids, mask = batch(variant, 0, 8)
     cache = model(ids, mask, use_cache=True).past_key_values
     with pytest.raises(ValueError, match=r"`start_of_document` is True for sequence 2, .*start a new cache"):
         model(ids, past_key_values=cache, start_of_document=torch.tensor([False, False, True, True]))

@@ -1,11 +1,13 @@
 """Sequences read in pieces of any size, with and without gradients, give the same as whole ones."""
 
+import functools
+
 import pytest
 import torch
 from transformers import AutoModel
 
 from support.batches import right_padded
-from support.compare import assert_close, assert_same, gradients
+from support.compare import assert_close, assert_finite_gradients, assert_same, gradients
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_config, make_language_model, make_text, slow
 
 LENGTH = 14
@@ -39,15 +41,27 @@ def joined(outputs, mask) -> dict[str, torch.Tensor]:
     return values
 
 
+def as_it_is(text):
+    return text
+
+
+@functools.cache
+@torch.no_grad()
+def whole(variant, pad) -> dict[str, torch.Tensor]:
+    """What a model says of a text that it reads at once."""
+    text = pad(make_text(variant))
+    output = make_language_model(variant)(**piece_of(text, 0, LENGTH), output_halting=True)
+    return joined([output], text["attention_mask"].bool())
+
+
 @pytest.mark.parametrize("cut", ["tokens", "mixed", *map(slow, ("long", "chunks", "last"))])
 def test_pieces_are_the_whole(cached_variant, cut):
     model = make_language_model(cached_variant)
-    for text in (make_text(cached_variant), right_padded(make_text(cached_variant))):
-        mask = text["attention_mask"].bool()
+    for pad in (as_it_is, right_padded):
+        text = pad(make_text(cached_variant))
         with torch.no_grad():
-            whole = joined([model(**piece_of(text, 0, LENGTH), output_halting=True)], mask)
-            pieces = joined(in_pieces(model, text, CUTS[cut], output_halting=True), mask)
-        assert_same(pieces, whole)
+            pieces = in_pieces(model, text, CUTS[cut], output_halting=True)
+        assert_same(joined(pieces, text["attention_mask"].bool()), whole(cached_variant, pad))
 
 
 @pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm", "rnn_dnc", "block_recurrent"])
@@ -148,13 +162,24 @@ def gradients_of(model, loss) -> dict[str, torch.Tensor]:
     return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
 
 
+def without_ponder_loss(variant):
+    return make_language_model(variant, **({"ponder_loss_weight": 0.0} if variant.halts else {}))
+
+
+@functools.cache
+def training_on_the_whole(variant) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The loss of the text, and its gradients."""
+    model, text = without_ponder_loss(variant), make_text(variant)
+    return model(**text).loss.detach(), gradients(model, text)
+
+
 @pytest.mark.parametrize("cut", ["mixed", "long"])
 def test_gradients_go_through_the_cache(cached_variant, cut):
-    model = make_language_model(cached_variant, **({"ponder_loss_weight": 0.0} if cached_variant.halts else {}))
-    text = make_text(cached_variant)
+    model, text = without_ponder_loss(cached_variant), make_text(cached_variant)
     loss = loss_of_pieces(model, text, CUTS[cut])
-    torch.testing.assert_close(loss, model(**text).loss, rtol=1e-5, atol=1e-5)
-    assert_same(gradients_of(model, loss), gradients(model, text), tolerance=2e-5)
+    whole_loss, whole_gradients = training_on_the_whole(cached_variant)
+    torch.testing.assert_close(loss.detach(), whole_loss, rtol=1e-5, atol=1e-5)
+    assert_same(gradients_of(model, loss), whole_gradients, tolerance=2e-5)
 
 
 def test_detach_cuts_gradients(cached_variant):
@@ -195,4 +220,4 @@ def test_detached_training_keeps_no_graph(cached_variant):
         )
         output.loss.backward()
         cache = output.past_key_values
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert_finite_gradients(model)

@@ -12,6 +12,7 @@ from hf_recurrent.models.sut.modeling_sut import (
     SUTForConditionalGeneration,
     SUTForSequenceClassification,
 )
+from support.compare import assert_finite_gradients
 from support.sut_models import make_rows, make_sut, padded
 
 pytestmark = pytest.mark.architecture("sut")
@@ -126,7 +127,7 @@ def test_a_batch_without_labelled_tokens_has_a_finite_loss():
     loss = model(ids, labels=torch.full_like(ids, -100)).loss
     loss.backward()
     assert loss.isfinite()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert_finite_gradients(model)
 
 
 @pytest.mark.parametrize("halting", ["none", "token"])

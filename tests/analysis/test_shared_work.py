@@ -187,16 +187,17 @@ def test_processes_find_together_what_one_finds_alone(name, size, monkeypatch):
     def work():
         own = copy.deepcopy(model)
         calls.number = 0
-        own.register_forward_hook(lambda *_: setattr(calls, "number", calls.number + 1))
+        own.get_input_embeddings().register_forward_hook(lambda *_: setattr(calls, "number", calls.number + 1))
         return WAYS[name](own, batches, tokenizer), calls.number
 
     alone = SimpleNamespace(number=0)
-    model.register_forward_hook(lambda *_: setattr(alone, "number", alone.number + 1))
+    # collecting halting calls parts of a model, not the model
+    model.get_input_embeddings().register_forward_hook(lambda *_: setattr(alone, "number", alone.number + 1))
     WAYS[name](model, batches, tokenizer)
     found = together(work, size, monkeypatch)
     for result, number in found:
         assert_alike(result, expected)
-        assert number < alone.number or alone.number == 0
+        assert number < alone.number
 
 
 def test_more_processes_than_batches(monkeypatch):

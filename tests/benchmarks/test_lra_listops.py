@@ -75,6 +75,7 @@ def test_labels_and_roots(rows, stats):
     check_quantiles([root_arguments(row["text"]) for row in rows], stats["root_args"])
 
 
+@pytest.mark.slow
 def test_labels_of_each_root(rows, stats):
     pairs = Counter((row["text"].split()[0], row["label"]) for row in rows)
     for operator, counts in stats["label_by_root"].items():

@@ -1,13 +1,23 @@
+import functools
 import shutil
 from pathlib import Path
 
 import datasets
 import pytest
+import typer
 
 from hf_recurrent.cli import main
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_tree():
+    """The commands are put together once, not for each command line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

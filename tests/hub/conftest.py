@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 from card_factory import FIGURE, make_card
+from committed_cards import copy_cards
 from huggingface_hub import HfApi
 from pushing import README, WEIGHTS
 
 from hf_recurrent.hub.card import Plot
+from hf_recurrent.hub.gallery import read_gallery
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
@@ -15,6 +17,17 @@ from support.loopback_hub import LoopbackHub
 @pytest.fixture
 def card():
     return make_card()
+
+
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory):
+    """A gallery of the committed classifiers, to read only."""
+    return copy_cards(tmp_path_factory.mktemp("committed") / "cards")
+
+
+@pytest.fixture(scope="session")
+def entries(committed):
+    return read_gallery(committed)
 
 
 @pytest.fixture

@@ -124,8 +124,8 @@ def test_every_kind_of_file_is_read(name, write, problem, tmp_path):
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_every_kind_of_token_is_known(token, tmp_path):
-    for name in ("a.py", "a.bin", "a.json"):
-        (tmp_path / name).write_text(json.dumps([token]))
+    for name, content in {"a.py": json.dumps([token]), "a.bin": token, "a.json": json.dumps([token])}.items():
+        (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match="an access token: take it out, and revoke it"):
             check_disclosure(tmp_path)
         (tmp_path / name).unlink()

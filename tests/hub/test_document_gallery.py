@@ -5,9 +5,10 @@ import re
 import shutil
 
 import pytest
+from committed_cards import copy_cards
 from document_run import make_document_run
 from selenium.webdriver.common.by import By
-from test_gallery import NAME, contents, copy_cards, edit_json, index_rows
+from test_gallery import NAME, contents, edit_json, index_rows
 from test_gallery_layout import OVERFLOW, TITLES
 
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh, render_index

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from card_factory import FIGURE, make_card, make_table
+from committed_cards import CLASSIFIERS, copy_cards
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.files import write_json
@@ -14,43 +15,10 @@ from hf_recurrent.hub.card import Plot, SplitResult, write_card
 from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import percent
-from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
+from support.checkpoints import GUT_LISTOPS
 
 NAME, OTHER = GUT_LISTOPS.name, "ut-logical-inference"
-
-# committed classifiers: those of expressions; what differs for language models is tested with their cards
-CLASSIFIERS = {
-    path.parent.name: path.parent
-    for path in sorted(
-        [*MODEL_CARDS.glob("*/config.json"), GUT_LISTOPS / "config.json"], key=lambda path: path.parent.name
-    )
-    if json.loads(path.read_text())["architectures"][0].endswith("ForSequenceClassification")
-    and json.loads((path.parent / "card.json").read_text())["benchmark"]["name"] != "lra_stand_in"
-}
-
-
-def copy_cards(target, names=CLASSIFIERS):
-    """What belongs into a gallery of the committed classifiers, with its rendered files up to date."""
-    for name in names:
-        for source in sorted(CLASSIFIERS[name].glob("**/*")):
-            path = source.relative_to(CLASSIFIERS[name])
-            if source.is_file() and source.suffix != ".py" and is_publishable(path.as_posix()):
-                (target / name / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target / name / path)
-    refresh(target)
-    return target
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory):
-    return copy_cards(tmp_path_factory.mktemp("pristine") / "cards")
-
-
-@pytest.fixture
-def root(pristine, tmp_path):
-    return shutil.copytree(pristine, tmp_path / "cards")
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +42,20 @@ def edit_json(path, change):
     write_json(path, data)
 
 
-def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(root):
+def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(committed, tmp_path):
+    root = shutil.copytree(committed, tmp_path / "cards")
     assert gallery_problems(root) == []
     before = contents(root)
     assert refresh(root) == []
     assert contents(root) == before
 
 
-def test_entries_hold_the_facts_of_their_cards(root):
-    entries = read_gallery(root)
+def test_entries_hold_the_facts_of_their_cards(committed, entries):
     assert [entry.name for entry in entries] == list(CLASSIFIERS)
     assert len(CLASSIFIERS) == 13
     assert [entry.name for entry in entries if entry.main_table["fixed_depth"]] == ["tlb-listops"]
     for entry in entries:
-        card = json.loads((root / entry.name / "card.json").read_text())
+        card = json.loads((committed / entry.name / "card.json").read_text())
         first = card["results"][0]
         assert (entry.architecture, entry.halting) == (ARCHITECTURES[card["family"]].prefix, card["halting"])
         assert entry.task == f"{card['benchmark']['name']} {card['benchmark']['config']}"
@@ -155,9 +123,9 @@ def test_what_is_no_gallery_is_refused(tmp_path):
         read_gallery(tmp_path)
 
 
-def test_the_index_shows_every_checkpoint_and_split(root):
-    text = render_index(read_gallery(root))
-    for entry in read_gallery(root):
+def test_the_index_shows_every_checkpoint_and_split(entries):
+    text = render_index(entries)
+    for entry in entries:
         assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
         mean = f"{entry.mean_steps:.2f} of {entry.max_steps}"
         steps = f"{entry.max_steps} (fixed)" if entry.main_table["fixed_depth"] else mean
@@ -214,12 +182,12 @@ def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
     assert "two standard errors, 2 √(b (1 \u2212 b) / n)" in text
 
 
-def test_the_index_says_how_steps_follow_the_main_difficulty(root):
-    write_json(root / "fixed" / "card.json", make_card(fixed=True).to_dict())
-    write_json(root / "grows" / "card.json", make_card().to_dict())
-    length = json.loads((root / NAME / "card.json").read_text())["results"][0]["table"]["slices"]["length"]
+def test_the_index_says_how_steps_follow_the_main_difficulty(committed, entries, tmp_path):
+    write_json(tmp_path / "fixed" / "card.json", make_card(fixed=True).to_dict())
+    write_json(tmp_path / "grows" / "card.json", make_card().to_dict())
+    length = json.loads((committed / NAME / "card.json").read_text())["results"][0]["table"]["slices"]["length"]
     numbers = (length["spearman"], *(length["rows"][place]["steps"]["mean"] for place in (0, -1)))
-    text = render_index(read_gallery(root))
+    text = render_index([*entries, *read_gallery(tmp_path)])
     for table in (0, 1):
         found = {}
         for row in index_rows(text, table):
@@ -247,9 +215,9 @@ def test_a_trend_of_steps_in_words(spearman, examples, words):
     assert phrase("trend_cell", main_trend(table)) == "not measured"
 
 
-def test_every_index_row_has_as_many_cells_as_its_header(root):
-    write_json(root / "plain" / "card.json", make_card(repo_id="plain").to_dict())
-    tables = re.findall(r"(?:^\|.*\n)+", render_index(read_gallery(root)), re.MULTILINE)
+def test_every_index_row_has_as_many_cells_as_its_header(entries, tmp_path):
+    write_json(tmp_path / "plain" / "card.json", make_card(repo_id="plain").to_dict())
+    tables = re.findall(r"(?:^\|.*\n)+", render_index([*entries, *read_gallery(tmp_path)]), re.MULTILINE)
     assert len(tables) == 2
     for table in tables:
         assert len({len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1

@@ -4,9 +4,10 @@ import re
 
 import pytest
 from card_factory import make_card
+from committed_cards import copy_cards
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from test_gallery import NAME, copy_cards
+from test_gallery import NAME
 
 from hf_recurrent.files import write_json
 from hf_recurrent.hub.gallery import build_page, read_gallery

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from committed_cards import copy_cards
 from safetensors.numpy import save_file
-from test_gallery import NAME, contents, copy_cards, edit_json
+from test_gallery import NAME, contents, edit_json
 
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
 

@@ -2,8 +2,9 @@
 
 import pytest
 from card_factory import make_card, make_table
+from committed_cards import copy_cards
 from selenium.webdriver.common.by import By
-from test_gallery import NAME, copy_cards
+from test_gallery import NAME
 from test_gallery_browser import checkpoint, toggle
 
 from hf_recurrent.files import write_json

@@ -4,16 +4,16 @@ import base64
 import hashlib
 import os
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from card_factory import make_card, make_table
-from test_gallery import NAME, copy_cards
 
 from hf_recurrent.files import write_json
 from hf_recurrent.hub.card import Paper, Plot, SplitResult
-from hf_recurrent.hub.gallery import build_page, read_gallery
+from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.hub.gallery.markdown import (
     depth_parts,
     figures,
@@ -52,13 +52,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
-
-
-@pytest.fixture(scope="module")
-def text(root):
-    return build_page(root, root.parent / "page.html").read_text(encoding="utf-8")
+def text(committed):
+    return build_page(committed, committed.parent / "page.html").read_text(encoding="utf-8")
 
 
 def page_of(tmp_path, **changes):
@@ -99,8 +94,8 @@ def test_the_policy_allows_this_style_and_script_alone(text):
     assert text.index("Content-Security-Policy") < min(text.index("<style"), text.index("<script"), text.index("<link"))
 
 
-def test_the_same_gallery_gives_the_same_bytes(root, text, tmp_path):
-    copy = copy_cards(tmp_path / "elsewhere")
+def test_the_same_gallery_gives_the_same_bytes(committed, text, tmp_path):
+    copy = shutil.copytree(committed, tmp_path / "elsewhere")
     for path in copy.rglob("*"):
         os.utime(path, (0, 0))
     assert build_page(copy, tmp_path / "page.html").read_text(encoding="utf-8") == text
@@ -114,13 +109,13 @@ def test_names_inside_the_page_are_unique(text):
     assert len(referred) > 3
 
 
-def test_the_cards_own_words_numbers_and_figures(root, text):
+def test_the_cards_own_words_numbers_and_figures(entries, text):
     page = Page(text)
     pictures = [image["src"].partition(",")[2] for image in page.all("img")]
-    shown = [entry.folder / plot.path for entry in read_gallery(root) for plot in entry.card.plots]
+    shown = [entry.folder / plot.path for entry in entries for plot in entry.card.plots]
     assert sorted(map(base64.b64decode, pictures)) == sorted(path.read_bytes() for path in shown)
     assert all(image["alt"] and int(image["width"]) > 99 and int(image["height"]) > 99 for image in page.all("img"))
-    for entry in read_gallery(root):
+    for entry in entries:
         assert f'<tbody class="checkpoint" id="{entry.name}">' in text
         assert str(inline_markdown(entry.card.claim)) in text
         assert str(inline_markdown(entry.card.notice)) in text
@@ -195,12 +190,12 @@ def test_an_accuracy_not_above_the_majority_class_is_marked(tmp_path, main, othe
     assert "accuracy ≤ b + 2 √(b (1 \u2212 b) / n)" in text
 
 
-def test_ponder_cost_and_forced_halts_are_shown_and_defined_once(root, text):
+def test_ponder_cost_and_forced_halts_are_shown_and_defined_once(entries, text):
     for title in ("Ponder cost", "Forced halts"):
         assert text.count(f"<dt>{title}</dt>") == 1
         # a column of each checkpoint's results
-        assert text.count(f'<th scope="col" class="number">{title}</th>') == len(read_gallery(root))
-    for entry in read_gallery(root):
+        assert text.count(f'<th scope="col" class="number">{title}</th>') == len(entries)
+    for entry in entries:
         for result in entry.card.results:
             cost, forced = result.table["ponder_cost"], result.table["forced_halt_rate"]
             values = ("\u2013", "\u2013") if result.table["fixed_depth"] else (f"{cost:.2f}", f"{100 * forced:.1f}%")
@@ -209,8 +204,8 @@ def test_ponder_cost_and_forced_halts_are_shown_and_defined_once(root, text):
             assert any(row.endswith(cells) for row in found)
 
 
-def test_usage_is_the_cards_program(root):
-    for entry in read_gallery(root):
+def test_usage_is_the_cards_program(entries):
+    for entry in entries:
         code = snippet(entry.readme)
         compile(code, "snippet", "exec")
         assert code in entry.readme
@@ -256,8 +251,10 @@ def test_a_figure_that_cannot_be_shown_is_named_and_nothing_is_written(tmp_path,
     assert [file for file in sorted(tmp_path.rglob("*")) if file.name != "card.json"] == before
 
 
-def test_the_target_is_a_file(root, tmp_path):
+def test_the_target_is_a_file(tmp_path):
+    root = tmp_path / "cards"
+    write_json(root / "one" / "card.json", make_card().to_dict())
     with pytest.raises(ValueError, match=r"target=.* is a folder: pass a file, such as .*index\.html"):
         build_page(root, tmp_path)
     assert build_page(root, tmp_path / "new" / "index.html") == tmp_path / "new" / "index.html"
-    assert NAME in (tmp_path / "new" / "index.html").read_text()
+    assert 'id="one"' in (tmp_path / "new" / "index.html").read_text()

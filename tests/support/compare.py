@@ -38,6 +38,13 @@ def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, tor
     }
 
 
+def assert_finite_gradients(model) -> None:
+    """Some parameters have gradients, and all that there are, are finite."""
+    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert found
+    assert [name for name, gradient in found.items() if not gradient.isfinite().all()] == []
+
+
 def assert_close(actual, expected, tolerance: float = 1e-6, min_scale: float = 0.0, name: str = "") -> None:
     """Computed tensors and numbers, or dicts and sequences of them, are equal but for the order of sums.
 

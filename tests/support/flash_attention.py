@@ -9,6 +9,7 @@ import sys
 import types
 from unittest import mock
 
+import pytest
 import torch
 from transformers import modeling_flash_attention_utils as hf_flash
 from transformers.integrations import hub_kernels
@@ -16,9 +17,13 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 
-def flash_attn_func(
-    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False, window_size=(-1, -1)
-):
+def flash_attn_func(q, k, v, *args, **kwargs):
+    """Rows without padding."""
+    calls.append((q.shape[:2].numel(), k.shape[:2].numel()))
+    return attention(q, k, v, *args, **kwargs)
+
+
+def attention(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, deterministic=False, window_size=(-1, -1)):
     """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D).
 
     As in FlashAttention 2.1 and later, `causal` aligns the last query with the last key; queries that see no key get
@@ -62,7 +67,7 @@ def flash_attn_varlen_func(
     bounds = torch.stack((cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1], cu_seqlens_k[1:]), dim=1)
     for q_start, q_end, k_start, k_end in bounds.tolist():
         row = (q[None, q_start:q_end], k[None, k_start:k_end], v[None, k_start:k_end])
-        rows.append(flash_attn_func(*row, dropout_p, softmax_scale, causal, window_size=window_size).squeeze(0))
+        rows.append(attention(*row, dropout_p, softmax_scale, causal, window_size=window_size).squeeze(0))
     return torch.cat(rows)
 
 
@@ -70,7 +75,7 @@ def flash_attn_with_kvcache(*args, **kwargs):
     raise AssertionError("encoders have no cache")
 
 
-# packed queries and keys of every varlen call since `installed` was entered
+# how many queries and keys every call had since `installed` was entered
 calls: list[tuple[int, int]] = []
 
 
@@ -87,11 +92,14 @@ def installed():
     checks = {"general_availability_check": lambda: True, "supported_devices": ((lambda: True, "cpu"),)}
     calls.clear()
     with (
-        mock.patch.dict(sys.modules, {"flash_attn": package, "flash_attn.bert_padding": padding}),
+        pytest.MonkeyPatch.context() as patch,
         mock.patch.dict(hf_flash.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2], checks),
         mock.patch.object(hf_flash, "is_flash_attn_2_available", return_value=True),
         mock.patch.object(hf_flash, "_loaded_implementation", None),
     ):
+        # `mock.patch.dict` would forget what is imported meanwhile
+        patch.setitem(sys.modules, "flash_attn", package)
+        patch.setitem(sys.modules, "flash_attn.bert_padding", padding)
         yield
 
 

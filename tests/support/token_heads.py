@@ -3,13 +3,12 @@
 Bases are those of the tests' classifiers, so that their halting is live.
 """
 
-import copy
 import functools
 
 import torch
 import transformers
 
-from .families import BY_NAME, LABELS, VARIANTS, Variant, make_batch, make_config, make_model, slow
+from .families import BY_NAME, LABELS, VARIANTS, Variant, copy_model, make_batch, make_config, make_model, slow
 
 TOKENS, MASKED = "AutoModelForTokenClassification", "AutoModelForMaskedLM"
 SPAN, CHOICE = "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice"
@@ -58,7 +57,7 @@ def _prototype(name: str, head: str):
 
 def make_head(name: str, head: str, **changes):
     """A model in evaluation mode; `changes` are config fields that leave its weights as they are."""
-    model = copy.deepcopy(_prototype(name, head))
+    model = copy_model(_prototype(name, head))
     for field, value in changes.items():
         setattr(model.config, field, value)
     return model

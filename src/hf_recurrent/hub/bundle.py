@@ -69,6 +69,12 @@ def bundle(entries: dict[str, str], source: Path, version: str, kernels: str = "
     return {f"{file}.py": writer.render(file, program.modules.get(entries.get(file, ""))) for file in files}
 
 
+@cache
+def package_module(name: str) -> Module:
+    """A module of this package: most are of several architectures."""
+    return Module.read(name, SOURCE)
+
+
 class Program:
     """The modules that a set of entry points imports, and which of their statements need which."""
 
@@ -85,7 +91,7 @@ class Program:
         if name in self.loading:
             raise ValueError(f"circular imports cannot be bundled: {' -> '.join([*self.loading, name])}")
         self.loading.append(name)
-        module = Module.read(name, self.source)
+        module = package_module(name) if self.source == SOURCE else Module.read(name, self.source)
         for imported in module.imports:
             self.load(imported)
         self.loading.pop()
@@ -168,8 +174,8 @@ class Program:
             module, name = home.module, symbol.name
             unique = prefixed(name, symbol.module.rpartition(".")[2]) if name in taken else name
             # classes are also looked up by names in texts, such as those of modules that may not be split
-            fixed = name in module.public or any(name in s.strings for s in module.statements)
-            if unique in taken or (unique != name and fixed):
+            wrong = unique != name and (name in module.public or any(name in s.strings for s in module.statements))
+            if unique in taken or wrong:
                 refuse(module, home.node, f"{name} would have the name of {taken[name]} in one file: rename it")
             names[symbol] = unique
             if name != "__all__":

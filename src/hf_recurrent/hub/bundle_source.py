@@ -117,7 +117,7 @@ class Statement:
             if isinstance(node, ast.Name)
         ]
 
-    @property
+    @cached_property
     def strings(self) -> set[str]:
         """The texts in it that are not annotations."""
         found = [node for node in ast.walk(self.node) if isinstance(node, ast.Constant)]

@@ -27,6 +27,8 @@ SECRETS = tuple(
 )
 # "hf_" in base64, by its place among the three bytes that become four letters
 BASE64 = re.compile(rb"(?:aGZf|[GWm2]hmX[w-z0-9+/]|oZl[89])[A-Za-z0-9+/]{24,}")
+# the fewest bytes that one of these matches: AKIA and sixteen letters
+SHORTEST = 20
 # a path from the root with two parts or more, from a home folder, from a drive, or as a file URL;
 # a slash after a word, a closing tag or another slash belongs to a URL, to HTML or to prose
 LOCAL_PATH = re.compile(
@@ -39,6 +41,8 @@ TOKEN = "an access token: take it out, and revoke it"
 
 def tokens(content) -> list[str]:
     """The problem of bytes (or a map of a file) that hold an access token or a private key; none where they do not."""
+    if len(content) < SHORTEST:
+        return []
     found = any(secret.search(content) for secret in SECRETS)
     return [TOKEN] if found or any(_decodes(match.group()) for match in BASE64.finditer(content)) else []
 
@@ -52,7 +56,9 @@ def _decodes(letters: bytes) -> bool:
 
 def disclosures(text: str) -> list[str]:
     """Local paths and access tokens in a text: they disclose the machine or person that it comes from."""
-    problems = [f"a local path: {found.group()}" for found in LOCAL_PATH.finditer(text)]
+    # as every path has
+    paths = LOCAL_PATH.finditer(text) if "/" in text or "\\" in text else ()
+    problems = [f"a local path: {found.group()}" for found in paths]
     return problems + tokens(text.encode(errors="surrogatepass"))
 
 
