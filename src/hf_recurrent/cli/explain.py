@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..analysis.explain import Explanation
 
 IDLE = "\u00b7"
+# values of which there are more in pictures than in words that are numbers
+DIGITS = 10
 # width that a table needs beside its cells, and between two of them
 FRAME, BETWEEN = 1, 3
 
@@ -70,15 +72,14 @@ def explain(
 def traced_readout(
     model: Any, tokenizer: Any, texts: tuple[str, str | None], max_steps: int | None
 ) -> tuple[Any, Any] | None:
-    """The readout of pixels or bytes, and these; None of few words that make no picture: words may be numbers."""
-    from ..analysis.explain import MAX_TOKENS
+    """The readout of pixels or bytes, and these; None of digits that make no picture: they may be words."""
     from ..analysis.explain.canvas import NotDrawableError
     from ..analysis.explain.readout import trace_readout
 
     try:
         return trace_readout(model, tokenizer, *texts, max_steps)
     except NotDrawableError:
-        if len(tokenizer(*texts)["input_ids"]) > MAX_TOKENS:
+        if len(tokenizer) - len(set(tokenizer.all_special_tokens)) > DIGITS:
             raise
         return None
 
