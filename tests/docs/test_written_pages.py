@@ -145,7 +145,7 @@ def test_the_table_of_the_readme_has_the_numbers_of_its_card():
     fixed = f"{calibration['max_steps']} | {found['full_accuracy']:.2%} | 100.0%"
     early = f"{found['mean_depth']:.2f} | {found['accuracy']:.1%} | {found['relative_time']:.1%}"
     rows = TABLE_ROW.findall(README.read_text())
-    for start, cells in {"6,088 test examples": "mean steps", "fixed depth": fixed, "early exit": early}.items():
+    for start, cells in {"6,088 examples": "mean steps", "fixed depth": fixed, "early exit": early}.items():
         (row,) = [row for row in rows if row.startswith(f"| {start}")]
         assert f"| {cells} |" in row
     assert found["n"] == 6088

@@ -9,7 +9,7 @@ from ..files import FRONT_MATTER, parse_yaml, read_json, write_json
 from ..registry import ARCHITECTURES
 from .lint import CARD_FILE, README_FILE
 
-# of copies without a card, which tells it otherwise
+# the second is of copies, which have no card to tell it
 CONVERTED_FILE, LINEAGE_FILE = "converted.json", "base_model.json"
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(

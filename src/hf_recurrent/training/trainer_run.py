@@ -232,7 +232,9 @@ def limit_length(config: Any, data: Any) -> None:
     most = config.capabilities.positions
     if most is not None and hasattr(data, "block_size"):
         if data.block_size > most:
-            warnings.warn(f"block_size is {data.block_size}, but the model has {most} positions: {most}", stacklevel=2)
+            warnings.warn(
+                f"block_size is {data.block_size}, but the model has {most} positions: taking {most}", stacklevel=2
+            )
         data.block_size = min(data.block_size, most)
     elif most is not None and hasattr(data, "max_seq_length"):
         data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
