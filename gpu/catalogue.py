@@ -33,6 +33,7 @@ PARTS = (
     Part("correct", "late", 120, 15, "gpu.halting:checks", "Halting that is counted late, and streams"),
     Part("correct", "attention", 75, 15, "gpu.kernels:attention", "Implementations of attention and of experts"),
     Part("correct", "tests", 60, 60, "gpu.tests:checks", "The tests of the repository, with models on the GPU"),
+    Part("correct", "graphs", 90, 20, "gpu.graphs:checks", "Passes as CUDA graphs"),
     Part("fast", "halting", 80, 20, "gpu.fast:halting", "Halted forward passes against the ideal"),
     Part("fast", "looped", 120, 40, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
     Part("fast", "steps", 110, 15, "gpu.fast:steps", "Launches, waits for the device and memory of a step"),
@@ -40,6 +41,6 @@ PARTS = (
     Part("fast", "decoding", 90, 40, "gpu.fast:decoding_checks", "Throughput of decoding"),
     Part("correct", "compiled", 120, 40, "gpu.kernels:compiled", "torch.compile"),
     Part("correct", "processes", 90, 20, "gpu.processes:checks", "Two processes"),
-    Part("learned", "learned", 275, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices", goes_on=True),
+    Part("learned", "learned", 185, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices", goes_on=True),
 )
 BY_NAME = {part.name: part for part in PARTS}

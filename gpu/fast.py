@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -143,25 +143,38 @@ def steps(setting: Setting) -> Iterator[Check]:
         yield Check(f"a step of {architecture}", functools.partial(step_costs, setting, architecture))
 
 
-def kernel_over_eager(setting: Setting, length: int, dtype: str) -> list[Table]:
+class Heads(NamedTuple):
+    """Rows of a batch, heads and their width."""
+
+    rows: int = 1
+    heads: int = 16
+    head_dim: int = 64
+
+
+# one long row; a batch of the recipe `cpu/listops_depth_ndr`, and its length
+LONG, SHORT, SHORT_LENGTH = Heads(), Heads(512, 8, 16), 48
+
+
+def kernel_over_eager(setting: Setting, length: int, dtype: str, sizes: Heads = LONG) -> list[Table]:
     if not kernel_available(setting.device):
         raise NotHereError(f"the kernel does not run on {setting.device}")
     args = options_of(setting, "geometric")
     args.dtype = dtype
-    heads = 2 if setting.toy else 16
-    inputs = geometric.make_inputs((1, heads, length, 8 if setting.toy else 64), args)
+    rows, heads, head_dim = Heads(1, 2, 8) if setting.toy else sizes
+    inputs = geometric.make_inputs((rows, heads, length, head_dim), args)
     ways = {"kernel": functools.partial(geometric.step, geometric_attention_triton, inputs)}
-    needed = EAGER_SCORES * 4 * heads * length**2
+    needed = EAGER_SCORES * 4 * rows * heads * length**2
     if needed < free_bytes(setting.device):
         ways["eager"] = functools.partial(geometric.step, geometric.eager_attention, inputs)
     timings = measure(ways, args)
-    row: dict[str, Any] = {"length": length, "dtype": dtype, "heads": heads}
+    row: dict[str, Any] = {"length": length, "dtype": dtype, "rows": rows, "heads": heads, "head dim": head_dim}
     for name, way in ways.items():
         row[f"{name} ms"] = 1e3 * timings[name].median
         row[f"{name} peak MiB"] = peak_bytes(way, setting.device) / MEBIBYTE
     row["kernel over eager"] = timings["kernel"].ratio(timings["eager"])[0] if "eager" in ways else None
     note = f"Written-out attention of {length:,} tokens would need about {needed / GIB:.0f} GiB."
-    return [Table(f"Fused geometric attention, {dtype}, forward and backward", [row], "" if "eager" in ways else note)]
+    title = f"Fused geometric attention, {dtype}, {'many short rows, ' if rows > 1 else ''}forward and backward"
+    return [Table(title, [row], "" if "eager" in ways else note)]
 
 
 def lengths(setting: Setting) -> Iterator[Check]:
@@ -169,6 +182,8 @@ def lengths(setting: Setting) -> Iterator[Check]:
         for length in (8, 16) if setting.toy else LENGTHS:
             check = functools.partial(kernel_over_eager, setting, length, dtype)
             yield Check(f"{length:,} tokens, {dtype}", check)
+        check = functools.partial(kernel_over_eager, setting, SHORT_LENGTH, dtype, SHORT)
+        yield Check(f"{SHORT.rows} rows of {SHORT_LENGTH} tokens, {dtype}", check)
 
 
 def decoded(setting: Setting, architecture: str) -> list[Table]:

@@ -15,6 +15,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.training.collator import PaddingCollator
 from hf_recurrent.training.data import Splits
 from hf_recurrent.training.run_folder import last_complete_checkpoint
@@ -133,6 +134,7 @@ def one_slice(setting: Setting, name: str, most_steps: int | None = None) -> lis
         heads = {key: value for key, value in TOY_CONFIG.items() if hasattr(config, key)}
         changes |= {**TOY, "config": {**heads, "num_hidden_layers": 2}}
     else:
+        changes["cuda_graphs"] = recipe_of(name)["model_type"] in ARCHITECTURES
         room, batch = free_bytes(setting.device), recipe_of(name).get("per_device_train_batch_size")
         fits = plan.fitting_batch(name, room)
         if batch is not None and fits < batch:

@@ -302,6 +302,10 @@ class RecurrentTrainingArguments(TrainingArguments):
         "training.",
     )
     ponder_warmup_steps: int = HfArg(default=0, help="Steps over which the ponder loss rises from 0 to its weight.")
+    cuda_graphs: bool = HfArg(
+        default=False,
+        help="Replay forward and backward passes as CUDA graphs, which takes less time where models are small.",
+    )
     early_stopping_patience: int | None = HfArg(
         default=None, help="Evaluations without improvement that are tolerated; one more stops."
     )

@@ -40,14 +40,12 @@ class RecurrentSeq2SeqTrainer(RecurrentTrainer, Seq2SeqTrainer):
             loss = loss * fraction * self.current_gradient_accumulation_steps * self.args.world_size
         return (loss, outputs) if return_outputs else loss
 
-    def record(self, outputs: ModelOutput) -> None:
+    def statistics_of(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
         values = auxiliary_losses(outputs)
         for name in HALTING_COLUMNS:
             if outputs.get(name) is not None:
                 values[name] = mean_per_example(outputs[name].detach()).float().mean()
-        self.batches_since_log += 1
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+        return values
 
     def token_limit(self) -> tuple[str, int | None]:
         return "max_tokens", self.args.max_tokens

@@ -31,6 +31,7 @@ from .batches import (
     weighted_loss,
 )
 from .checksums import write_checksums
+from .cuda_graphs import TrainingGraphs, padded
 from .engine_states import load_optimizer, load_weights
 from .metrics import AUXILIARY_LOSSES, mean_steps
 from .model import first_not_finite
@@ -50,6 +51,8 @@ from .run_folder import (
 SEED_STRIDE = 10**7
 # outputs beside the logits that `compute_metrics` gets
 PONDER_STATISTICS = ("ponder_cost", "ponder_steps")
+# the number of labelled examples or tokens of a step, among the tensors of a captured batch
+NUM_ITEMS = "num_items_in_batch"
 
 
 class DivergedError(FloatingPointError):
@@ -89,6 +92,7 @@ class RecurrentTrainer(Trainer):
       `encoder_halting_mass/step_k`.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
+    - captures forward and backward passes as CUDA graphs, if `args.cuda_graphs`.
     - raises `DivergedError` at a NaN or infinite loss or weight, before it reaches a checkpoint.
     - keeps the last `args.save_total_limit` checkpoints, the best one among them, and the last one to the very end.
     """
@@ -105,6 +109,9 @@ class RecurrentTrainer(Trainer):
         self.evaluated: dict[str, list[torch.Tensor]] = {}
         # size of a batch, relative to the step's other batches
         self.batch_weight: torch.Tensor | float = 1.0
+        # of the present batch, to be recorded
+        self.statistics: dict[str, torch.Tensor] = {}
+        self.graphs = TrainingGraphs(self.computed_step, self.model.parameters()) if self.args.cuda_graphs else None
         self.token_batches = self.make_token_batches()
 
     def make_token_batches(self) -> TokenBatchSampler | None:
@@ -292,18 +299,23 @@ class RecurrentTrainer(Trainer):
             parts = self.current_gradient_accumulation_steps * self.args.world_size
             fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
             loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
-        self.record(outputs)
+        self.statistics = self.statistics_of(outputs)
         return (loss, outputs) if return_outputs else loss
 
-    def record(self, outputs: ModelOutput) -> None:
-        """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
+    def statistics_of(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
+        """Means over a batch of auxiliary losses, ponder cost and executed steps, those that the output has."""
         values = auxiliary_losses(outputs)
         if outputs.get("ponder_cost") is not None:
             values["ponder_cost"] = outputs["ponder_cost"].detach().float().mean()
         if outputs.get("ponder_steps") is not None:
-            self.depth = values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
+            values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
+        return values
+
+    def record(self, statistics: Mapping[str, torch.Tensor]) -> None:
+        """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
+        self.depth = statistics.get("ponder_steps", self.depth)
         self.batches_since_log += 1
-        for name, value in values.items():
+        for name, value in statistics.items():
             self.sums[name] = self.sums.get(name, 0.0) + value * self.batch_weight
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -343,8 +355,9 @@ class RecurrentTrainer(Trainer):
         super().store_flos()
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        step = super().training_step if self.graphs is None else self.graphed_step
         try:
-            loss = super().training_step(model, inputs, num_items_in_batch)
+            loss = step(model, inputs, num_items_in_batch)
         except ValueError as error:
             # the models raise on NaN: the step at which training broke is more to the point
             if first_not_finite(self.model) is None:
@@ -352,7 +365,38 @@ class RecurrentTrainer(Trainer):
             raise self.diverged("a weight") from error
         if not loss.isfinite():
             raise self.diverged(f"the loss ({loss.item()})")
+        self.record(self.statistics)
         return loss
+
+    def graphed_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        """`training_step` of `Trainer`, whose passes are a CUDA graph's once a kind of batch has come again."""
+        model.train()
+        pad = self.model.config.pad_token_id
+        batch = padded(self._prepare_inputs(inputs), 0 if pad is None else pad)
+        if num_items_in_batch is not None:
+            batch[NUM_ITEMS] = torch.as_tensor(num_items_in_batch, device=self.args.device)
+        if self.state.global_step < self.args.ponder_warmup_steps:
+            # the weight of the ponder loss differs from step to step
+            found = self.computed_step(batch, self.drawn_depth())
+        else:
+            found = self.graphs.run(batch, self.drawn_depth())
+        loss = found.pop("loss")
+        self.statistics = found
+        return loss
+
+    def drawn_depth(self) -> int | None:
+        """The depth of the present step where depths are drawn."""
+        with self.seeded_depth():
+            return self.model.base_model.call_depth(None, None)
+
+    def computed_step(self, batch: Mapping[str, torch.Tensor], depth: int | None) -> dict[str, torch.Tensor]:
+        """Forward and backward pass of a batch, at a depth if one was drawn -> its loss and statistics."""
+        inputs = {name: value for name, value in batch.items() if name != NUM_ITEMS}
+        inputs |= {} if depth is None else {"max_steps": depth}
+        with self.compute_loss_context_manager():
+            loss = self.compute_loss(self.model_wrapped, inputs, num_items_in_batch=batch.get(NUM_ITEMS))
+        self.accelerator.backward(loss)
+        return {"loss": loss.detach(), **self.statistics}
 
     def _save_checkpoint(self, model, trial) -> None:
         # the last good checkpoint must stay the last one

@@ -7,6 +7,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import SaveStrategy
 
 from ..hub.publish import check_repo_id
+from ..inference.cuda_graphs import ARCHITECTURES
 from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .recipes import defaults_of, require_known
 
@@ -85,6 +86,37 @@ def check_sharding(trainer: Trainer) -> None:
         raise ValueError(
             f"save_strategy is {strategy.value!r}: of sharded parameters the last checkpoint is kept, save by steps"
         )
+
+
+def check_graphs(args: TrainingArguments, config: Any) -> None:
+    """Raise a ValueError for passes that cannot be captured as CUDA graphs, if that is asked for."""
+    if not args.cuda_graphs:
+        return
+    if args.device.type != "cuda":
+        raise ValueError(f"cuda_graphs is True, but training runs on {args.device.type}: leave it out without a GPU")
+    if config.model_type not in ARCHITECTURES or config.capabilities.two_stacks:
+        raise ValueError(
+            f"cuda_graphs is True, but passes of {config.model_type} depend on what the host reads: leave it out; "
+            f"architectures with graphs are {', '.join(ARCHITECTURES)}, each with one stack"
+        )
+    if args.world_size > 1 or args.n_gpu > 1:
+        devices = max(args.world_size, args.n_gpu)
+        raise ValueError(f"cuda_graphs is True, for {devices} GPUs: graphs are those of one process on one GPU")
+    defaults = {
+        "gradient_accumulation_steps": 1,
+        "batch_tokens": None,
+        "fp16": False,
+        "torch_compile": False,
+        "gradient_checkpointing": False,
+    }
+    optim = getattr(args.optim, "value", args.optim)
+    if "layerwise" in optim or "lomo" in optim:
+        raise ValueError(
+            f"cuda_graphs is True and optim {optim!r}, which steps within the pass: take one such as adamw"
+        )
+    for name, value in defaults.items():
+        if getattr(args, name) != value:
+            raise ValueError(f"cuda_graphs is True and {name} {getattr(args, name)!r}: graphs need {value!r}")
 
 
 def require_reports(report_to: Any) -> None:

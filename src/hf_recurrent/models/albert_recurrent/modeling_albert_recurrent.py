@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..common.classification import ForSequenceClassification
+from ..common.graphs import in_graph
 from ..common.initialization import embedding_like
 from ..common.layers import Dropout, dropout
 from ..common.masked_lm import ForMaskedLM
@@ -99,7 +100,7 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
     def widened(self, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Input states (..., E) from embeddings of tokens with their types, at these positions (...)."""
         length, most = hidden.shape[-2], self.config.max_position_embeddings
-        if length > most and not torch.compiler.is_compiling() and int(positions.max()) >= most:
+        if length > most and not in_graph() and int(positions.max()) >= most:
             raise ValueError(
                 f"a sequence has {int(positions.max()) + 1} tokens, but this model has embeddings of {most} positions "
                 "(max_position_embeddings): cut it, for example with the tokenizer's truncation=True"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..common.graphs import in_graph
 from ..common.sharding import largest_over_ranks
 from ..common.token_order import tokens_first
 from ..engine.packed_rows import sparing_pays
@@ -210,7 +211,7 @@ class BlockLayout(NamedTuple):
         may_pack = num_cached is None and packable_size is not None
         num_cached = torch.zeros_like(counts) if num_cached is None else num_cached
         batch_size, length = mask.shape
-        if torch.compiler.is_compiling():
+        if in_graph():
             return cls.varying(mask, num_cached, counts, width, (2 * width - 2 + length) // width, False)
         known = torch.stack((num_cached, counts)).tolist()
         (first, *others), (count, *_) = known

@@ -13,6 +13,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
+from .graphs import in_graph
 from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
@@ -64,7 +65,7 @@ def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> S
     others = other_marks("token_type_ids", token_type_ids, attention_mask)
     refuse(others, ((lengths == 0).any(), one_sentence))
     order, _ = tokens_first(sentences)
-    width = attention_mask.shape[1] if torch.compiler.is_compiling() else int(lengths.max())
+    width = attention_mask.shape[1] if in_graph() else int(lengths.max())
     order = order[:, :width]
     return SplitPairs(order, sentences.gather(1, order))
 
@@ -72,9 +73,15 @@ def split_pairs(attention_mask: torch.Tensor, token_type_ids: torch.Tensor) -> S
 def merge_token_values(values: torch.Tensor, pairs: SplitPairs, length: int, fill: float) -> torch.Tensor:
     """Values of the sentences' tokens in the columns of their pairs: (2B, W, ...) -> (B, S, ...)."""
     num_pairs = values.shape[0] // 2
-    merged = values.new_full((num_pairs, length, *values.shape[2:]), fill)
-    row = torch.arange(values.shape[0], device=values.device)[:, None].expand_as(pairs.index) % num_pairs
-    return merged.index_put((row[pairs.mask], pairs.index[pairs.mask]), values[pairs.mask])
+
+    def by_pair(tokens: torch.Tensor) -> torch.Tensor:
+        return torch.cat(tokens.split(num_pairs), dim=1)
+
+    # padding goes to a column that is cut off
+    values, columns = by_pair(values), by_pair(torch.where(pairs.mask, pairs.index, length))
+    columns = columns.reshape(*columns.shape, *[1] * (values.dim() - 2)).expand_as(values)
+    merged = values.new_full((num_pairs, length + 1, *values.shape[2:]), fill)
+    return merged.scatter(1, columns, values)[:, :length]
 
 
 def pair_features(sentences: torch.Tensor) -> torch.Tensor:

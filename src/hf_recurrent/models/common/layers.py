@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from .graphs import in_graph
+
 # torch draws 24 random bits or more for each unit; dropout needs only 16, so one draw of 64 serves four units
 LEVELS = 1 << 16
 LOWEST = torch.iinfo(torch.int16).min
@@ -32,7 +34,7 @@ def of_tokens(
         mask: (B, at least S), of which the last columns count; None without padding.
     """
     # a traced graph must not depend on data
-    if mask is None or torch.compiler.is_compiling():
+    if mask is None or in_graph():
         return function(states)
     shape = states.shape[:2]
     places = mask[:, -shape[1] :].flatten().nonzero().squeeze(-1)
@@ -58,7 +60,7 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     if not training or p == 0.0:
         return states
     # the threshold that drops all units does not fit into int16
-    if states.device.type != "cpu" or torch.compiler.is_compiling() or round(p * LEVELS) == LEVELS:
+    if states.device.type != "cpu" or in_graph() or round(p * LEVELS) == LEVELS:
         return nn.functional.dropout(states, p)
     return states * noise_like(states, p)
 
@@ -94,7 +96,7 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
     Checkpoints are mapped from files, where a weight may begin anywhere, and libraries of linear algebra choose the
     order of their sums by where it begins.
     """
-    if tensor.device.type != "cpu" or torch.compiler.is_compiling() or tensor.data_ptr() % ALIGNMENT_BYTES == 0:
+    if tensor.device.type != "cpu" or in_graph() or tensor.data_ptr() % ALIGNMENT_BYTES == 0:
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
 
@@ -110,7 +112,7 @@ def deciding_dtype(*layers: nn.Module) -> torch.dtype:
         ValueError: a layer was quantised.
     """
     # a graph is traced of a model that has been called
-    if torch.compiler.is_compiling():
+    if in_graph():
         return layers[0].weight.dtype
     weights = [layer.weight for layer in layers if isinstance(getattr(layer, "weight", None), torch.Tensor)]
     whole = [weight for weight in weights if weight.is_floating_point() and not weight.is_quantized]

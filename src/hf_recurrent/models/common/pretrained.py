@@ -214,7 +214,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             return None
         divergence = prior_divergence(config, outputs.halting_distribution)
         if divergence.dim() == 2:
-            divergence = divergence[outputs.ponder_steps >= 0]
+            exists = outputs.ponder_steps >= 0
+            return config.depth_prior_weight * torch.where(exists, divergence, 0.0).sum() / exists.sum()
         return config.depth_prior_weight * divergence.mean()
 
     @torch.no_grad()

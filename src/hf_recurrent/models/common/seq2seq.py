@@ -15,6 +15,7 @@ from .causal_lm import RecurrentGenerationMixin, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
+from .graphs import in_graph
 from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
@@ -84,7 +85,7 @@ def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
     if labels is None:
         return None
     check_ids("labels", labels)
-    if torch.compiler.is_compiling():
+    if in_graph():
         return labels
     if labels.shape[1] == 0:
         raise ValueError(f"`labels` has shape {tuple(labels.shape)}: expected (batch, tokens), at least one token each")

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from .fields import shown
+from .graphs import in_graph
 
 # a condition that must not hold (a 0-dimensional bool tensor), and the message if it does
 Problem = tuple[torch.Tensor, Callable[[], str]]
@@ -17,7 +18,7 @@ Problem = tuple[torch.Tensor, Callable[[], str]]
 
 def refuse(*problems: Problem) -> None:
     """Raise a ValueError with the message of the first condition that holds; traced graphs have no values to check."""
-    if torch.compiler.is_compiling():
+    if in_graph():
         return
     # one transfer for all
     found = torch.stack([holds for holds, _ in problems]).tolist()
@@ -197,7 +198,7 @@ def check_inputs(
         check_embeddings(names["inputs_embeds"], inputs_embeds, width)
         reference, name = inputs_embeds, names["inputs_embeds"]
     shape = tuple(reference.shape[:2])
-    if not torch.compiler.is_compiling() and 0 in shape:
+    if not in_graph() and 0 in shape:
         raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
     all_columns = (shape[0], shape[1] + (past_length or 0))
     if attention_mask is None:
@@ -206,7 +207,7 @@ def check_inputs(
         cached = f", after {past_length} columns in the cache" if past_length else ""
         subject = f"the inputs have {shape}{cached}"
         mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
-    if torch.compiler.is_compiling():
+    if in_graph():
         return mask
     problems = [] if inputs_embeds is None else [not_finite(name, inputs_embeds)]
     if attention_mask is not None and past_length is None:

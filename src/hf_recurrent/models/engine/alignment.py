@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.graphs import in_graph
 from ..common.token_order import tokens_first
 from .depth_loop import DepthOutput
 
@@ -21,7 +22,7 @@ class Alignment(NamedTuple):
     @classmethod
     def from_mask(cls, mask: torch.Tensor) -> "Alignment | None":
         """The alignment of (B, S) bool, None if all tokens are aligned."""
-        if not torch.compiler.is_compiling() and not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+        if not in_graph() and not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             return None
         return cls(*tokens_first(mask))
 

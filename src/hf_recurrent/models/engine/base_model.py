@@ -16,6 +16,7 @@ from ..common.cache_name import CACHE_NAME
 from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
 from ..common.fields import shown
+from ..common.graphs import in_graph
 from ..common.initialization import embedding_like
 from ..common.layers import Dropout, embedding_width
 from ..common.outputs import RecurrentModelOutput
@@ -231,7 +232,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
             )
         # a graph is traced of a call after one that was checked
-        if torch.compiler.is_compiling():
+        if in_graph():
             return
         if not self.config.is_causal:
             raise ValueError(
@@ -469,7 +470,7 @@ class BaseModel(RecurrentPreTrainedModel):
                 f"`{self.input_prefix}attention_mask` has {length} columns but `past_key_values` holds {past_length} "
                 f"already: pass {past_length + length}, those of all columns, or no mask if there is no padding"
             )
-        if not torch.compiler.is_compiling() and has_gaps(mask):
+        if not in_graph() and has_gaps(mask):
             raise ValueError(
                 f"`{self.input_prefix}attention_mask` has padding between the tokens of a sequence: a causal model "
                 "takes padding on the left or on the right only (when generating, pad on the left)"
@@ -481,7 +482,7 @@ def batch_rotations(config, mask: torch.Tensor) -> Rotations:
 
     Scores depend on position differences only, so columns can serve as positions if there are no gaps.
     """
-    if torch.compiler.is_compiling() or has_gaps(mask):
+    if in_graph() or has_gaps(mask):
         positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
     else:
         positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2

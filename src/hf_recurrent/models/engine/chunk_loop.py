@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from ..common.graphs import in_graph
 from ..common.sharding import is_sharded, touch_all_parameters
 from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
@@ -165,7 +166,7 @@ class ChunkRecurrentModel(BaseModel):
         check_length(config, hidden, chunk_size(config, length))
         state = self.initial_state(hidden, length, cache, call.start)
         # a graph does not know which chunks are complete, and would compute two for the token
-        one_token = torch.compiler.is_compiling() and length == 1 and cache is not None and bool(cache.state.tensors)
+        one_token = in_graph() and length == 1 and cache is not None and bool(cache.state.tensors)
         if one_token:
             self.begin_chunks(state, mask)
         num_cached = None if cache is None else state.num_tokens_in_chunk

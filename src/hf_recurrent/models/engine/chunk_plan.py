@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..common.graphs import in_graph
 from ..common.sharding import largest_over_ranks
 from ..common.token_order import tokens_first
 
@@ -76,7 +77,7 @@ def plan_chunks(
     starts, ends = first.clamp_min(0), torch.minimum(lengths, first + sizes)
     counts = (ends - starts).clamp_min(0)  # (chunks, B)
     order, _ = tokens_first(mask)
-    traced = torch.compiler.is_compiling()
+    traced = in_graph()
     known = [[0, min(size, width)]] * num_chunks if traced else counts.tolist()
     last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])
     if sharded:

@@ -11,6 +11,7 @@ import torch
 from transformers.cache_utils import DynamicLayer
 
 from ..common.cache import RecurrentCache
+from ..common.graphs import in_graph
 from ..ops.attention import PastKeyValue
 from ..ops.row_groups import place
 
@@ -139,7 +140,7 @@ class DepthLayer(DynamicLayer):
     def past(self) -> PastKeyValue | GrowingKeyValue | None:
         if not self.get_seq_length():
             return None
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if torch.is_grad_enabled() or in_graph():
             # autograd may need the unchanged tensors
             return PastKeyValue(self.keys, self.values)
         return GrowingKeyValue(self.keys, self.values, self.buffers)
@@ -420,6 +421,6 @@ class DepthCacheView:
 
 def is_prefill(cache, mask: torch.Tensor) -> bool:
     """Whether several tokens are the first ones of a cache's view, so that they may be computed without padding."""
-    if cache is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if cache is None or torch.is_grad_enabled() or in_graph():
         return False
     return cache.is_empty and mask.shape[1] > 1

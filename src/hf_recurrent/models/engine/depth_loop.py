@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
+from ..common.graphs import end_of_step, in_graph
 from ..common.sharding import is_sharded, largest_over_ranks
 from .depth_steps import DepthSteps, loop_in_graph
 from .launches import is_launch_bound
@@ -148,7 +149,7 @@ class DepthOptions(NamedTuple):
     def may_stop(self, strategy: HaltingStrategy) -> bool:
         """Whether the loop may end early."""
         # a traced graph cannot branch on data
-        return self.ends_early(strategy) and not torch.compiler.is_compiling()
+        return self.ends_early(strategy) and not in_graph()
 
     def loops_in_graph(self, strategy: HaltingStrategy) -> bool:
         wanted = self.loop_in_graph and torch.compiler.is_compiling() and not self.record_halting
@@ -245,6 +246,9 @@ class Pruner:
         self.makes_room = makes_room
         self.may_stop = options.may_stop(strategy)
         self.may_compact = options.may_compact(strategy)
+        # steps of a graph, which later runs of it may leave out; a record of each needs them all
+        may_skip = options.ends_early(strategy) and not options.record_halting
+        self.may_skip = in_graph() and may_skip and (strategy.halts or strategy.exits)
         self.sharded = self.may_stop and is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
@@ -270,7 +274,7 @@ class Pruner:
     def prune(self, layout: Layout, state: HaltingState) -> tuple[bool, Layout, HaltingState]:
         """-> whether any unit lives, and layout and state of the units present."""
         if not self.may_stop:
-            return True, layout, state
+            return True, layout, self.end_of_step(state)
         can_compact = layout.can_compact and (self.makes_room or not is_small(state.hidden))
         live = layout.has_live_units(state.live) if can_compact else state.live
         any_live, keep = self.survivors(live, can_compact)
@@ -278,6 +282,9 @@ class Pruner:
             layout, state, finished = layout.compact(state, keep)
             self.finished.append(finished)
         return any_live, layout, state
+
+    def end_of_step(self, state: HaltingState) -> HaltingState:
+        return end_of_step(state, self) if self.may_skip else state
 
 
 def iterate(
@@ -339,6 +346,9 @@ def iterate(
                 if not any_live:
                     break
 
+    if strategy.skips_step:
+        # the last one ends after its decision
+        state = pruner.end_of_step(state)
     check_halting_probabilities(first_nan_step(decisions))
     layout.complete_cache(blocks[0], state)
     return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
@@ -358,7 +368,7 @@ def first_nan_step(decisions: list[Decision]) -> int:
     All are looked at together: one after another they would be a tenth of an accelerator's launches.
     """
     # a traced graph must not depend on data
-    if not decisions or torch.compiler.is_compiling():
+    if not decisions or in_graph():
         return -1
     probability, live = (torch.cat([each[field].flatten() for each in decisions]) for field in (1, 2))
     if not (probability.isnan() & live).any():
@@ -368,7 +378,7 @@ def first_nan_step(decisions: list[Decision]) -> int:
 
 def check_halting_probabilities(nan_step: torch.Tensor | int) -> None:
     """Raise a ValueError if the first step with a NaN is not -1."""
-    if torch.compiler.is_compiling() or int(nan_step) < 0:
+    if in_graph() or int(nan_step) < 0:
         return
     raise ValueError(
         f"a halting probability is NaN at depth step {int(nan_step)}, counted from 0: the weights or the inputs hold "
@@ -414,7 +424,7 @@ class Trace:
 def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
     """Concatenate values (n, ...) of units that finished at different steps, in order -> (U, ...)."""
     # values of all units are in order; a traced graph must not compare sizes
-    if len(values) == 1 and not torch.compiler.is_compiling() and values[0].shape[0] == num_units:
+    if len(values) == 1 and not in_graph() and values[0].shape[0] == num_units:
         return values[0]
     pieces = torch.cat(values)
     return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)

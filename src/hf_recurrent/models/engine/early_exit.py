@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from ..common.exit_criteria import OF_ONE, OF_TWO, ExitRule
+from ..common.graphs import in_graph
 from ..ops.stick_breaking import expand_units
 from .depth_loop import HaltingState, HaltingStrategy, Layout
 
@@ -110,7 +111,7 @@ class EarlyExit:
     def commit(self, state: ExitState, candidate: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
         # an accelerator would wait for the host, and a traced graph must not depend on data
-        asks = state.live.device.type == "cpu" and not torch.compiler.is_compiling()
+        asks = state.live.device.type == "cpu" and not in_graph()
         if not (asks and bool(state.live.all())):
             hidden = torch.where(expand_units(state.live, inner.hidden, inner.unit), inner.hidden, state.hidden)
             inner = inner._replace(hidden=hidden)

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..common.graphs import in_graph
 from ..common.layers import computing_dtype
 from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
 from ..ops.masks import as_implemented, is_flash, valid_keys
@@ -103,7 +104,7 @@ def joined_masks(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
     """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), zeros for the others."""
     # a traced graph must not depend on data
-    if torch.compiler.is_compiling() or bool(live.all()):
+    if in_graph() or bool(live.all()):
         return function(*states)
     index = live.nonzero().squeeze(-1)
     found = function(*(tensor.index_select(0, index) for tensor in states))

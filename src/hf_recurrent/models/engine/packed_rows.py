@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..common.graphs import in_graph
 from ..ops.masks import is_flash
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
@@ -227,7 +228,7 @@ def lay_out_rows(
 ) -> tuple[Layout, torch.Tensor]:
     """The layout of rows (B, S, E) and its states: packed if that pays, without records and cached tokens."""
     takes_cache = cache is None or (is_prefill(cache, mask) and isinstance(strategy, FixedDepth))
-    records = options.record_states or torch.compiler.is_compiling()
+    records = options.record_states or in_graph()
     # padded FlashAttention packs its rows anew at each step
     is_small = is_launch_bound(mask.device, mask.numel(), hidden.shape[-1]) and not is_flash(config)
     may_pack = takes_cache and not (records or is_small or halted_keys_stay(config, strategy))

@@ -14,6 +14,7 @@ from ..common.cache import RecurrentCache
 from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..common.fields import shown
+from ..common.graphs import in_graph
 from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow
@@ -92,7 +93,7 @@ class AdaptiveDepthModel(BaseModel):
         if self.training:
             return None
         problem = default_threshold_problem(self.depth_config, options)
-        if problem and not torch.compiler.is_compiling():
+        if problem and not in_graph():
             logger.warning_once(problem)
         return rule
 

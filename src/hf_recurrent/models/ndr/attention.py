@@ -13,6 +13,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 
+from ..common.graphs import in_graph
 from ..common.initialization import initialized_linear, torch_default, uniform_between
 from ..common.layers import dropout
 from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue
@@ -65,7 +66,7 @@ class RoutingContext(NamedTuple):
         """The context of states (B, Q, E), from the mask (B, K) bool of all tokens, cached ones included."""
         if config.attention == "geometric":
             # causal attention never sees padding after a sequence's tokens
-            unpadded = (config.is_causal and cache is None) or (not torch.compiler.is_compiling() and bool(mask.all()))
+            unpadded = (config.is_causal and cache is None) or (not in_graph() and bool(mask.all()))
             return cls(states.dtype, None, None if unpadded else mask, None, None)
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
         return cls(states.dtype, visible_keys(config, states, mask, cache), None, position_keys, places)
@@ -291,7 +292,7 @@ def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tenso
     scores = query @ position_keys[:, : num_keys + num_queries - 1].transpose(-1, -2)
     if num_queries == 1:
         return scores
-    if torch.compiler.is_compiling():
+    if in_graph():
         # of two tokens the rows below would be read whole, and a graph be tied to whether there are two
         scores = nn.functional.pad(scores, (0, 1))
     width = scores.shape[-1]

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from ..common.graphs import in_graph
+
 # lower bound of the row sums that weights are divided by, as in the authors' code
 SMALLEST_SUM = 1e-12
 # tables of at most so many entries are cached; larger ones cost little beside the operations that use them
@@ -75,7 +77,7 @@ def cached_visiting_tables(num_queries: int, num_keys: int, device: torch.device
 
 def can_cache(num_queries: int, num_keys: int) -> bool:
     # a traced table is part of its graph
-    return not torch.compiler.is_compiling() and num_queries * num_keys <= MAX_CACHED_ENTRIES
+    return not in_graph() and num_queries * num_keys <= MAX_CACHED_ENTRIES
 
 
 def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ..common.graphs import in_graph
+
 
 def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:
     """Positions that count valid tokens only, independent of padding on either side: (B, S) -> (B, S)."""
@@ -68,7 +70,7 @@ def rotation_table(angles: torch.Tensor, scales: torch.Tensor | None = None) -> 
     In a traced graph the table is (B, S, 1, h, 2) float32, real and imaginary parts.
     """
     scales = torch.ones_like(angles) if scales is None else scales
-    if torch.compiler.is_compiling():
+    if in_graph():
         return torch.stack((scales * angles.cos(), scales * angles.sin()), dim=-1).float().unsqueeze(-3)
     return torch.polar(scales, angles).to(torch.complex64).unsqueeze(-2)
 

@@ -8,6 +8,7 @@ from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.configuration import require
 from ..common.exit_criteria import check_whole
+from ..common.graphs import in_graph
 from ..common.initialization import torch_default
 from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
@@ -97,7 +98,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
         alignment = lengths = None
         aligned, tokens = hidden, mask
-        if not torch.compiler.is_compiling():
+        if not in_graph():
             alignment = Alignment.from_mask(mask)
             if alignment is not None:
                 aligned, tokens = alignment.align(hidden), alignment.align(mask)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..common.exit_criteria import relative_change
+from ..common.graphs import in_graph
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
 from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
@@ -166,7 +167,7 @@ class SparseLayout:
         self.leaving_units: torch.Tensor | None = None
         self.leaving_source: torch.Tensor | None = None
         # columns can serve as positions if there are no gaps, as in causal models
-        has_other_positions = not inputs.is_causal and (torch.compiler.is_compiling() or has_gaps(inputs.mask))
+        has_other_positions = not inputs.is_causal and (in_graph() or has_gaps(inputs.mask))
         self.positions = token_positions(inputs.mask) if has_other_positions else None
         self.present = units
         self.pack(None)
@@ -185,7 +186,7 @@ class SparseLayout:
         if self.inputs.is_causal:
             key = torch.arange(self.inputs.mask.shape[1], device=self.device)
             visible = visible & (key <= queries.columns[:, None, :, None])
-        elif torch.compiler.is_compiling():
+        elif in_graph():
             # a loop in a graph may not have the same memory twice
             visible = visible.clone()
         self.visible = self.settings.mask(visible)
@@ -424,7 +425,7 @@ class SparseTrace(Trace):
 def computed_units(mask: torch.Tensor, compaction: bool) -> torch.Tensor | None:
     """Numbers (n,) of the tokens of a mask (B, S), None for all places: without padding, or if it has to stay."""
     # a traced graph must not depend on data, and a piece may be padding only
-    if not compaction or torch.compiler.is_compiling():
+    if not compaction or in_graph():
         return None
     units = mask.flatten().nonzero().squeeze(-1)
     return units if 0 < units.shape[0] < mask.numel() else None
@@ -461,7 +462,7 @@ def run_sparse(
     mask = inputs.new_mask
     shape = mask.shape
     # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
-    may_spare = options.compaction and not (options.record_states or torch.compiler.is_compiling())
+    may_spare = options.compaction and not (options.record_states or in_graph())
     can_halt = strategy.halts or strategy.exits
     serves_live = may_spare and can_halt and not options.may_compact(strategy) and bool(mask.any())
     position_bias = block.attention.position_bias

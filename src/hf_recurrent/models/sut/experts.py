@@ -11,6 +11,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
 
+from ..common.graphs import in_graph
 from ..common.layers import Dropout
 
 # grouped matrix products load rows in pieces of so many bytes
@@ -72,7 +73,7 @@ def fits_grouped_products(sizes: tuple[int, ...], dtype: torch.dtype) -> bool:
 
 def can_group(weight: torch.Tensor) -> bool:
     """Whether this torch has the kernel for the weight's device, type and sizes."""
-    if not hasattr(nn.functional, "grouped_mm") or torch.compiler.is_compiling() or weight.dtype == torch.float64:
+    if not hasattr(nn.functional, "grouped_mm") or in_graph() or weight.dtype == torch.float64:
         return False
     if weight.device.type == "cuda" and torch.cuda.get_device_capability(weight.device) < (8, 0):
         return False
@@ -96,7 +97,7 @@ class ExpertMap(nn.Module):
             return states @ self.weight[0]
         if implementation == "grouped_mm" and can_group(self.weight):
             return grouped_products(states, self.weight, dispatch)
-        if implementation == "batched_mm" or torch.compiler.is_compiling():
+        if implementation == "batched_mm" or in_graph():
             return torch.bmm(states[:, None], self.weight[dispatch.expert]).squeeze(1)
         return expert_products(states, self.weight, dispatch)
 
@@ -109,7 +110,7 @@ def expert_bounds(fan_in: int) -> tuple[float, float]:
 def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
     """transformers' grouped products, or one expert after the other where there is no kernel for the weights."""
     # in a graph transformers' function supports all weights
-    if torch.compiler.is_compiling() or (can_group(experts.up_proj) and can_group(experts.down_proj)):
+    if in_graph() or (can_group(experts.up_proj) and can_group(experts.down_proj)):
         return ALL_EXPERTS_FUNCTIONS["grouped_mm"](experts, *inputs)
     return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
 
@@ -153,7 +154,7 @@ class FeedForwardExperts(nn.Module):
         if self.num_experts == 1:
             inner = self.act_fn(torch.addmm(self.up_proj_bias[0], hidden_states, self.up_proj[0]))
             return torch.addmm(self.down_proj_bias[0], inner, self.down_proj[0]) * top_k_weights
-        if torch.compiler.is_compiling():
+        if in_graph():
             return self.all_experts(hidden_states, top_k_index, top_k_weights)
         dispatch = Dispatch.from_index(top_k_index, self.num_experts)
         states = dispatch.to_experts(hidden_states)

@@ -16,6 +16,7 @@ from ..common.classification import ForSequenceClassification
 from ..common.depth_objectives import prior_divergence, sampled_depth
 from ..common.exit_criteria import resolve_exit
 from ..common.fields import shown
+from ..common.graphs import in_graph
 from ..common.layers import Dropout
 from ..common.masked_lm import ForMaskedLM
 from ..common.multiple_choice import ForMultipleChoice
@@ -311,7 +312,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
             )
             if call.cache is not None:
                 call.cache.source.write(cached)
-                if not torch.compiler.is_compiling():
+                if not in_graph():
                     call.cache.source.has_padding = not bool(mask.all())
         return {"memory": cached, "memory_mask": mask}
 
@@ -365,7 +366,7 @@ class SUTModel(EncoderDecoder, SUTStack):
 def position_vectors(positions: torch.Tensor, most: int, size: int) -> torch.Tensor:
     """Sinusoids (n, size) of positions (n,) below `most`."""
     # a traced graph must not compare sizes
-    if torch.compiler.is_compiling() or positions.shape[0] <= most:
+    if in_graph() or positions.shape[0] <= most:
         return split_sinusoids(positions + FIRST_POSITION, size)
     table = split_sinusoids(torch.arange(most, device=positions.device) + FIRST_POSITION, size)
     return table.index_select(0, positions)

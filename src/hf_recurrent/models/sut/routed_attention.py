@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..common.graphs import in_graph
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
 from ..ops.attention import KeyValue, TextContext, eager_attention_forward
@@ -104,7 +105,7 @@ class WindowBias(nn.Module):
     def reach(self, num_keys: int) -> tuple[int, int]:
         """Largest distances, to earlier and to later keys, that so many keys have vectors for."""
         # a traced graph must not depend on the number
-        most = self.window if torch.compiler.is_compiling() else min(self.window, num_keys - 1)
+        most = self.window if in_graph() else min(self.window, num_keys - 1)
         return most, 0 if self.is_causal else most
 
     def index(self, distances: torch.Tensor) -> torch.Tensor:

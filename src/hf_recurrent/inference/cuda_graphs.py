@@ -1,0 +1,213 @@
+"""CUDA graphs of forward passes: what small models compute takes the host longer to launch than the GPU to compute.
+
+Shapes: U halting units.
+"""
+
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+
+from ..models.common.graphs import capturing
+from ..models.engine.depth_loop import LiveCount
+
+# whose passes depend on nothing that the host reads or draws
+ARCHITECTURES = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "albert_recurrent", "ouro_recurrent")
+
+
+def kind_of(inputs: dict[str, torch.Tensor]) -> Hashable:
+    """The facts on a batch, and on the precision around its pass, that graphs depend on."""
+    shapes = tuple((name, value.shape, value.dtype) for name, value in sorted(inputs.items()))
+    device = next(iter(inputs.values())).device.type
+    return shapes, torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+class CaptureStream:
+    """The stream that graphs are captured of, and the memory that they share."""
+
+    def __init__(self):
+        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Launch on this stream, after all that was launched before and before all that comes after."""
+        outer = torch.cuda.current_stream()
+        self.stream.wait_stream(outer)
+        with torch.cuda.stream(self.stream):
+            yield
+        outer.wait_stream(self.stream)
+
+
+class Piece(NamedTuple):
+    """A graph, and the loop over depth whose step it ends with, if it does, with the units (U,) that then live."""
+
+    graph: torch.cuda.CUDAGraph
+    loop: object | None = None
+    live: torch.Tensor | None = None
+
+
+class Captured:
+    """A call as CUDA graphs, to be run again on the same memory.
+
+    Args:
+        call: reads and writes memory that stays.
+        place: where it is captured.
+        by_step: whether there is a graph for each depth step, so that a run ends with its last live unit.
+    """
+
+    def __init__(self, call: Callable[[], Any], place: CaptureStream, by_step: bool = False):
+        self.place = place
+        self.pieces: list[Piece] = []
+        self.states: dict[object, NamedTuple] = {}
+        # cycles hold on to what earlier calls made on other streams
+        gc.collect()
+        torch.cuda.synchronize()
+        with place.used(), capturing(self if by_step else None):
+            self.begin()
+            try:
+                self.outputs = call()
+            except BaseException:
+                with suppress(RuntimeError):
+                    self.graph.capture_end()
+                raise
+            self.end(None, None)
+
+    def begin(self) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        # other threads may pin memory meanwhile
+        self.graph.capture_begin(pool=self.place.pool, capture_error_mode="thread_local")
+
+    def end(self, loop: object | None, live: torch.Tensor | None) -> None:
+        self.graph.capture_end()
+        self.pieces.append(Piece(self.graph, loop, live))
+
+    def end_of_step(self, state: NamedTuple, loop: object) -> NamedTuple:
+        if loop in self.states:
+            copy_into(self.states[loop], state)
+        else:
+            self.states[loop] = map_tensors(torch.clone, state)
+        self.end(loop, self.states[loop].live)
+        self.begin()
+        return self.states[loop]
+
+    def replay(self) -> Any:
+        """Run the graphs; steps that are left when no unit lives are left out."""
+        ended, count = None, LiveCount()
+        for before, piece in zip([None, *self.pieces], self.pieces, strict=False):
+            if piece.loop is not None and piece.loop is ended:
+                continue
+            if before is None or piece.loop is not before.loop:
+                count = LiveCount()
+            piece.graph.replay()
+            if piece.loop is not None and count.poll(piece.live) == 0:
+                ended = piece.loop
+        return self.outputs
+
+
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """The same tuples and outputs with `function` of their tensors."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, ModelOutput):
+        return type(value)(**{name: map_tensors(function, each) for name, each in value.items()})
+    if isinstance(value, tuple):
+        found = [map_tensors(function, each) for each in value]
+        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+    return value
+
+
+def copy_into(memory: Any, value: Any) -> None:
+    """Copy the tensors of a tuple into those of another one, of the same shapes and dtypes."""
+    if isinstance(value, torch.Tensor):
+        if (value.shape, value.dtype) != (memory.shape, memory.dtype):
+            raise ValueError(
+                f"a state changes from step to step: {memory.dtype} {tuple(memory.shape)}, then {value.dtype} "
+                f"{tuple(value.shape)}"
+            )
+        if value.data_ptr() != memory.data_ptr():
+            memory.copy_(value)
+    elif isinstance(value, tuple):
+        for kept, each in zip(memory, value, strict=True):
+            copy_into(kept, each)
+
+
+class GraphedModel:
+    """A model on a GPU whose forward passes are captured as CUDA graphs, and replayed for batches of the same shape.
+
+    There is a graph for each depth step, so that a pass ends with its last live unit; results are those of the model.
+    The first batch of a shape is captured, which takes as long as several passes. Graphs read the model's weights where
+    they are: load or train others in place. Do not use it from several threads.
+
+    Args:
+        model: in evaluation mode, on a GPU.
+        max_shapes: shapes whose graphs are kept; the one that was not called for longest gives way to a new one.
+        options: arguments of every call beside tensors, such as `max_steps` or `exit_criterion`.
+
+    Raises:
+        ValueError: the model is not on a GPU, in training mode, or of an architecture whose passes the host takes part
+            in; or `max_shapes` below 1.
+    """
+
+    def __init__(self, model: PreTrainedModel, max_shapes: int = 32, **options: Any):
+        if max_shapes < 1:
+            raise ValueError(f"max_shapes is {max_shapes}: pass 1 or more")
+        check_capturable(model)
+        self.model, self.max_shapes, self.options = model, max_shapes, options
+        self.place = CaptureStream()
+        self.calls: dict[Hashable, tuple[dict[str, torch.Tensor], Captured]] = {}
+
+    @torch.no_grad()
+    def __call__(self, **inputs: torch.Tensor) -> ModelOutput:
+        """The model's output for a batch of tensors, by their names.
+
+        Raises:
+            ValueError: as the model, of the first batch of a shape; later ones are not looked at. An argument that is
+                no tensor, or a pass that cannot be captured.
+        """
+        if not inputs:
+            raise ValueError("no tensor was passed: name those of the model's call, such as input_ids")
+        for name, value in inputs.items():
+            if not isinstance(value, torch.Tensor):
+                raise ValueError(f"`{name}` is {value!r}: pass tensors here, and options to GraphedModel")
+        kind = kind_of(inputs)
+        memory, captured = self.calls.pop(kind, None) or self.captured(inputs)
+        # in the order of their last calls
+        self.calls[kind] = memory, captured
+        if len(self.calls) > self.max_shapes:
+            del self.calls[next(iter(self.calls))]
+        for name, value in inputs.items():
+            memory[name].copy_(value, non_blocking=True)
+        return map_tensors(torch.clone, captured.replay())
+
+    def captured(self, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Captured]:
+        """Memory of inputs, and the pass over them."""
+        memory = {name: value.clone() for name, value in inputs.items()}
+        with self.place.used():
+            # values are looked at, then kernels and their memory made ready for the capture
+            self.model(**memory, **self.options)
+            with capturing():
+                self.model(**memory, **self.options)
+        try:
+            return memory, Captured(lambda: self.model(**memory, **self.options), self.place, by_step=True)
+        except RuntimeError as error:
+            raise ValueError(
+                f"a pass of this {type(self.model).__name__} cannot be captured: {error}; start a new process, and "
+                "call the model itself"
+            ) from error
+
+
+def check_capturable(model: PreTrainedModel) -> None:
+    name, config = type(model).__name__, model.config
+    if model.device.type != "cuda":
+        raise ValueError(f"the {name} is on {model.device}: CUDA graphs need a GPU, move it by .to('cuda')")
+    if model.training:
+        raise ValueError(f"the {name} is in training mode: call .eval() first")
+    if config.model_type not in ARCHITECTURES or config.capabilities.two_stacks:
+        raise ValueError(
+            f"passes of a {name} depend on what the host reads: call the model itself; architectures with graphs are "
+            f"{', '.join(ARCHITECTURES)}, each with one stack"
+        )

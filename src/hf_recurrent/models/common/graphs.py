@@ -1,0 +1,43 @@
+"""Whether operators go into a graph that is run again later, whose course must not depend on values.
+
+Such a graph is traced by torch's compiler or exporter, or captured of a CUDA stream.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+import torch
+
+
+class Recorder(Protocol):
+    """Captures operators, in pieces that end with depth steps."""
+
+    def end_of_step(self, state: NamedTuple, loop: object) -> NamedTuple:
+        """The state after a depth step, in memory that all steps of the loop share."""
+
+
+# captures in progress, whatever the thread; None for those of one piece
+recorders: list[Recorder | None] = []
+
+
+def in_graph() -> bool:
+    """Whether a graph is being made, so that nothing may depend on the values of tensors."""
+    return torch.compiler.is_compiling() or bool(recorders)
+
+
+@contextmanager
+def capturing(recorder: Recorder | None = None) -> Iterator[None]:
+    """Compute as a graph does, which is captured meanwhile or rehearsed."""
+    recorders.append(recorder)
+    try:
+        yield
+    finally:
+        recorders.pop()
+
+
+def end_of_step(state: NamedTuple, loop: object) -> NamedTuple:
+    """The state after a depth step, after which its loop may end; a capture may make it the end of a piece."""
+    if torch.compiler.is_compiling() or not recorders or recorders[-1] is None:
+        return state
+    return recorders[-1].end_of_step(state, loop)

@@ -1,0 +1,114 @@
+"""Training steps as CUDA graphs: those of small models take the host longer to launch than the GPU to compute.
+
+A graph holds the forward and the backward pass of one shape of batch, at one depth where depths are drawn. The first
+batch of a kind runs as ever; from the second on its graph is replayed. Columns are padded, so that shapes come again.
+Halted units are masked to the last step, as in all graphs, so that results are the same and no step is left out.
+"""
+
+import gc
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+import torch
+from torch import nn
+
+from ..inference.cuda_graphs import Captured, CaptureStream, kind_of
+from ..models.common.graphs import capturing
+
+Tensors = dict[str, torch.Tensor]
+# columns are padded to multiples of an eighth of the next power of two, and of this
+SMALLEST_MULTIPLE = 16
+IGNORED = -100
+
+
+def padded_length(length: int) -> int:
+    multiple = max(SMALLEST_MULTIPLE, (1 << (length - 1).bit_length()) // 8)
+    return -(-length // multiple) * multiple
+
+
+def padded(inputs: Mapping[str, torch.Tensor], pad_token_id: int) -> Tensors:
+    """A batch with padding on the right, up to a length that comes again."""
+    ids = inputs["input_ids"]
+    length = ids.shape[1]
+    mask = inputs.get("attention_mask")
+    values = {**inputs, "attention_mask": torch.ones_like(ids) if mask is None else mask}
+    fills = {"input_ids": pad_token_id, "labels": IGNORED}
+
+    def by_token(value: torch.Tensor) -> bool:
+        return value.shape[:2] == ids.shape and not value.is_floating_point()
+
+    more = (0, padded_length(length) - length)
+    return {
+        name: nn.functional.pad(value, more, value=fills.get(name, 0)) if by_token(value) else value
+        for name, value in values.items()
+    }
+
+
+class TrainingGraphs:
+    """Steps of training by their graphs.
+
+    Args:
+        step: forward and backward pass of a batch at a depth, None for the model's own -> its loss and statistics;
+            gradients are added to parameters.
+        parameters: of the model.
+    """
+
+    def __init__(self, step: Callable[[Tensors, int | None], Tensors], parameters: Iterable[nn.Parameter]):
+        self.step = step
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.place = CaptureStream()
+        self.seen: set[Hashable] = set()
+        self.graphs: dict[Hashable, tuple[Tensors, list[nn.Parameter], Captured]] = {}
+        # all graphs leave their gradients here
+        self.gradients: dict[nn.Parameter, torch.Tensor] = {}
+
+    def run(self, inputs: Tensors, depth: int | None = None) -> Tensors:
+        """The step of a batch at a depth; gradients of parameters must be None before.
+
+        Raises:
+            ValueError: the step cannot be captured; the process is of no use afterwards.
+        """
+        kind = depth, kind_of(inputs)
+        if kind not in self.graphs and kind not in self.seen:
+            self.seen.add(kind)
+            # what a step keeps of a parameter must be of the stream that is captured
+            with self.place.used():
+                return self.step(inputs, depth)
+        if kind not in self.graphs:
+            self.graphs[kind] = self.captured(inputs, depth)
+        memory, learning, graph = self.graphs[kind]
+        for name, value in inputs.items():
+            memory[name].copy_(value, non_blocking=True)
+        outputs = graph.replay()
+        for parameter in learning:
+            parameter.grad = self.gradients[parameter]
+        return {name: value.clone() for name, value in outputs.items()}
+
+    def captured(self, inputs: Tensors, depth: int | None) -> tuple[Tensors, list[nn.Parameter], Captured]:
+        """Memory of inputs, the parameters that get gradients, and the graph that computes them."""
+        memory = {name: value.clone() for name, value in inputs.items()}
+        gc.collect()
+        try:
+            # so that kernels and their memory are there when the step is captured
+            with capturing(), self.place.used():
+                self.step(memory, depth)
+            learning = [parameter for parameter in self.parameters if parameter.grad is not None]
+            for parameter in learning:
+                if parameter not in self.gradients:
+                    self.gradients[parameter] = torch.empty_like(parameter.grad)
+            self.forget_gradients()
+            return memory, learning, Captured(lambda: self.step_in_place(memory, depth, learning), self.place)
+        except RuntimeError as error:
+            raise ValueError(
+                f"cuda_graphs is True, but a step of this model cannot be captured: {error}; leave cuda_graphs out"
+            ) from error
+
+    def step_in_place(self, inputs: Tensors, depth: int | None, learning: list[nn.Parameter]) -> Tensors:
+        outputs = self.step(inputs, depth)
+        torch._foreach_copy_([self.gradients[each] for each in learning], [each.grad for each in learning])
+        # their memory serves other graphs
+        self.forget_gradients()
+        return outputs
+
+    def forget_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
