@@ -8,7 +8,7 @@ import torch
 
 from gpu.halting import LateCount
 from hf_recurrent.inference import GraphedModel
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES, check_capturable
+from hf_recurrent.inference.cuda_graphs import ARCHITECTURES, check_capturable, uncached_autocast
 from support.compare import assert_same
 from support.families import BY_NAME, LANGUAGE_BY_NAME, VARIANTS, make_batch, make_language_model, make_model, make_text
 from support.graph_replay import without_gpu
@@ -76,16 +76,20 @@ def test_a_pass_ends_with_its_last_live_unit():
     assert taken[0] < taken[-1] <= len(made)
 
 
-@pytest.mark.parametrize("criterion", ["convergence", "confidence"])
-def test_exit_criteria_end_passes(criterion):
+@pytest.mark.parametrize("least", [1, 4])
+@pytest.mark.parametrize(
+    ("criterion", "threshold"), [("convergence", 0.3), ("confidence", 0.4), ("agreement", 0.05), ("stability", None)]
+)
+def test_exit_criteria_end_passes(criterion, threshold, least):
     model, batch = make_model(BY_NAME["ndr"]).eval(), make_batch(BY_NAME["ndr"])
-    options = {"exit_criterion": criterion, "exit_threshold": 0.3 if criterion == "convergence" else 0.4}
-    with torch.no_grad():
-        expected = model(**batch, **options)
+    options = {"exit_criterion": criterion, "exit_threshold": threshold, "min_steps": least}
     with without_gpu() as made:
-        found = GraphedModel(model, **options)(**batch)
-    torch.testing.assert_close(found.logits, expected.logits)
-    assert torch.equal(found.ponder_steps, expected.ponder_steps)
+        graphed = GraphedModel(model, **options)
+        for places in range(3):
+            here = shifted(batch, places)
+            with torch.no_grad():
+                expected = model(**here, **options)
+            assert_same(results(graphed(**here), here), results(expected, here), 1e-5)
     assert len(made) > 2
 
 
@@ -129,12 +133,33 @@ def test_graphs_of_the_shape_called_longest_ago_give_way():
 
 def test_a_pass_under_autocast_has_a_graph_of_its_own():
     model, batch = make_model(BY_NAME["ut"]).eval(), make_batch(BY_NAME["ut"])
+    with without_gpu(), torch.no_grad():
+        graphed = GraphedModel(model)
+        exact = graphed(**batch).logits
+        with torch.autocast("cpu", torch.bfloat16):
+            expected, rounded = model(**batch).logits, graphed(**batch).logits
+            assert_same(graphed(**batch).logits, expected, 0.02)
+        assert_same(rounded, expected, 0.02)
+        assert (exact.dtype, rounded.dtype) == (torch.float32, torch.bfloat16)
+        assert len(graphed.calls) == 2
+
+
+def test_what_autocast_has_converted_before_is_not_captured():
+    """Its memory is freed where autocast ends."""
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.is_autocast_cache_enabled()
+        with uncached_autocast():
+            assert not torch.is_autocast_cache_enabled()
+        assert torch.is_autocast_cache_enabled()
+
+
+def test_calls_in_inference_mode_leave_memory_that_others_write_to():
+    model, batch = make_model(BY_NAME["ut"]).eval(), make_batch(BY_NAME["ut"])
     with without_gpu():
         graphed = GraphedModel(model)
-        graphed(**batch)
-        with torch.autocast("cpu", torch.bfloat16):
-            graphed(**batch)
-        assert len(graphed.calls) == 2
+        with torch.inference_mode():
+            first = graphed(**batch).logits
+        assert torch.equal(graphed(**batch).logits, first)
 
 
 def test_what_is_no_tensor_is_refused():
@@ -144,6 +169,10 @@ def test_what_is_no_tensor_is_refused():
         GraphedModel(make_model(BY_NAME["ut"]))()
     with without_gpu(), pytest.raises(ValueError, match="max_shapes is 0: pass 1 or more"):
         GraphedModel(make_model(BY_NAME["ut"]), max_shapes=0)
+    with without_gpu(), pytest.raises(ValueError, match="use_cache is True: graphs keep no cache"):
+        GraphedModel(make_language_model(LANGUAGE_BY_NAME["ut"]), use_cache=True)
+    with without_gpu(), pytest.raises(ValueError, match="is in training mode"):
+        GraphedModel(make_model(BY_NAME["ut"]).train())(**make_batch(BY_NAME["ut"]))
 
 
 def test_models_without_graphs_are_refused():
@@ -154,6 +183,9 @@ def test_models_without_graphs_are_refused():
         check_capturable(model.eval())
         with pytest.raises(ValueError, match="is in training mode"):
             check_capturable(model.train())
+        model.eval().config._attn_implementation = "flash_attention_2"
+        with pytest.raises(ValueError, match="'flash_attention_2', where the host counts"):
+            check_capturable(model)
     sut = make_model(BY_NAME["sut"])
     with (
         mock.patch.object(type(sut), "device", torch.device("cuda", 0)),

@@ -58,7 +58,10 @@ class NoStream:
     """Stands in for `CaptureStream`."""
 
     pool = None
-    used = staticmethod(contextlib.nullcontext)
+    used = current = staticmethod(contextlib.nullcontext)
+
+    def __init__(self, device: torch.device):
+        self.device = device
 
 
 @contextlib.contextmanager

@@ -9,12 +9,13 @@ from transformers.utils import import_utils
 
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.models.common.graphs import capturing
+from hf_recurrent.training import cuda_graphs
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.cuda_graphs import TrainingGraphs, padded, padded_length
 from hf_recurrent.training.trainer_checks import check_graphs
 from perf.work import counted
-from support.compare import assert_same
-from support.families import VARIANTS, make_batch, make_model
+from support.compare import assert_same, gradients
+from support.families import BY_NAME, EXPECTED_VARIANTS, VARIANTS, make_batch, make_config, make_model
 from support.graph_replay import without_gpu
 
 GRAPHED = [each for each in VARIANTS if each.core and each.architecture in ARCHITECTURES]
@@ -35,7 +36,9 @@ def test_a_run_by_graphs_learns_what_one_without_does(tmp_path, made, sampling):
     found = []
     for graphs in (False, True):
         torch.manual_seed(0)
-        trainer = make_trainer(tmp_path / str(graphs), config, cuda_graphs=graphs, **options)
+        # it asks for a GPU
+        with mock.patch("hf_recurrent.training.trainer.check_graphs"):
+            trainer = make_trainer(tmp_path / str(graphs), config, cuda_graphs=graphs, **options)
         trainer.train()
         logged = [log["ponder_steps"] for log in trainer.state.log_history if "ponder_steps" in log]
         weights = dict(trainer.model.named_parameters())
@@ -48,15 +51,15 @@ def test_a_run_by_graphs_learns_what_one_without_does(tmp_path, made, sampling):
 
 
 def test_a_step_of_another_kind_has_a_graph_of_its_own(made):
-    weight = torch.nn.Parameter(torch.ones(3))
-    unused = torch.nn.Parameter(torch.ones(3))
+    model = torch.nn.ParameterDict({"weight": torch.ones(3), "unused": torch.ones(3)})
+    weight, unused = model["weight"], model["unused"]
 
     def step(inputs, depth):
         loss = (weight * inputs["x"]).sum()
         loss.backward()
         return {"loss": loss.detach()}
 
-    graphs = TrainingGraphs(step, [weight, unused])
+    graphs = TrainingGraphs(step, model)
     for depth in (2, 3):
         for scale in range(1, 5):
             weight.grad = None
@@ -69,14 +72,14 @@ def test_a_step_of_another_kind_has_a_graph_of_its_own(made):
 
 
 def test_a_step_that_cannot_be_captured_is_refused(made):
-    weight = torch.nn.Parameter(torch.ones(2))
+    model = torch.nn.ParameterDict({"weight": torch.ones(2)})
 
     def step(inputs, depth):
-        loss = (weight * inputs["x"]).sum()
+        loss = (model["weight"] * inputs["x"]).sum()
         loss.backward()
         return {"loss": loss.detach() * int(loss)}
 
-    graphs = TrainingGraphs(step, [weight])
+    graphs = TrainingGraphs(step, model)
     graphs.run({"x": torch.ones(2)})
     problem = r"cuda_graphs is True, but .* _local_scalar_dense: operation not permitted .*; leave cuda_graphs out"
     with pytest.raises(ValueError, match=problem):
@@ -89,13 +92,46 @@ def test_columns_are_padded_to_lengths_that_come_again(length, expected):
 
 
 def test_padding_is_masked_and_has_no_label():
+    config = make_config(BY_NAME["gut"])
     ids, scores = torch.full((2, 3), 7), torch.ones(2, 3)
-    batch = padded({"input_ids": ids, "labels": ids, "scores": scores}, pad_token_id=5)
-    assert batch["input_ids"][0].tolist() == [7] * 3 + [5] * 13
+    spans = torch.tensor([2, 3])
+    batch = padded({"input_ids": ids, "labels": ids, "scores": scores, "end_positions": spans}, config)
+    assert batch["input_ids"][0].tolist() == [7] * 3 + [config.pad_token_id] * 13
     assert batch["labels"][0].tolist() == [7] * 3 + [-100] * 13
     assert batch["attention_mask"][0].tolist() == [1] * 3 + [0] * 13
     assert batch["scores"] is scores
-    assert padded({"input_ids": ids, "labels": torch.tensor([1, 2])}, 0)["labels"].tolist() == [1, 2]
+    # the second is beyond the columns, and ignored
+    assert batch["end_positions"].tolist() == [2, 16]
+    assert padded({"input_ids": ids, "labels": torch.tensor([1, 2])}, config)["labels"].tolist() == [1, 2]
+
+
+def test_kinds_of_batches_beyond_the_most_are_launched(made, monkeypatch):
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
+    model = torch.nn.ParameterDict({"weight": torch.ones(2)})
+
+    def step(inputs, depth):
+        loss = (model["weight"] * inputs["x"]).sum()
+        loss.backward()
+        return {"loss": loss.detach()}
+
+    graphs = TrainingGraphs(step, model)
+    for depth in (1, 1, 2, 2, 2, 1):
+        model["weight"].grad = None
+        graphs.run({"x": torch.full((2,), float(depth))}, depth)
+        assert model["weight"].grad.tolist() == [depth, depth]
+    assert len(graphs.graphs) == len(made) == 1
+
+
+PADDED = [each for each in (*VARIANTS, *EXPECTED_VARIANTS) if each.architecture in ARCHITECTURES]
+
+
+@pytest.mark.parametrize(
+    "variant", [pytest.param(each, marks=[] if each.core else pytest.mark.slow, id=each.name) for each in PADDED]
+)
+def test_padding_changes_neither_loss_nor_gradients(variant):
+    model, batch = make_model(variant), make_batch(variant)
+    expected, found = (gradients(model, each) for each in (batch, padded(batch, model.config)))
+    assert_same(found, expected, 1e-5)
 
 
 @pytest.mark.parametrize("variant", GRAPHED, ids=lambda each: each.name)
@@ -125,6 +161,10 @@ def test_graphs_are_refused_where_there_are_none(tmp_path):
         args.optim = "galore_adamw_layerwise"
         with pytest.raises(ValueError, match="which steps within the pass"):
             check_graphs(args, make_model(GRAPHED[0]).config)
+        args.optim, flash = "adamw_torch", make_model(GRAPHED[0]).config
+        flash._attn_implementation = "flash_attention_2"
+        with pytest.raises(ValueError, match="attn_implementation 'flash_attention_2', where the host counts"):
+            check_graphs(args, flash)
         rnn = next(variant for variant in VARIANTS if variant.architecture == "rnn")
         with pytest.raises(ValueError, match="passes of rnn depend on what the host reads"):
             check_graphs(args, make_model(rnn).config)

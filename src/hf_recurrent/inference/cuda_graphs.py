@@ -1,11 +1,11 @@
-"""CUDA graphs of forward passes: what small models compute takes the host longer to launch than the GPU to compute.
+"""CUDA graphs of forward passes, for models whose operators take the host longer to launch than the GPU to compute.
 
 Shapes: U halting units.
 """
 
 import gc
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from transformers.utils import ModelOutput
 
 from ..models.common.graphs import capturing
 from ..models.engine.depth_loop import LiveCount
+from ..models.ops.masks import is_flash
 
 # whose passes depend on nothing that the host reads or draws
 ARCHITECTURES = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "albert_recurrent", "ouro_recurrent")
@@ -27,19 +28,36 @@ def kind_of(inputs: dict[str, torch.Tensor]) -> Hashable:
 
 
 class CaptureStream:
-    """The stream that graphs are captured of, and the memory that they share."""
+    """The stream of a device that graphs are captured of, and the memory that they share."""
 
-    def __init__(self):
-        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
+
+    def current(self) -> AbstractContextManager:
+        """Make the device the current one, whose stream graphs are replayed on."""
+        return torch.cuda.device(self.device)
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Launch on this stream, after all that was launched before and before all that comes after."""
-        outer = torch.cuda.current_stream()
+        outer = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(outer)
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream), uncached_autocast():
             yield
         outer.wait_stream(self.stream)
+
+
+@contextmanager
+def uncached_autocast() -> Iterator[None]:
+    """Without the weights that autocast has converted before: a graph must convert its own, as that memory is freed."""
+    before = torch.is_autocast_cache_enabled()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 class Piece(NamedTuple):
@@ -65,7 +83,7 @@ class Captured:
         self.states: dict[object, NamedTuple] = {}
         # cycles hold on to what earlier calls made on other streams
         gc.collect()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(place.device)
         with place.used(), capturing(self if by_step else None):
             self.begin()
             try:
@@ -140,7 +158,8 @@ class GraphedModel:
 
     There is a graph for each depth step, so that a pass ends with its last live unit; results are those of the model.
     The first batch of a shape is captured, which takes as long as several passes. Graphs read the model's weights where
-    they are: load or train others in place. Do not use it from several threads.
+    they are: load or train others in place. Changes of its config reach new shapes alone. Do not use it from several
+    threads.
 
     Args:
         model: in evaluation mode, on a GPU.
@@ -148,46 +167,54 @@ class GraphedModel:
         options: arguments of every call beside tensors, such as `max_steps` or `exit_criterion`.
 
     Raises:
-        ValueError: the model is not on a GPU, in training mode, or of an architecture whose passes the host takes part
-            in; or `max_shapes` below 1.
+        ValueError: the model is not on a GPU, in training mode, or of an architecture or attention whose passes the
+            host takes part in; or `max_shapes` below 1; or a cache is asked for.
     """
 
     def __init__(self, model: PreTrainedModel, max_shapes: int = 32, **options: Any):
         if max_shapes < 1:
             raise ValueError(f"max_shapes is {max_shapes}: pass 1 or more")
+        for name in ("use_cache", "past_key_values"):
+            if options.get(name):
+                raise ValueError(f"{name} is {options[name]!r}: graphs keep no cache, call the model itself")
         check_capturable(model)
         self.model, self.max_shapes, self.options = model, max_shapes, options
-        self.place = CaptureStream()
+        self.place = CaptureStream(model.device)
         self.calls: dict[Hashable, tuple[dict[str, torch.Tensor], Captured]] = {}
 
+    # tensors of inference mode could not be written to outside it
+    @torch.inference_mode(False)
     @torch.no_grad()
     def __call__(self, **inputs: torch.Tensor) -> ModelOutput:
         """The model's output for a batch of tensors, by their names.
 
         Raises:
-            ValueError: as the model, of the first batch of a shape; later ones are not looked at. An argument that is
-                no tensor, or a pass that cannot be captured.
+            ValueError: as the model, of the first batch of a shape; values of later ones are not looked at. An argument
+                that is no tensor, a pass that cannot be captured, or a model in training mode.
         """
+        if self.model.training:
+            raise ValueError(f"the {type(self.model).__name__} is in training mode: call .eval() first")
         if not inputs:
             raise ValueError("no tensor was passed: name those of the model's call, such as input_ids")
         for name, value in inputs.items():
             if not isinstance(value, torch.Tensor):
                 raise ValueError(f"`{name}` is {value!r}: pass tensors here, and options to GraphedModel")
         kind = kind_of(inputs)
-        memory, captured = self.calls.pop(kind, None) or self.captured(inputs)
-        # in the order of their last calls
-        self.calls[kind] = memory, captured
-        if len(self.calls) > self.max_shapes:
-            del self.calls[next(iter(self.calls))]
-        for name, value in inputs.items():
-            memory[name].copy_(value, non_blocking=True)
-        return map_tensors(torch.clone, captured.replay())
+        with self.place.current():
+            memory, captured = self.calls.pop(kind, None) or self.captured(inputs)
+            # in the order of their last calls
+            self.calls[kind] = memory, captured
+            if len(self.calls) > self.max_shapes:
+                del self.calls[next(iter(self.calls))]
+            for name, value in inputs.items():
+                memory[name].copy_(value, non_blocking=True)
+            return map_tensors(torch.clone, captured.replay())
 
     def captured(self, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Captured]:
         """Memory of inputs, and the pass over them."""
         memory = {name: value.clone() for name, value in inputs.items()}
         with self.place.used():
-            # values are looked at, then kernels and their memory made ready for the capture
+            # values are looked at, then kernels loaded, which a capture may not do
             self.model(**memory, **self.options)
             with capturing():
                 self.model(**memory, **self.options)
@@ -210,4 +237,8 @@ def check_capturable(model: PreTrainedModel) -> None:
         raise ValueError(
             f"passes of a {name} depend on what the host reads: call the model itself; architectures with graphs are "
             f"{', '.join(ARCHITECTURES)}, each with one stack"
+        )
+    if is_flash(config):
+        raise ValueError(
+            f"attn_implementation is {config._attn_implementation!r}, where the host counts: use 'sdpa' for graphs"
         )

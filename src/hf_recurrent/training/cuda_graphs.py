@@ -6,10 +6,11 @@ Halted units are masked to the last step, as in all graphs, so that results are 
 """
 
 import gc
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import torch
 from torch import nn
+from transformers import PreTrainedConfig
 
 from ..inference.cuda_graphs import Captured, CaptureStream, kind_of
 from ..models.common.graphs import capturing
@@ -18,6 +19,8 @@ Tensors = dict[str, torch.Tensor]
 # columns are padded to multiples of an eighth of the next power of two, and of this
 SMALLEST_MULTIPLE = 16
 IGNORED = -100
+# kinds of batches that have graphs; steps of others are launched
+MAX_GRAPHS = 256
 
 
 def padded_length(length: int) -> int:
@@ -25,13 +28,24 @@ def padded_length(length: int) -> int:
     return -(-length // multiple) * multiple
 
 
-def padded(inputs: Mapping[str, torch.Tensor], pad_token_id: int) -> Tensors:
-    """A batch with padding on the right, up to a length that comes again."""
+def depends_on_columns(config: PreTrainedConfig) -> bool:
+    """Whether a model computes something else if its batch has more padding."""
+    return getattr(config, "chunking", None) == "balanced" or getattr(config, "padding_in_ponder_cost", False)
+
+
+def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tensors:
+    """A batch with padding on the right, up to a length that comes again; as it is if the model depends on that."""
     ids = inputs["input_ids"]
     length = ids.shape[1]
     mask = inputs.get("attention_mask")
     values = {**inputs, "attention_mask": torch.ones_like(ids) if mask is None else mask}
-    fills = {"input_ids": pad_token_id, "labels": IGNORED}
+    if depends_on_columns(config):
+        return values
+    fills = {"input_ids": config.pad_token_id or 0, "labels": IGNORED}
+    for name in ("start_positions", "end_positions"):
+        if name in values:
+            # columns after the last one are those of answers to be ignored
+            values[name] = torch.where(values[name] < length, values[name], padded_length(length))
 
     def by_token(value: torch.Tensor) -> bool:
         return value.shape[:2] == ids.shape and not value.is_floating_point()
@@ -49,13 +63,13 @@ class TrainingGraphs:
     Args:
         step: forward and backward pass of a batch at a depth, None for the model's own -> its loss and statistics;
             gradients are added to parameters.
-        parameters: of the model.
+        model: with the parameters, on its device.
     """
 
-    def __init__(self, step: Callable[[Tensors, int | None], Tensors], parameters: Iterable[nn.Parameter]):
+    def __init__(self, step: Callable[[Tensors, int | None], Tensors], model: nn.Module):
         self.step = step
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self.place = CaptureStream()
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.place = CaptureStream(self.parameters[0].device)
         self.seen: set[Hashable] = set()
         self.graphs: dict[Hashable, tuple[Tensors, list[nn.Parameter], Captured]] = {}
         # all graphs leave their gradients here
@@ -68,7 +82,7 @@ class TrainingGraphs:
             ValueError: the step cannot be captured; the process is of no use afterwards.
         """
         kind = depth, kind_of(inputs)
-        if kind not in self.graphs and kind not in self.seen:
+        if kind not in self.graphs and (kind not in self.seen or len(self.graphs) == MAX_GRAPHS):
             self.seen.add(kind)
             # what a step keeps of a parameter must be of the stream that is captured
             with self.place.used():
@@ -88,7 +102,7 @@ class TrainingGraphs:
         memory = {name: value.clone() for name, value in inputs.items()}
         gc.collect()
         try:
-            # so that kernels and their memory are there when the step is captured
+            # to load kernels, which a capture may not do, and to know which parameters learn
             with capturing(), self.place.used():
                 self.step(memory, depth)
             learning = [parameter for parameter in self.parameters if parameter.grad is not None]

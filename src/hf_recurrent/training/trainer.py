@@ -46,6 +46,7 @@ from .run_folder import (
     remove_checkpoint,
     step_of,
 )
+from .trainer_checks import check_graphs
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -111,7 +112,8 @@ class RecurrentTrainer(Trainer):
         self.batch_weight: torch.Tensor | float = 1.0
         # of the present batch, to be recorded
         self.statistics: dict[str, torch.Tensor] = {}
-        self.graphs = TrainingGraphs(self.computed_step, self.model.parameters()) if self.args.cuda_graphs else None
+        check_graphs(self.args, self.model.config)
+        self.graphs = TrainingGraphs(self.computed_step, self.model) if self.args.cuda_graphs else None
         self.token_batches = self.make_token_batches()
 
     def make_token_batches(self) -> TokenBatchSampler | None:
@@ -371,8 +373,10 @@ class RecurrentTrainer(Trainer):
     def graphed_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         """`training_step` of `Trainer`, whose passes are a CUDA graph's once a kind of batch has come again."""
         model.train()
-        pad = self.model.config.pad_token_id
-        batch = padded(self._prepare_inputs(inputs), 0 if pad is None else pad)
+        # schedule-free optimisers have modes
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
+        batch = padded(self._prepare_inputs(inputs), self.model.config)
         if num_items_in_batch is not None:
             batch[NUM_ITEMS] = torch.as_tensor(num_items_in_batch, device=self.args.device)
         if self.state.global_step < self.args.ponder_warmup_steps:

@@ -8,6 +8,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from ..hub.publish import check_repo_id
 from ..inference.cuda_graphs import ARCHITECTURES
+from ..models.ops.masks import is_flash
 from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .recipes import defaults_of, require_known
 
@@ -99,6 +100,9 @@ def check_graphs(args: TrainingArguments, config: Any) -> None:
             f"cuda_graphs is True, but passes of {config.model_type} depend on what the host reads: leave it out; "
             f"architectures with graphs are {', '.join(ARCHITECTURES)}, each with one stack"
         )
+    if is_flash(config):
+        kind = config._attn_implementation
+        raise ValueError(f"cuda_graphs is True and attn_implementation {kind!r}, where the host counts: use 'sdpa'")
     if args.world_size > 1 or args.n_gpu > 1:
         devices = max(args.world_size, args.n_gpu)
         raise ValueError(f"cuda_graphs is True, for {devices} GPUs: graphs are those of one process on one GPU")
@@ -108,6 +112,7 @@ def check_graphs(args: TrainingArguments, config: Any) -> None:
         "fp16": False,
         "torch_compile": False,
         "gradient_checkpointing": False,
+        "torch_empty_cache_steps": None,
     }
     optim = getattr(args.optim, "value", args.optim)
     if "layerwise" in optim or "lomo" in optim:

@@ -26,6 +26,11 @@ def in_graph() -> bool:
     return torch.compiler.is_compiling() or bool(recorders)
 
 
+def is_captured() -> bool:
+    """Whether that graph is captured of a stream, so that states must have the same shapes after every step."""
+    return bool(recorders) and not torch.compiler.is_compiling()
+
+
 @contextmanager
 def capturing(recorder: Recorder | None = None) -> Iterator[None]:
     """Compute as a graph does, which is captured meanwhile or rehearsed."""
@@ -38,6 +43,5 @@ def capturing(recorder: Recorder | None = None) -> Iterator[None]:
 
 def end_of_step(state: NamedTuple, loop: object) -> NamedTuple:
     """The state after a depth step, after which its loop may end; a capture may make it the end of a piece."""
-    if torch.compiler.is_compiling() or not recorders or recorders[-1] is None:
-        return state
-    return recorders[-1].end_of_step(state, loop)
+    recorder = recorders[-1] if is_captured() else None
+    return state if recorder is None else recorder.end_of_step(state, loop)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from ..common.exit_criteria import OF_ONE, OF_TWO, ExitRule
-from ..common.graphs import in_graph
+from ..common.graphs import in_graph, is_captured
 from ..ops.stick_breaking import expand_units
 from .depth_loop import HaltingState, HaltingStrategy, Layout
 
@@ -122,7 +122,8 @@ class EarlyExit:
         taken, rule = step + 1, self.rule
         compares = rule.criterion.name in OF_TWO
         unread = max(0, rule.min_steps - rule.patience - compares)
-        reads = (taken > unread) & (taken < self.max_steps)
+        # a captured state holds predictions from the first step on
+        reads = ((taken > unread) | is_captured()) & (taken < self.max_steps)
         if reads is False:
             return state
         score, previous = self.score(before, state, layout, taken)
