@@ -243,3 +243,16 @@ def test_refused(tmp_path):
     gut = ARCHITECTURES["gut"]
     with pytest.raises(ValueError, match="architecture 'gut', which no other package has"):
         save_original(gut.model_class("AutoModel")(gut.config_class(hidden_size=32)), tmp_path)
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "MultipleChoice"])
+def test_features_of_classifiers_are_dropped_out_in_training(head):
+    model = getattr(transformers, f"AutoModelFor{head}").from_config(
+        AlbertRecurrentConfig(**TINY, classifier_dropout=0.5)
+    )
+    shape = (2, 3, 4) if head == "MultipleChoice" else (2, 4)
+    ids = torch.randint(4, TINY["vocab_size"], shape)
+    first, second = (model.train()(ids).logits for _ in range(2))
+    assert not torch.allclose(first, second)
+    first, second = (model.eval()(ids).logits for _ in range(2))
+    assert_close(first, second)

@@ -4,6 +4,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 SINGLE, MULTI, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
@@ -61,14 +62,19 @@ class Labels:
     problem_type: str
     names: tuple[str, ...] = ()
 
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each class by its name."""
+        return {name: number for number, name in enumerate(self.names)}
+
     def encode(self, label: Any) -> Any:
         """A label as a model takes it: one or several class ids, a list with 1 for each that applies, or a number."""
         if self.problem_type == REGRESSION:
             return as_number(label)
         if self.problem_type == SINGLE:
-            return self.names.index(str(label))
+            return self.ids[str(label)]
         if self.problem_type == TOKENS:
-            return [self.names.index(str(value)) for value in label]
+            return [self.ids[str(value)] for value in label]
         chosen = {str(value) for value in label}
         return [float(name in chosen) for name in self.names]
 

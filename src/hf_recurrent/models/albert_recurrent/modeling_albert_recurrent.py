@@ -213,6 +213,9 @@ class AlbertRecurrentForQuestionAnswering(ForQuestionAnswering, AlbertRecurrentP
 class AlbertRecurrentForMultipleChoice(ForMultipleChoice, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
 
+    def score(self, features: torch.Tensor) -> torch.Tensor:
+        return super().score(dropout(features, self.config.classifier_dropout, self.training))
+
 
 __all__ = [
     "AlbertRecurrentForMaskedLM",

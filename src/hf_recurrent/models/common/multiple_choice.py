@@ -101,7 +101,7 @@ class ForMultipleChoice(SequenceFeatures):
         options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
         options |= self.loss_options() if labels is not None else {}
         features, outputs = self.sequence_features(**flat, options=options)
-        scores = self.classifier(features).view(num_rows, num_choices)
+        scores = self.score(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
         loss = None if labels is None else self.choice_loss(scores, outputs, labels)
         losses = self.losses(loss, outputs, num_labelled(labels))
@@ -110,6 +110,10 @@ class ForMultipleChoice(SequenceFeatures):
             base[name] = None if base[name] is None else base[name].unflatten(0, (num_rows, num_choices))
         return RecurrentMultipleChoiceModelOutput(logits=scores, **losses, **base)
 
+    def score(self, features: torch.Tensor) -> torch.Tensor:
+        """Scores (N, 1) of choices from their features (N, F)."""
+        return self.classifier(features)
+
     def choice_loss(self, scores: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor) -> torch.Tensor:
         """Mean over labelled questions of the loss of scores (B, C) or, by the depth objective, of those of each step.
 
@@ -117,7 +121,7 @@ class ForMultipleChoice(SequenceFeatures):
         """
         losses = choice_losses(scores, labels)
         if self.supervises_steps:
-            by_step = [self.classifier(features).view_as(scores) for features in outputs.step_features]
+            by_step = [self.score(features).view_as(scores) for features in outputs.step_features]
             distribution = outputs.halting_distribution
             if distribution is not None:
                 distribution = distribution.unflatten(0, scores.shape).mean(1)
