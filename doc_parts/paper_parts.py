@@ -12,6 +12,7 @@ import yaml
 
 from hf_recurrent.hub.gallery.entries import Entry
 from hf_recurrent.recipes import recipe_files
+from hf_recurrent.templating import percent
 from hf_recurrent.training.paper import papers
 
 from .checkpoint_parts import entries, link
@@ -165,7 +166,7 @@ def compared(paper: str, number: int, row: str) -> Iterator[tuple[float, float]]
 def own_words(entry: Entry) -> str:
     """The scores of a checkpoint whose splits stand for no column."""
     shown = (
-        f"{split} {value:.3f} bits" if entry.card.of_documents else f"{split} {100 * value:.1f}"
+        f"{split} {value:.3f} bits" if entry.card.of_documents else f"{split} {percent(value)[:-1]}"
         for split, value in entry.accuracy.items()
     )
     return f"{link(entry.name)}: {', '.join(shown)}"
@@ -179,7 +180,7 @@ def table_row(paper: str, number: int, row: str) -> list[str]:
     shown = []
     for column, cell in zip(columns, cells, strict=True):
         mine = ours(paper, number, row, column)
-        shown.append(theirs(facts, cell) + (f"; ours {mine:.1f}" if mine is not None else ""))
+        shown.append(theirs(facts, cell) + (f"; ours {percent(mine / 100)[:-1]}" if mine is not None else ""))
     placed = [name for name, splits in small if splits]
     free = [own_words(entries()[name]) for name, splits in small if not splits]
     return [row, state(paper, number, row), *shown, "; ".join([*map(link, placed), *free]), run_by(paper, number, row)]
