@@ -1,11 +1,14 @@
 """The evaluation that ends a run reads each example once for each setting that it reports."""
 
+import importlib.metadata
+
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-import hf_recurrent  # noqa: F401 - registers the families
+import hf_recurrent
 from hf_recurrent.analysis.halting import collect_halting
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.training import card
 from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluation import evaluate_run, sample
@@ -61,3 +64,17 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
         assert row["accuracy"] == (alone["prediction"] == alone["label"]).mean()
         assert_close(row["mean_steps"], alone["steps"].mean())
         assert_close(row["mean_ponder_cost"], alone["ponder_cost"].mean())
+
+
+def test_a_checkout_that_is_not_installed_has_a_version(monkeypatch):
+    known = importlib.metadata.version
+
+    def version(package: str) -> str:
+        if package == "hf-recurrent":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return known(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = card.versions()
+    assert found["hf-recurrent"] == hf_recurrent.__version__
+    assert list(found) == ["python", "hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy"]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import yaml
 
+from .. import __version__
 from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
 from ..hub.base_model import BaseModel
@@ -35,7 +36,7 @@ from .text_arguments import SCRIPTS
 
 # what trains for any objective
 MODULE = "hf_recurrent.train"
-PACKAGES = ("hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy")
+PACKAGES = ("torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
 # for a text of file names alone
@@ -373,6 +374,12 @@ def card_fields(numbers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str]:
+    """Versions of Python, of this package, which need not be installed, and of those that results depend on."""
+    own = {"python": platform.python_version(), "hf-recurrent": __version__}
+    return own | {package: importlib.metadata.version(package) for package in PACKAGES}
+
+
 def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str, is_own: bool) -> Training:
     paper_table, differences = paper_claims(run, facts.changes)
     return Training(
@@ -383,8 +390,7 @@ def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: st
         wall_time=facts.wall_time,
         hardware=hardware(facts.processes, facts.device),
         num_parameters=model.num_parameters(),
-        versions={"python": platform.python_version()}
-        | {package: importlib.metadata.version(package) for package in PACKAGES},
+        versions=versions(),
         steps=facts.steps,
         differences_from_paper=differences,
     )
