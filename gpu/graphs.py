@@ -24,7 +24,7 @@ from .correct import NEAR, TOLERANCE, Batch, Case, halt_nothing, largest_error, 
 from .fast import options_of
 from .halting import LateCount
 
-from support.compare import assert_same  # isort: skip - found by the import above
+from support.compare import assert_same, results  # isort: skip - found by the import above
 from support.families import LANGUAGE_VARIANTS, VARIANTS  # isort: skip
 from support.graph_replay import without_gpu  # isort: skip
 
@@ -99,13 +99,6 @@ def step_is_eager(setting: Setting, case: Case, half: bool) -> list[Table]:
         assert len(graphs.graphs) == 1
     row = {"model": case.name, "dtype": "bfloat16" if half else "float32", "error": error}
     return [Table("Steps as CUDA graphs: loss and gradients against eager", [row])]
-
-
-def results(output: Any, batch: Batch) -> Batch:
-    values = {name: output.get(name) for name in ("logits", "loss", "ponder_cost", "ponder_steps")}
-    if values["logits"].dim() == 3:
-        values["logits"] = values["logits"][batch["attention_mask"].bool()]
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def pass_is_eager(setting: Setting, case: Case) -> list[Table]:

@@ -9,7 +9,7 @@ import torch
 from gpu.halting import LateCount
 from hf_recurrent.inference import GraphedModel
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES, check_capturable, uncached_autocast
-from support.compare import assert_same
+from support.compare import assert_same, results
 from support.families import BY_NAME, LANGUAGE_BY_NAME, VARIANTS, make_batch, make_language_model, make_model, make_text
 from support.graph_replay import without_gpu
 
@@ -21,12 +21,13 @@ def shifted(batch: dict[str, torch.Tensor], places: int) -> dict[str, torch.Tens
     return {name: value.roll(places, 0) for name, value in batch.items()}
 
 
-def results(output, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    names = ("logits", "loss", "aux_loss", "ponder_cost", "ponder_steps")
-    found = {name: output.get(name) for name in names if output.get(name) is not None}
-    if output.logits.dim() == 3:
-        found["logits"] = output.logits[batch["attention_mask"].bool()]
-    return found
+def assert_graphs_give_the_same(model, graphed: GraphedModel, batch: dict[str, torch.Tensor], **options) -> None:
+    """Of batches one after the other, of which the graphs know the shape alone."""
+    for places in range(4):
+        here = shifted(batch, places)
+        with torch.no_grad():
+            expected = model(**here, **options)
+        assert_same(results(graphed(**here), here), results(expected, here), 1e-5)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
@@ -35,11 +36,7 @@ def test_graphs_give_what_the_model_gives(variant, late):
     model, batch = make_model(variant).eval(), make_batch(variant)
     with without_gpu(LateCount if late else None) as made:
         graphed = GraphedModel(model)
-        for places in range(4):
-            here = shifted(batch, places)
-            with torch.no_grad():
-                expected = model(**here)
-            assert_same(results(graphed(**here), here), results(expected, here), 1e-5)
+        assert_graphs_give_the_same(model, graphed, batch)
         assert len(graphed.calls) == 1
         # a graph for each step of each loop over depth where units halt, and the end
         assert (len(made) > 2) == variant.halts
@@ -49,12 +46,7 @@ def test_graphs_give_what_the_model_gives(variant, late):
 def test_graphs_of_language_models(variant):
     model, batch = make_language_model(variant).eval(), make_text(variant)
     with without_gpu():
-        graphed = GraphedModel(model)
-        for places in range(3):
-            here = shifted(batch, places)
-            with torch.no_grad():
-                expected = model(**here)
-            assert_same(results(graphed(**here), here), results(expected, here), 1e-5)
+        assert_graphs_give_the_same(model, GraphedModel(model), batch)
 
 
 def test_a_pass_ends_with_its_last_live_unit():
@@ -84,12 +76,7 @@ def test_exit_criteria_end_passes(criterion, threshold, least):
     model, batch = make_model(BY_NAME["ndr"]).eval(), make_batch(BY_NAME["ndr"])
     options = {"exit_criterion": criterion, "exit_threshold": threshold, "min_steps": least}
     with without_gpu() as made:
-        graphed = GraphedModel(model, **options)
-        for places in range(3):
-            here = shifted(batch, places)
-            with torch.no_grad():
-                expected = model(**here, **options)
-            assert_same(results(graphed(**here), here), results(expected, here), 1e-5)
+        assert_graphs_give_the_same(model, GraphedModel(model, **options), batch, **options)
     assert len(made) > 2
 
 
@@ -144,7 +131,7 @@ def test_a_pass_under_autocast_has_a_graph_of_its_own():
         assert len(graphed.calls) == 2
 
 
-def test_what_autocast_has_converted_before_is_not_captured():
+def test_weights_that_autocast_has_converted_before_are_not_captured():
     """Its memory is freed where autocast ends."""
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.is_autocast_cache_enabled()
@@ -159,10 +146,10 @@ def test_calls_in_inference_mode_leave_memory_that_others_write_to():
         graphed = GraphedModel(model)
         with torch.inference_mode():
             first = graphed(**batch).logits
-        assert torch.equal(graphed(**batch).logits, first)
+        assert_same(graphed(**batch).logits, first, 1e-5)
 
 
-def test_what_is_no_tensor_is_refused():
+def test_arguments_that_are_no_tensors_are_refused():
     with without_gpu(), pytest.raises(ValueError, match="`max_steps` is 3: pass tensors here, and options"):
         GraphedModel(make_model(BY_NAME["ut"]))(max_steps=3)
     with without_gpu(), pytest.raises(ValueError, match="no tensor was passed"):
@@ -184,11 +171,11 @@ def test_models_without_graphs_are_refused():
         with pytest.raises(ValueError, match="is in training mode"):
             check_capturable(model.train())
         model.eval().config._attn_implementation = "flash_attention_2"
-        with pytest.raises(ValueError, match="'flash_attention_2', where the host counts"):
+        with pytest.raises(ValueError, match="counts tokens for attn_implementation 'flash_attention_2'; take 'sdpa'"):
             check_capturable(model)
     sut = make_model(BY_NAME["sut"])
     with (
         mock.patch.object(type(sut), "device", torch.device("cuda", 0)),
-        pytest.raises(ValueError, match="depend on what the host reads"),
+        pytest.raises(ValueError, match="the host reads values in passes of sut; take one of xpos_transformer"),
     ):
         check_capturable(sut.eval())

@@ -27,6 +27,15 @@ def comparable(output, variant, mask: torch.Tensor) -> dict[str, torch.Tensor]:
     return values
 
 
+def results(output, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What any model returns without a record of its steps; logits of tokens that exist only."""
+    names = ("logits", "loss", "aux_loss", "ponder_cost", "ponder_steps")
+    found = {name: output.get(name) for name in names if output.get(name) is not None}
+    if output.logits.dim() == 3:
+        found["logits"] = output.logits[batch["attention_mask"].bool()]
+    return found
+
+
 def gradients(model, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
     """Gradient of the loss of training for every parameter, zeros where there is none; also in evaluation mode."""
     model.zero_grad()

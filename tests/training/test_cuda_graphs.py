@@ -163,8 +163,8 @@ def test_graphs_are_refused_where_there_are_none(tmp_path):
             check_graphs(args, make_model(GRAPHED[0]).config)
         args.optim, flash = "adamw_torch", make_model(GRAPHED[0]).config
         flash._attn_implementation = "flash_attention_2"
-        with pytest.raises(ValueError, match="attn_implementation 'flash_attention_2', where the host counts"):
+        with pytest.raises(ValueError, match="counts tokens for attn_implementation 'flash_attention_2'; take 'sdpa'"):
             check_graphs(args, flash)
         rnn = next(variant for variant in VARIANTS if variant.architecture == "rnn")
-        with pytest.raises(ValueError, match="passes of rnn depend on what the host reads"):
+        with pytest.raises(ValueError, match="the host reads values in passes of rnn; take one of xpos_transformer"):
             check_graphs(args, make_model(rnn).config)

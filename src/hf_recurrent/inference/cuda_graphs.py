@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
 from ..models.common.graphs import capturing
@@ -233,12 +233,16 @@ def check_capturable(model: PreTrainedModel) -> None:
         raise ValueError(f"the {name} is on {model.device}: CUDA graphs need a GPU, move it by .to('cuda')")
     if model.training:
         raise ValueError(f"the {name} is in training mode: call .eval() first")
+    reason = host_part(config)
+    if reason is not None:
+        raise ValueError(f"passes of this {name} cannot be captured: {reason}; or call the model itself")
+
+
+def host_part(config: PreTrainedConfig) -> str | None:
+    """Why passes of a model depend on values that the host reads, and what to take instead; None if they do not."""
     if config.model_type not in ARCHITECTURES or config.capabilities.two_stacks:
-        raise ValueError(
-            f"passes of a {name} depend on what the host reads: call the model itself; architectures with graphs are "
-            f"{', '.join(ARCHITECTURES)}, each with one stack"
-        )
+        known = ", ".join(ARCHITECTURES)
+        return f"the host reads values in passes of {config.model_type}; take one of {known}, each with one stack"
     if is_flash(config):
-        raise ValueError(
-            f"attn_implementation is {config._attn_implementation!r}, where the host counts: use 'sdpa' for graphs"
-        )
+        return f"the host counts tokens for attn_implementation {config._attn_implementation!r}; take 'sdpa'"
+    return None

@@ -7,8 +7,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import SaveStrategy
 
 from ..hub.publish import check_repo_id
-from ..inference.cuda_graphs import ARCHITECTURES
-from ..models.ops.masks import is_flash
+from ..inference.cuda_graphs import host_part
 from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
 from .recipes import defaults_of, require_known
 
@@ -95,14 +94,9 @@ def check_graphs(args: TrainingArguments, config: Any) -> None:
         return
     if args.device.type != "cuda":
         raise ValueError(f"cuda_graphs is True, but training runs on {args.device.type}: leave it out without a GPU")
-    if config.model_type not in ARCHITECTURES or config.capabilities.two_stacks:
-        raise ValueError(
-            f"cuda_graphs is True, but passes of {config.model_type} depend on what the host reads: leave it out; "
-            f"architectures with graphs are {', '.join(ARCHITECTURES)}, each with one stack"
-        )
-    if is_flash(config):
-        kind = config._attn_implementation
-        raise ValueError(f"cuda_graphs is True and attn_implementation {kind!r}, where the host counts: use 'sdpa'")
+    reason = host_part(config)
+    if reason is not None:
+        raise ValueError(f"cuda_graphs is True, but {reason}; or leave cuda_graphs out")
     if args.world_size > 1 or args.n_gpu > 1:
         devices = max(args.world_size, args.n_gpu)
         raise ValueError(f"cuda_graphs is True, for {devices} GPUs: graphs are those of one process on one GPU")
