@@ -13,10 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import TrainingArguments
 
-from gpu import catalogue, checks, correct, day, device, imitation, kernels, learned, plan, prepare, report
+from gpu import catalogue, checks, correct, day, device, further, imitation, kernels, learned, plan, prepare, report
 from gpu.catalogue import Part
 from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHereError, Setting
+from hf_recurrent.files import read_json
 from hf_recurrent.training.collator import PaddingCollator
 from perf import core
 from perf.core import Table
@@ -124,6 +127,34 @@ def test_a_slice_of_a_recipe_that_counts_epochs_goes_on(tmp_path, monkeypatch):
     # the last batch is dropped where it is not whole
     batches = len(examples) // learned.TOY["per_device_train_batch_size"]
     assert (first["step"], first["of"], second["step"], second["of"]) == (1, batches, 2, batches)
+
+
+def test_a_rate_warms_up_and_falls_to_zero_when_the_time_is_over(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(further.time, "time", lambda: now[0])
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=2.0)
+    trainer = argparse.Namespace(args=TrainingArguments(warmup_steps=2), optimizer=optimizer, until=110.0)
+    scheduler, rates = further.FallingRate.create_scheduler(trainer, 10**7), []
+    for moment in (100.0, 100.0, 105.0, 110.0, 120.0):
+        now[0] = moment
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([1.0, 2.0, 2.0, 1.0, 0.0, 0.0])
+
+
+@pytest.mark.slow
+def test_a_checkpoint_learns_until_a_time(tmp_path):
+    name, start = "cpu/ctl_ndr_forward", ROOT / "model_cards" / "ndr-ctl-forward"
+    list(prepare.prepare((name,), tmp_path / "data", 0.01))
+    flags = f"--model_name_or_path {start} --per_device_train_batch_size 4 --warmup_steps 1 --use_cpu true"
+    row = further.further(name, 5.0, [*flags.split(), "--output_dir", str(tmp_path / "run")], tmp_path / "data")
+    assert read_json(tmp_path / "run" / "slice.json") == row
+    assert row["of"] == row["step"] > 0
+    assert row["test"] > 0.9
+    weights, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run" / "learned", start))
+    assert any(not torch.equal(before[key], value) for key, value in weights.items())
 
 
 def test_a_part_that_goes_on_makes_again_what_has_not_reached_its_end(tmp_path):
