@@ -137,6 +137,12 @@ def test_assistance_that_cannot_be():
             {"assistant_early_exit": 7},
             "assistant_early_exit is 7: pass a whole number of steps from 1 to 6",
         ),
+        (
+            model,
+            ids,
+            {"assistant_early_exit": 3, "max_steps": 2},
+            "assistant_early_exit is 3: pass a whole number of steps from 1 to 2, which is max_steps",
+        ),
         (fixed, ids, {"assistant_early_exit": 2}, "assistant_early_exit is 2: layers of this model are not shared"),
         (
             model,
@@ -147,6 +153,28 @@ def test_assistance_that_cannot_be():
     ):
         with pytest.raises(ValueError, match=message):
             called.generate(prompts, **options, **GREEDY)
+
+
+def assert_guesses_with_one_step(model, writer, depth, **options):
+    """Greedy text is the same, and `writer`, its stack, takes one step for each guess and else those of the call."""
+    prompt, options = torch.full((1, 3), 7), {**GREEDY, "suppress_tokens": [0], **options}
+    expected, steps = model.generate(prompt, **options), set()
+    writer.register_forward_hook(lambda writer, inputs, output: steps.update(output.ponder_steps.flatten().tolist()))
+    assert torch.equal(model.generate(prompt, assistant_early_exit=1, **options), expected)
+    assert steps == {1, depth}
+
+
+def test_a_call_of_few_steps_guesses_with_fewer():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    assert_guesses_with_one_step(model, model.model, 4, max_steps=4)
+
+
+@pytest.mark.architecture("sut")
+def test_a_decoder_guesses_with_few_of_its_steps():
+    model = make_sut("never_halts", SUTForConditionalGeneration)
+    assert_guesses_with_one_step(model, model.model.decoder, 3)
+    with pytest.raises(ValueError, match=r"assistant_early_exit is 4: pass a whole number of steps from 1 to 3$"):
+        model.generate(torch.full((1, 3), 7), assistant_early_exit=4, **GREEDY)
 
 
 def test_a_failed_guess_leaves_the_depth():

@@ -167,7 +167,7 @@ def read_json(path: str | os.PathLike) -> Any:
 def parse_json(text: str, place: str) -> Any:
     """The data in a JSON text from `place`; errors are those of `read_json`."""
     try:
-        data = json.loads(text, object_pairs_hook=_unique)
+        data = json.loads(text, object_pairs_hook=unique_keys)
     except ValueError as error:
         raise ValueError(f"{place} is not JSON: {error}") from error
     except RecursionError as error:
@@ -176,7 +176,8 @@ def parse_json(text: str, place: str) -> Any:
     return data
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises a ValueError where it has a key more than once, of which `json` would take the last."""
     data = dict(pairs)
     if len(data) < len(pairs):
         names = [name for name, _ in pairs]

@@ -141,7 +141,7 @@ def test_without_gates_or_a_single_readout(routing, folder):
     assert "gate" not in body.lower()
     assert "is read out" not in body
     assert "sharpest" in body
-    assert "lines end the steps of each token" in body
+    assert "Lines end the steps of each token" in body
     assert "one head" in body
 
 

@@ -86,7 +86,6 @@ def test_nothing_is_drawn_of_others(tmp_path):
 def test_which_rows_are_drawn():
     lengths, labels = [10, 400, 900, 1200, 1250, 4000], [1, 0, 1, 0, 2, 1]
     assert examples_to_draw(lengths, labels) == [3, 2]
-    assert examples_to_draw(lengths, labels, max_labels=9) == [3, 2, 4]
     assert examples_to_draw([66, 66, 66], [7, 3, 7]) == [1, 0]
 
 

@@ -13,8 +13,10 @@ from tokenizers import normalizers, processors
 
 from hf_recurrent.analysis import predict
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
+from hf_recurrent.inference.depth_pool import DepthPool
 from hf_recurrent.text_data.rows import Rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
+from support.token_heads import TOKENS, make_head
 from support.tokenizer import make_tokenizer
 
 NUMBER = 30
@@ -82,6 +84,15 @@ def test_rows_are_in_order_and_as_alone(model, file, tmp_path, options):
     assert table["id"].to_pylist() == list(range(NUMBER))
     check(table, alone(model, texts(), **options))
     assert sorted(os.listdir(tmp_path)) == ["new.jsonl", "o.parquet"]
+
+
+@pytest.mark.parametrize("of_tokens", [False, True])
+def test_refilled_batches_have_no_more_tokens_than_batch_tokens(model, file, tmp_path, monkeypatch, of_tokens):
+    model = make_head("gut_token", TOKENS) if of_tokens else model
+    step, numbers = DepthPool.step, []
+    monkeypatch.setattr(DepthPool, "step", lambda pool: numbers.append(pool.num_tokens) or step(pool))
+    run(model, file, tmp_path / "o.parquet", batch_tokens=16)
+    assert 9 < max(numbers) <= 16
 
 
 def test_formats_agree(model, file, tmp_path):

@@ -118,18 +118,19 @@ def test_the_document_must_be_carried_too(record):
 
 
 @pytest.mark.parametrize(
-    ("difference", "error", "expected"),
+    ("difference", "error", "documents", "expected"),
     [
-        (0.1, 0.049, "helps"),
-        (0.1, 0.051, "unclear"),
-        (-0.1, 0.049, "hurts"),
-        (-0.1, 0.051, "unclear"),
-        (0.1, None, "untested"),
-        (0.0, 0.0, "unclear"),
+        (0.1, 0.049, 5, "helps"),
+        (0.1, 0.051, 5, "unclear"),
+        (-0.1, 0.049, 5, "hurts"),
+        (-0.1, 0.051, 5, "unclear"),
+        (0.1, 0.001, 4, "untested"),
+        (0.1, None, 1, "untested"),
+        (0.0, 0.0, 5, "unclear"),
     ],
 )
-def test_what_is_carried_helps_by_two_standard_errors(difference, error, expected):
-    assert carry_effect({"difference": difference, "standard_error": error}) == expected
+def test_what_is_carried_helps_by_two_standard_errors(difference, error, documents, expected):
+    assert carry_effect({"difference": difference, "standard_error": error}, documents) == expected
 
 
 def test_gates_are_means_over_complete_blocks_of_all_rows():

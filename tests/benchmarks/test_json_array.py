@@ -53,6 +53,7 @@ def test_items_come_before_the_rest_is_read(tmp_path):
         ("[{} {}]", "expected ',' or ']', got '{"),
         ('[{"a": ', "an object is damaged, not whole, or larger"),
         ("[{a}]", "an object is damaged, not whole, or larger"),
+        ('[{}, {"a": [{"b": 1, "b": 2}]}]', "an object has ['b'] more than once"),
         ("[{}]\n[{}]", "expected the end after ']', got '["),
         ("[] x", "expected the end after ']', got 'x'"),
     ],

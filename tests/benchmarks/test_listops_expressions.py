@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_recurrent.benchmarks.listops.distribution import Grammar, count_trees, draw_tree
+from hf_recurrent.benchmarks.listops.distribution import Grammar, Source, draw_tree
 from hf_recurrent.benchmarks.listops.expressions import OPERATORS, analyse, evaluate, make_example, normalize
 
 DATA = Path(__file__).parent / "data"
@@ -141,6 +141,6 @@ def test_grammar_frequencies():
 
 
 def test_counts():
-    assert count_trees(Grammar(max_depth=1, max_arguments=2)) == 10 + 4 * 100
-    assert count_trees(Grammar(max_depth=2, max_arguments=2, operators=("[MIN",))) == 10 + 110**2
-    assert count_trees(Grammar()) == 10**18
+    assert Source(Grammar(max_depth=1, max_arguments=2)).count() == 10 + 4 * 100
+    assert Source(Grammar(max_depth=2, max_arguments=2, operators=("[MIN",))).count() == 10 + 110**2
+    assert Source(Grammar()).count() == 10**18

@@ -108,6 +108,19 @@ def test_a_repository_is_all_its_files_in_order(tmp_path, cache):
     assert texts(rows) == {"one": "read me\nz\nb", "two": "two"}
 
 
+def test_an_archive_of_one_repository_is_one_document(tmp_path, cache):
+    """As GitHub makes them: what lies in the only folder decides whether that is the repository."""
+    files = {"README.md": "read me", "src/a.py": "a", "test/b.py": "b"}
+    place = write_zip(tmp_path / "one.zip", {f"one-main/{name}": text for name, text in files.items()})
+    assert texts(load("github", place, cache, **ONE_SPLIT)["train"]) == {"one-main": "read me\na\nb"}
+    rows = load("github", place, cache, patterns=["*.py"], **ONE_SPLIT)["train"]
+    assert texts(rows) == {"one-main": "a\nb"}
+    place = write_zip(tmp_path / "two.zip", {"corpus/one/a.py": "a", "corpus/two/src/b.py": "b"})
+    assert texts(load("github", place, cache, **ONE_SPLIT)["train"]) == {"one": "a", "two": "b"}
+    place = write_zip(tmp_path / "splits.zip", {"corpus/train/one/a.py": "a", "corpus/LICENSE": "x"})
+    assert texts(load("github", place, cache, patterns=["*.py"])["train"]) == {"one": "a"}
+
+
 def test_where_newlines_are_put():
     assert joined([], "d") == ""
     assert joined(["", "a", "", "b\n", "c", ""], "d") == "a\nb\nc"

@@ -1,5 +1,7 @@
 """`hf-recurrent calibrate`, and `evaluate` of what it calibrated."""
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -10,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.cli import main
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
@@ -28,25 +31,40 @@ MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
 CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
-    """One that was never trained to halt, as it was before its calibration."""
+def uncalibrated(folder):
+    """A checkpoint that was never trained to halt, as it was before its calibration."""
     ignored = shutil.ignore_patterns("assets", "card.json", "calibration.json", "*.md", "*.py")
-    folder = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint", ignore=ignored)
+    shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", folder, ignore=ignored)
     config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_steps"))}
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 8}))
     return folder
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return uncalibrated(tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    """A checkpoint with code of an earlier version, calibrated -> its folder, its config before, and what was said."""
+    folder = uncalibrated(tmp_path_factory.mktemp("calibrated") / "checkpoint")
+    (folder / "modeling_ndr.py").write_text("# of an earlier version")
+    before, said = read(folder), io.StringIO()
+    splits = ("--test-split", "test", "--test-split", "test_ood")
+    words = ("calibrate", str(folder), BENCHMARK, *SET, *MODEST, *CONVERGENCE, *splits)
+    with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as finished:
+        main(words)
+    assert finished.value.code == 0
+    return folder, before, said.getvalue()
 
 
 def read(folder, name="config.json"):
     return json.loads((folder / name).read_text())
 
 
-def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
-    before = read(checkpoint)
-    splits = ("--test-split", "test", "--test-split", "test_ood")
-    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, *splits)
-    assert status == 0, err
+def test_the_choice_is_stored_in_the_checkpoint(calibrated):
+    checkpoint, before, out = calibrated
     found, config = read(checkpoint, "calibration.json"), read(checkpoint)
     chosen = found["chosen"]
     assert (found["benchmark"], found["benchmark_config"], found["split"]) == (BENCHMARK, "forward", "validation")
@@ -79,8 +97,15 @@ def test_the_choice_is_stored_in_the_checkpoint(run, checkpoint):
 
 
 @pytest.mark.slow
-def test_inputs_and_weights_that_void_the_promise(run, checkpoint):
-    assert run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE)[0] == 0
+def test_code_beside_the_checkpoint_learns_the_new_fields(calibrated):
+    checkpoint = calibrated[0]
+    assert "exit_criterion" in (checkpoint / "configuration_ndr.py").read_text()
+    assert "class NDRForSequenceClassification" in (checkpoint / "modeling_ndr.py").read_text()
+
+
+@pytest.mark.slow
+def test_inputs_and_weights_that_void_the_promise(run, calibrated, tmp_path):
+    checkpoint = shutil.copytree(calibrated[0], tmp_path / "checkpoint")
     words = ("evaluate", checkpoint, BENCHMARK, *SET, "--split")
     status, _, err = run(*words, "test")
     assert status == 0, err
@@ -133,14 +158,6 @@ def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
     assert "No threshold spares steps with at most 5% errors with a confidence of 90.0%." in flat
     assert "Nothing is stored: the checkpoint stays as it is." in flat
     assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
-
-
-@pytest.mark.slow
-def test_code_beside_the_checkpoint_learns_the_new_fields(run, checkpoint):
-    (checkpoint / "modeling_ndr.py").write_text("# of an earlier version")
-    assert run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE)[0] == 0
-    assert "exit_criterion" in (checkpoint / "configuration_ndr.py").read_text()
-    assert "class NDRForSequenceClassification" in (checkpoint / "modeling_ndr.py").read_text()
 
 
 @pytest.mark.slow

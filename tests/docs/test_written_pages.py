@@ -127,16 +127,30 @@ def stored_numbers(name: str) -> set[float]:
     return set(map(float, written)) | numbers([json.loads(file.read_text()) for file in folder.glob("*.json")])
 
 
-@every_page
-def test_rows_about_a_checkpoint_have_its_numbers(page):
-    """Percentages in a row of a table that links to the card of one checkpoint."""
+def told_numbers(page) -> list[tuple[str, list[str]]]:
+    """Checkpoints, and the percentages in rows of tables that link to the card of this one alone."""
+    found = []
     for row in TABLE_ROW.findall(page.read_text()):
         names = set(re.findall(r"model_cards/([\w-]+)(?=[/)])", row))
         if len(names) == 1:
-            stored = stored_numbers(*names)
-            for number in re.findall(r"(\d+\.\d+)%", row):
-                digits = len(number.partition(".")[2])
-                assert any(round(value, digits) == float(number) for value in stored), (names, number)
+            found.append((*names, re.findall(r"(\d+\.\d+)%", row)))
+    return found
+
+
+@every_page
+def test_rows_about_a_checkpoint_have_its_numbers(page):
+    for name, told in told_numbers(page):
+        stored = stored_numbers(name)
+        for number in told:
+            digits = len(number.partition(".")[2])
+            assert any(round(value, digits) == float(number) for value in stored), (name, number)
+
+
+def test_there_is_something_to_check():
+    """What tests look for on every page need not be on each, but on some."""
+    assert sum(len(links(page.read_text())) for page in PAGES) > 200
+    assert sum("hf-recurrent" in words for page in PAGES for _, words in commands(page)) > 50
+    assert sum(len(told) for page in PAGES for _, told in told_numbers(page)) > 20
 
 
 def test_the_table_of_the_readme_has_the_numbers_of_its_card():

@@ -149,12 +149,12 @@ def test_examples_are_sorted_by_steps():
 
 def test_the_guarantee_names_its_data_and_what_was_found():
     assert (
-        "With 95% confidence at most 1% of inputs like the `validation` split of listops (original) are answered right "
-        "at full depth and wrong by the early exit; this holds for these weights and that distribution only. Measured: "
+        "With 95% confidence at most 1% of inputs like `validation` of listops (original) are answered right "
+        "at full depth and wrong by the early exit. This holds for these weights and that distribution only. Measured: "
         "0.3% of 1,000 examples of `validation`, 0.2% of 400 of `test`, 3.0% of 200 of `far` (**more than the "
         "tolerance**).\n"
     ) in opening(calibrated())
-    assert "get another answer by the early exit than at full depth; this" in opening(calibrated(risk="differs"))
+    assert "get another answer by the early exit than at full depth. This" in opening(calibrated(risk="differs"))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_what_makes_no_more_answers_wrong_is_no_difficulty():
     item = {**relation("length", 0.2, 400, [("1", 2.0, 200), ("2", 3.0, 200)], 2.5), "split": "test", "above": True}
     assert phrase("answer", {**item, "harder": True}).startswith("**Weakly**: on `test`, steps **grow** weakly")
     assert phrase("answer", {**item, "harder": False}).startswith(
-        "**Not known**: more length makes no more answers wrong, so that it is no measure of difficulty here; on `test`"
+        "**Not known**: more length makes no more answers wrong, so that it is no measure of difficulty here. On `test`"
     )
 
 

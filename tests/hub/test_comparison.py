@@ -124,6 +124,26 @@ def test_runs_of_another_size_are_another_model_and_none_counts_twice(card, fold
         compared_cards(card, [folders[0], folders[0]])
 
 
+@pytest.mark.parametrize(
+    ("changes", "flags", "message"),
+    [
+        ({}, " --learning_rate=0.5 --logging_steps 5 --seed 3", r"\(learning_rate: '0.5', there None\)"),
+        ({"max_steps": 3}, " --seed 3", r"\(max_steps: 3, there \d+\)"),
+    ],
+)
+def test_runs_that_a_table_could_not_tell_apart_are_refused(card, folders, tmp_path, changes, flags, message):
+    other = replace(read_card(folders[1]), **changes)
+    training = replace(other.training, seed=3, command=other.training.command + flags)
+    write_card(tmp_path, replace(other, training=training))
+    with pytest.raises(ValueError, match=f"has the title 'Fixed depth' and the size .*{message}: give it a title of"):
+        compared_cards(card, [folders[1], tmp_path])
+    write_card(tmp_path, replace(other, training=training, model_name="Fixed depth, changed"))
+    assert [item.name for item in compared_cards(card, [folders[1], tmp_path])] == [
+        "Fixed depth",
+        "Fixed depth, changed",
+    ]
+
+
 def test_a_folder_without_a_card_is_refused(card, tmp_path):
     with pytest.raises(ValueError, match=r"has no card\.json: give the output folder of a finished run"):
         compared_cards(card, [tmp_path])

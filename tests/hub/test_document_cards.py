@@ -65,7 +65,7 @@ def test_results_are_bits_beside_the_constant_prediction(text):
     # a token is two bytes: 1.6 bits a token are 0.8 a byte, and 2 bits of entropy are 1 a byte
     (row,) = lines_of(text, "| `test` | 3 ")
     assert row == "| `test` | 3 | 3,000 | **0.800** | 1.000 | 1.600 | 84.82 |"
-    assert "every token but the first of a document is predicted; the bytes of a document count by the share" in text
+    assert "Every token but the first of a document is predicted; the bytes of a document count by the share" in text
     assert "segments of 64 tokens" in text
     for word in ("Majority", "ccuracy", "halting_stats", "Spearman", "onder cost"):
         assert word not in text
@@ -77,7 +77,7 @@ def test_what_is_not_known_is_left_out():
     assert "perplexity" not in text
     assert "Compared" not in text
     assert "Paper" not in text.split("## What the state")[0].split("## Results")[1]
-    assert "not every token is predicted." in text
+    assert "Not every token is predicted." in text
 
 
 def test_the_papers_bits_stand_beside(text):
@@ -107,43 +107,53 @@ def test_other_runs_of_the_same_model_are_shown_and_not_beaten():
     assert "than the same" not in text
 
 
-# bits a token of three documents where everything, or the states alone, are reset, against 1.5, 1.6 and 1.7
+# bits a token of documents where everything, or the states alone, are reset, against 1.5, 1.6 and 1.7
 @pytest.mark.parametrize(
-    ("reset", "words"),
+    ("reset", "documents", "words"),
     [
         (
             (1.6, 1.7, 1.8),
+            6,
             "takes 0.1000 bits a token more (standard error 0.0000): carrying anything at all **helps**.",
         ),
         (
             (1.4, 1.5, 1.6),
+            6,
             "takes 0.1000 bits a token fewer (standard error 0.0000): carrying anything at all **hurts**.",
         ),
         (
             (1.9, 1.2, 1.7),
+            6,
             "whether carrying anything at all helps is **unclear**, for the difference is within",
         ),
+        (
+            (1.4, 1.5, 1.6),
+            3,
+            "(standard error 0.0000): 3 documents are too few to decide whether carrying anything at all helps.",
+        ),
+        ((1.6, 1.7, 1.8), 1, "1 document is too few to decide whether carrying anything at all helps."),
     ],
 )
-def test_what_is_carried_helps_only_where_the_numbers_say_so(reset, words):
-    text = render_card(make_document_card(table=make_document_table(reset=reset)))
+def test_what_is_carried_helps_only_where_the_numbers_say_so(reset, documents, words):
+    table = make_document_table(reset=reset) | {"documents": documents}
+    text = render_card(make_document_card(table=table))
     (line,) = lines_of(text, "- On `test`, resetting everything every 64 tokens")
     assert words in line
-    assert ("**helps**" in line) == (reset == (1.6, 1.7, 1.8))
+    assert ("**helps**" in line) == (reset == (1.6, 1.7, 1.8) and documents == 6)
 
 
 def test_states_alone_have_their_own_row_and_sentence(text):
     assert "| `test` | the state vectors alone, at each segment | 0.802 | 1.603 | +0.0033 ± 0.0033 |" in text
     (line,) = lines_of(text, "- On `test`, resetting the state vectors alone")
-    assert "whether carrying the state vectors helps is **unclear**" in line
+    assert "3 documents are too few to decide whether carrying the state vectors helps" in line
     without = render_card(make_document_card(table=make_document_table(states=None)))
     assert "state vectors alone" not in without.split("## What the state is for")[1].split("## Usage")[0]
 
 
 def test_gates_in_words(text):
     (line,) = lines_of(text, "- On `test`, an update forgets")
-    assert "forgets 20.0% of a state unit on average; a tenth of the 64 units loses less than 12.0% and a tenth" in line
-    assert "half of the median unit is forgotten after 3.1 blocks (49 tokens)" in line
+    assert "forgets 20.0% of a state unit on average. A tenth of the 64 units loses less than 12.0% and a tenth" in line
+    assert "Half of the median unit is forgotten after 3.1 blocks (49 tokens)" in line
     assert "an update forgets" not in render_card(make_document_card(table=make_document_table(gates=False)))
 
 
@@ -155,7 +165,7 @@ def test_positions_are_a_table(text):
 
 
 def test_windows_are_what_it_reads(text):
-    assert "It reads windows of 16 tokens, each of which attends to itself and the one before, with 8 state" in text
+    assert "It reads windows of 16 tokens; each attends to itself and the one before, with 8 state" in text
     assert "runs all 4 steps on every window" in text
     assert phrase("reading", {"window_size": 4}).endswith("attends to itself and the one before")
     assert phrase("reading", {"window_size": 4, "num_state_vectors": 1}).endswith(

@@ -63,9 +63,6 @@ def test_entries_hold_the_facts_of_their_cards(committed, entries):
         fixed = first["table"]["fixed_depth"]
         assert entry.mean_steps == (card["max_steps"] if fixed else first["table"]["steps"]["mean"])
         assert entry.accuracy == {result["split"]: result["table"]["accuracy"] for result in card["results"]}
-        for column, values in entry.slice_accuracy(first["split"]).items():
-            rows = first["table"]["slices"][column]["rows"]
-            assert values == {row["value"]: row["accuracy"] for row in rows}
 
 
 def test_a_fixed_depth_counts_all_its_steps(tmp_path):
@@ -132,13 +129,14 @@ def test_the_index_shows_every_checkpoint_and_split(entries):
         saved = f"{entry.saved['saved']:.1%} at" if entry.saved else "not measured"
         assert f"{steps} | {phrase('trend_cell', entry.trend)} | {saved}" in text
         assert f" | {entry.parameters:,} |" in text
-        for split, accuracy in entry.accuracy.items():
+        for result in entry.card.results:
+            split, accuracy = result.split, entry.accuracy[result.split]
             (line,) = re.findall(rf"^\| \[{entry.name}\]\S* \| `{split}` .*$", text, re.MULTILINE)
-            slices = entry.slice_accuracy(split).items()
+            slices = [(column, data["rows"]) for column, data in result.table["slices"].items()]
             # one that is the same in all rows compares nothing
-            column, buckets = next((item for item in slices if len(item[1]) > 1), next(iter(slices)))
+            column, rows = next((item for item in slices if len(item[1]) > 1), slices[0])
             assert f"| **{percent(accuracy)}** |" in line
-            assert f"{column}: " + ", ".join(f"{name} {percent(value)}" for name, value in buckets.items()) in line
+            assert f"{column}: " + ", ".join(f"{row['value']} {percent(row['accuracy'])}" for row in rows) in line
     assert "`make cards`" in text
     assert "`import hf_recurrent`" in text
 

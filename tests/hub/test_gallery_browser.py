@@ -136,7 +136,7 @@ def test_an_opened_row_shows_figures_tables_and_usage(page, root):
     assert all(natural > 100 and shown > 100 for natural, shown in pictures)
     words = checkpoint(page, NAME).text
     assert snippet(entry.readme) in words
-    for part in (entry.card.notice, "steps shrink", *entry.accuracy, *entry.slice_accuracy("test")):
+    for part in (entry.card.notice, "steps shrink", *entry.accuracy, *entry.main_table["slices"]):
         assert part in words
     toggle(page, NAME)
     assert evaluate(page, OPEN) == []

@@ -84,9 +84,7 @@ def test_a_chunk_model_says_how_it_reads():
 
 
 def test_global_halting_of_a_language_model_is_by_running_means():
-    assert "global halting (a token stops by the mean over itself and all tokens before it)" in render_card(
-        make_language_card(halting="global")
-    )
+    assert "global halting (by the mean over all tokens so far)" in render_card(make_language_card(halting="global"))
     assert "global halting and at most" in render_card(make_card())
 
 

@@ -86,15 +86,16 @@ def test_a_website_s_first_card_is_in_nobodys_way(hub, folder):
     assert stored(hub, repo_type="space") == contents(folder)
 
 
-def test_a_squashed_history_is_not_a_new_repository(hub, folder):
-    repository = hub.add_repository("org/x", files={"model.safetensors": b"theirs"})
+@pytest.mark.parametrize("name", ["model.safetensors", "README.md"])
+def test_a_squashed_history_is_not_a_new_repository(name, hub, folder):
+    repository = hub.add_repository("org/x", files={name: b"theirs"})
     blobs = repository.head().blobs
     repository.branches.clear()
     repository.commit("main", blobs, "squashed")
     assert len(repository.commits) == 1
-    with pytest.raises(PublishError, match=r"org/x holds model.safetensors, put there or changed"):
+    with pytest.raises(PublishError, match=f"org/x holds {name}, put there or changed"):
         send(hub, folder)
-    assert stored(hub) == {"model.safetensors": b"theirs"}
+    assert stored(hub) == {name: b"theirs"}
 
 
 def test_digests_are_those_of_git_and_sha256(tmp_path):

@@ -199,6 +199,7 @@ def test_half_precision():
         ([[4, 5]], "pass a mapping with 'input_ids'"),
         ([{"input_ids": [10**6]}], "input_ids"),
         ([{"input_ids": [0.5]}], "whole numbers"),
+        ([{"input_ids": [4, 5], "position_ids": [1, 2]}], r"`position_ids` of example 0 is \[1, 2\]: .* leave it out"),
     ],
 )
 def test_bad_examples(examples, message):

@@ -51,6 +51,15 @@ def test_exits():
     assert_as_model(make_model(variant), [make_batch(variant), make_batch(variant, rows=3, seed=1)], **options)
 
 
+def test_positions_are_those_that_are_given():
+    """Refilled batches do not read them."""
+    variant = BY_NAME["ouro_recurrent"]
+    model, batch = make_model(variant), make_batch(variant, rows=3)
+    assert refilling_batcher(model, True, {}) is not None
+    batch["position_ids"] = 3 * torch.arange(batch["input_ids"].shape[1]).repeat(3, 1)
+    assert_as_model(model, [batch, batch])
+
+
 def test_models_in_parts_run_batch_by_batch():
     model = make_model(BY_NAME["gut"])
     assert refilling_batcher(model, False, {}) is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset
-from transformers import AutoModelForMultipleChoice, AutoModelForQuestionAnswering, AutoTokenizer
+from transformers import AutoModelForMultipleChoice, AutoModelForQuestionAnswering, AutoTokenizer, EvalPrediction
 
 from hf_recurrent import GUTConfig
 from hf_recurrent.hub import lint_card
@@ -15,6 +15,7 @@ from hf_recurrent.metrics.answers import exact_match, f1
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.batches import token_counts
 from hf_recurrent.training.collator import ChoiceCollator, SpanCollator
+from hf_recurrent.training.metrics import compute_span_metrics, span_ends
 from hf_recurrent.training.question_arguments import ChoiceDataArguments, SpanDataArguments
 from hf_recurrent.training.question_data import encode_choices, encode_spans, load_spans, span_columns
 from hf_recurrent.training.question_evaluation import best_spans, collect_spans
@@ -132,6 +133,25 @@ def test_choices(choice_script, places, tmp_path):
     with torch.no_grad():
         logits = model(**{name: value[None] for name, value in inputs.items()}).logits
     assert logits.argmax() == 1
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_windows_without_the_answer_count_apart(left):
+    """Two windows with the answer, of which one is found, and three without, of which two are known."""
+    true, given = torch.tensor([[2, 3], [1, 1], [0, 0], [0, 0], [0, 0]]), [(2, 3), (1, 2), (0, 0), (0, 0), (1, 2)]
+    logits = torch.zeros(2, 5, 6, dtype=torch.float16)
+    padding = slice(0, 2) if left else slice(4, 6)
+    logits[..., padding] = torch.finfo(logits.dtype).min
+    true = true + 2 * left
+    for row, ends in enumerate(given):
+        for side, column in enumerate(ends):
+            logits[side, row, column + 2 * left] = 1
+    found = span_ends(tuple(logits.float()), tuple(true.T))
+    labels = tuple(true.T.numpy())
+    metrics = compute_span_metrics(EvalPrediction(found.numpy(), labels))
+    assert metrics == {"span_accuracy": 1 / 2, "no_answer_accuracy": 2 / 3}
+    metrics = compute_span_metrics(EvalPrediction(found[:2].numpy(), tuple(each[:2] for each in labels)))
+    assert metrics == {"span_accuracy": 1 / 2}
 
 
 def test_answers_are_compared_as_squad_does():

@@ -135,6 +135,11 @@ def test_a_full_disk_claims_nothing(refuse, monkeypatch, tmp_path):
         ),
         ({"optim_args": "banana"}, "optim_args 'banana' is refused"),
         ({"metric_for_best_model": ""}, "metric_for_best_model is ''"),
+        (
+            {"config": {**TINY["config"], "halting": "none"}, "metric_for_best_model": "ponder_cost"},
+            "metric_for_best_model is 'ponder_cost': this run is validated on validation, so expected one of accuracy, "
+            "loss, ponder_steps",
+        ),
         ({"resume_from_checkpoint": "/none"}, "resume_from_checkpoint /none"),
     ],
 )

@@ -20,8 +20,17 @@ from hf_recurrent.training.objectives import (
     SEQ2SEQ,
     TEXT_MODELLING,
 )
-from hf_recurrent.training.selection import SCORES, Selection, check_selection, describe_selection, selection_of
+from hf_recurrent.training.selection import (
+    MEANS,
+    SCORES,
+    Selection,
+    check_selection,
+    describe_selection,
+    means_of,
+    selection_of,
+)
 from hf_recurrent.training.trainer import RecurrentTrainer
+from support.families import BY_NAME, make_batch, make_model
 
 pytestmark = pytest.mark.slow  # trains
 
@@ -108,7 +117,21 @@ TWO = ["validation", "validation_ood"]
     [(TWO, "validation_ood_accuracy"), (TWO, "eval_validation_loss"), (["validation"], "accuracy")],
 )
 def test_metrics_that_there_will_be(splits, metric):
-    check_selection(arguments(metric), splits, ["accuracy"])
+    check_selection(arguments(metric), splits, ["accuracy", "loss"])
+
+
+EXITS = {"exit_criterion": "convergence", "exit_threshold": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("name", "exits"), [("xpos_transformer", {}), ("gut_no_halt", {}), ("gut_no_halt", EXITS), ("gut", {})]
+)
+def test_means_are_those_that_a_model_reports(name, exits):
+    model = make_model(BY_NAME[name])
+    for field, value in exits.items():
+        setattr(model.config, field, value)
+    output = model(**make_batch(BY_NAME[name]))
+    assert means_of(model.config) == [name for name in MEANS if output.get(name) is not None]
 
 
 IDS = np.array([[1, 2], [0, 3]])
@@ -127,7 +150,7 @@ PREDICTIONS = {
 def test_a_checkpoint_is_chosen_by_what_evaluations_report(objective):
     found = objective.compute_metrics(EvalPrediction(*PREDICTIONS[objective]))
     assert tuple(sorted(found)) == tuple(sorted(objective.scores))
-    for name in (*found, "loss", "ponder_steps"):
+    for name in found:
         check_selection(arguments(name), ["validation"], objective.scores)
     with pytest.raises(ValueError, match="metric_for_best_model is 'f1'"):
         check_selection(arguments("f1"), ["validation"], objective.scores)

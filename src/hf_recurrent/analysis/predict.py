@@ -44,7 +44,8 @@ class PredictionSettings:
             holds text. Dots lead to a value within a column, as in `translation.de`.
         keep_columns: columns of the file that the output has, too, before its own.
         max_seq_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
-        batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
+        batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch. Batches of models whose
+            examples leave early are refilled: of these `batch_tokens` is as of `DepthBatcher`, for any number of rows.
         options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
         all_probabilities: a classifier's probabilities of all labels.
         max_new_tokens: of models that write text.
@@ -123,6 +124,7 @@ def predict_file(
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
     predictor = predictor_of(model, tokenizer, settings, holds_words(rows, texts[0]))
+    predictor.batch_tokens = settings.batch_tokens
     check_output_names([*settings.keep_columns, *predictor.names])
     encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
     kept, prefix = kept_types(rows, settings.keep_columns), settings.source_prefix or ""

@@ -32,9 +32,11 @@ class Predictor:
         pads_left: whether batches are padded on the left.
         offsets: whether it needs the characters of each token.
         of_words: whether a text is a list of words.
+        batch_tokens: the most tokens whose steps are computed together in batches that are refilled; None: the default.
     """
 
     pads_left = offsets = of_words = False
+    batch_tokens: int | None = None
     names: Sequence[str]
 
     def problems(self, encoded: EncodedTexts) -> dict[int, str]:
@@ -90,7 +92,8 @@ class ClassifierPredictor(Predictor):
         return {"logits": np.zeros((number, len(self.labels)), np.float32), "steps": np.zeros(number)}
 
     def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        outputs = batch_outputs(self.model, batches, lambda batch: to_device(batch[1], self.model), **self.options)
+        options = {**self.options, "batch_tokens": self.batch_tokens}
+        outputs = batch_outputs(self.model, batches, lambda batch: to_device(batch[1], self.model), **options)
         for (rows, _), output in outputs:
             found["logits"][rows] = output.logits.float().cpu().numpy()
             found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))

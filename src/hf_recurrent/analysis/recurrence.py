@@ -42,6 +42,8 @@ PROSE = ("pg19", "folder")
 BLOCKS, TOKENS = 8, 512
 GATE_BINS = 20
 DECILES = np.arange(10, 100, 10)
+# by whose standard error an effect is decided
+FEWEST_DOCUMENTS = 5
 
 
 @dataclass(frozen=True)
@@ -389,14 +391,14 @@ def gate_table(gates: GateRecord, window_size: int) -> dict[str, Any]:
     }
 
 
-def carry_effect(row: Mapping[str, Any]) -> str:
+def carry_effect(row: Mapping[str, Any], documents: int) -> str:
     """The effect of carrying the state that a row of `carries` resets: "helps", "hurts", "unclear" or "untested".
 
-    The state helps or hurts where resetting it needs more, or fewer, bits by over two standard errors. A single
-    document leaves no error to compare with, so the effect is untested.
+    The state helps or hurts where resetting it needs more, or fewer, bits by over two standard errors. Fewer than five
+    documents leave none, or one that is itself too uncertain to decide by, so the effect is untested.
     """
     difference, error = row["difference"], row["standard_error"]
-    if error is None:
+    if documents < FEWEST_DOCUMENTS:
         return "untested"
     if abs(difference) <= 2 * error:
         return "unclear"

@@ -29,9 +29,10 @@ def token_steps(model: Any, output: Any, mask: torch.Tensor) -> np.ndarray:
 
 
 def token_outputs(
-    model: Any, batches: Iterable[TextBatch], options: Mapping[str, Any]
+    predictor: "TokenPredictor | MaskPredictor", batches: Iterable[TextBatch]
 ) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor], Any, np.ndarray]]:
     """Numbers of texts (B,), their inputs, the model's output and the steps of tokens (B, S) of each batch."""
+    model, options = predictor.model, {**predictor.options, "batch_tokens": predictor.batch_tokens}
     moved = ((rows, to_device(inputs, model)) for rows, inputs in batches)
     for (rows, inputs), output in batch_outputs(model, moved, lambda batch: batch[1], **options):
         yield rows, inputs, output, token_steps(model, output, inputs["attention_mask"].bool())
@@ -75,7 +76,7 @@ class TokenPredictor(Predictor):
         return {name: np.full(number, None, object) for name in ("classes", "probabilities", "steps")}
 
     def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        for rows, inputs, output, steps in token_outputs(self.model, batches, self.options):
+        for rows, inputs, output, steps in token_outputs(self, batches):
             probabilities = output.logits.double().softmax(-1)
             classes = probabilities.argmax(-1)
             # those of all labels are many
@@ -167,7 +168,7 @@ class MaskPredictor(Predictor):
         return found
 
     def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        for rows, inputs, output, steps in token_outputs(self.model, batches, self.options):
+        for rows, inputs, output, steps in token_outputs(self, batches):
             masks = inputs["input_ids"] == self.tokenizer.mask_token_id
             best = output.logits[masks].double().softmax(-1).topk(self.top_k)
             texts = [[self.tokenizer.decode([token]) for token in own] for own in best.indices.tolist()]

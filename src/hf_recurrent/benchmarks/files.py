@@ -54,7 +54,7 @@ class Folder:
 
 
 class Archive:
-    """A zip file; where all of it lies in one folder that is no split's, paths are relative to that folder."""
+    """A zip file; where all of it lies in one `folder` that is no split's, paths are relative to that folder."""
 
     def __init__(self, root: Path, archive: zipfile.ZipFile):
         self.root, self.archive = root, archive
@@ -62,7 +62,8 @@ class Archive:
         top = {PurePosixPath(entry.filename).parts[0] for entry in entries}
         # a folder of a split says what its files are for
         single = len(top) == 1 and not top & set(SPLITS) and all("/" in entry.filename for entry in entries)
-        prefix = f"{top.pop()}/" if single else ""
+        self.folder = top.pop() if single else None
+        prefix = f"{self.folder}/" if single else ""
         self.entries: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             name = entry.filename.removeprefix(prefix)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from .. import limits
+from ..files import unique_keys
 
 BLOCK = 1 << 20
 # what may follow: each character, and what may follow that one
@@ -18,7 +19,7 @@ def array_items(path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
     Memory holds the last `block` characters and the item that they end in, so that gigabytes can be read.
 
     Raises:
-        ValueError: the file is no whole array of objects.
+        ValueError: the file is no whole array of objects, or one of them has a key more than once.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -29,7 +30,7 @@ def array_items(path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
 
 def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str, Any]]:
     """The items of an open file, as `array_items`; `path` names it in errors."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=unique_keys)
     text, place, expected = "", 0, "["
     while True:
         while place < len(text) and text[place].isspace():
@@ -57,6 +58,8 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
                     raise ValueError(f"{path}: an object is damaged, not whole, or {most} ({error})") from error
                 text, place = text[place:] + more, 0
                 continue
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}: {text[place : place + 40]!r}") from error
             yield item
             expected = _AFTER_ITEM
         else:

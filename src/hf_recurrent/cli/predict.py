@@ -43,8 +43,12 @@ def predict(
     max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="The most tokens in a batch, padding included.")] = 16_384,
+    batch_size: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch that is not refilled.")
+    ] = 256,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="The most tokens in a batch, with padding if it is not refilled.")
+    ] = 16_384,
     max_steps: options.MaxSteps = None,
     halting_threshold: options.HaltingThreshold = None,
     exit_criterion: options.ExitCriterion = None,

@@ -1,6 +1,7 @@
 """Other models beside that of a card, on the same examples: runs with other seeds, and baselines."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,23 +16,29 @@ FACTS = ("n", "documents", "tokens", "bytes", "segment_length")
 # parameters of a benchmark that change its training examples alone, or how examples are read
 OF_TRAINING = {"max_train_length", "train_length", "p_ignore", "max_train_samples", "max_eval_samples"}
 OF_READING = {"tokenizer", "max_seq_length", "max_source_length", "max_target_length"}
+# flags of a training command by which runs of one model differ
+OF_A_RUN = {
+    *("seed", "output_dir", "disable_tqdm", "logging_steps", "report_to", "save_total_limit"),
+    *("num_proc", "dataloader_num_workers", "use_cpu", "evaluate_on", "evaluate_params", "compare_with"),
+}
 
 
 def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list[Compared]:
-    """Results of finished runs on the splits of a card; runs of one title, size and halting are runs of one model.
+    """Results of finished runs on the splits of a card; runs of one title and size are runs of one model.
 
     Args:
         folders: output folders of runs, each with its own card.
 
     Raises:
-        ValueError: a folder has no card, that of this very run, that of a run that another folder has, or one of other
-            examples or another metric.
+        ValueError: a folder has no card, that of this very run, that of a run that another folder has, one of other
+            examples or another metric, or one of the same title and size but other settings.
     """
     models: dict[tuple, Compared] = {}
-    seen = {_run(card)}
+    first, seen = {_model(card): card}, {_run(card)}
     for folder in map(Path, folders):
         other = _finished(folder)
         _check_comparable(card, other, folder)
+        _check_settings(first.setdefault(_model(other), other), other, folder)
         if _run(other) in seen:
             run = f"a run of {other.model_name!r} with seed {other.training.seed}"
             raise ValueError(
@@ -47,12 +54,37 @@ def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list
 
 
 def _model(card: CardData) -> tuple:
-    """By which runs of one model are told from those of another."""
-    return card.model_name, card.family, card.training.num_parameters, card.max_steps
+    """By which a table tells the runs of one model from those of another."""
+    return card.model_name, card.training.num_parameters
 
 
 def _run(card: CardData) -> tuple:
     return *_model(card), card.training.seed
+
+
+def _check_settings(first: CardData, other: CardData, folder: Path) -> None:
+    """Raise a ValueError for a run of other settings than the first one of its title and size."""
+    ours, theirs = _settings(first), _settings(other)
+    changed = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if changed:
+        values = "; ".join(f"{name}: {theirs.get(name)!r}, there {ours.get(name)!r}" for name in changed)
+        raise ValueError(
+            f"{folder} has the title {other.model_name!r} and the size of the card or of another folder, but other "
+            f"settings ({values}): give it a title of its own, the model_name in its {CARD_FILE}"
+        )
+
+
+def _settings(card: CardData) -> dict[str, Any]:
+    """What a card tells of how its model was trained, and of how it stops."""
+    found = re.findall(r" --([\w-]+)[ =]?((?:(?! --).)*)", card.training.command)
+    flags = {name.replace("-", "_"): value for name, value in found}
+    return {
+        "family": card.family,
+        "max_steps": card.max_steps,
+        "halting": card.halting,
+        "recipe": card.training.recipe,
+        **{name: value for name, value in flags.items() if name not in OF_A_RUN},
+    }
 
 
 def split_values(card: CardData) -> dict[str, float]:

@@ -20,6 +20,8 @@ MAIN = "main"
 MANIFEST = "Files published with hf_recurrent:"
 # of a new repository: git's attributes, a card with the licence, and the first page of a Space
 FIRST_FILES = {".gitattributes", "README.md", "index.html", "style.css"}
+# the Hub's title of the commit that makes them
+FIRST_COMMIT = "initial commit"
 CONFLICT = 409
 MAX_NAMED = 5
 
@@ -33,13 +35,15 @@ class Remote:
     Attributes:
         files: path -> description of the current content.
         published: path -> description of the content that the last publication by this package put there.
-        fresh: nobody has committed anything yet, nor squashed the history of what was.
+        fresh: there are no files but such as a new repository has, in one commit at most.
+        untouched: that commit is the Hub's, too; that of a history that somebody squashed is not.
         branches, tags: name -> commit.
     """
 
     private: bool
     head: str
     fresh: bool
+    untouched: bool
     branches: dict[str, str]
     tags: dict[str, str]
     files: dict[str, tuple[bool, str]] = field(default_factory=dict)
@@ -85,10 +89,12 @@ def read_remote(api: HfApi, repo_id: str, repo_type: str, revision: str) -> Remo
     if last is not None:
         there = files if last.commit_id == head else read_files(api, where, last.commit_id)
         published = {path: there[path] for path in read_manifest(last.message) if path in there}
+    fresh = len(commits) <= 1 and set(files) <= FIRST_FILES
     return Remote(
         private=bool(info.private),
         head=head,
-        fresh=len(commits) <= 1 and set(files) <= FIRST_FILES,
+        fresh=fresh,
+        untouched=fresh and all(commit.title == FIRST_COMMIT for commit in commits),
         branches=branches,
         tags={ref.name: ref.target_commit for ref in refs.tags},
         files=files,
@@ -138,7 +144,7 @@ def make_plan(folder: Path, remote: Remote | None) -> Plan:
     add = [path for path in files if path not in same]
     delete = sorted(path for path in ours if path in there and path not in files)
     foreign = [path for path in (*add, *delete) if path in there and there[path] != ours.get(path)]
-    return Plan(add, delete, sorted(same), [] if remote is None or remote.fresh else foreign)
+    return Plan(add, delete, sorted(same), [] if remote is None or remote.untouched else foreign)
 
 
 def digest(path: Path, large: bool) -> str:

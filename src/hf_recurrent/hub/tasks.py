@@ -102,8 +102,8 @@ METRICS = {
         "Accuracy",
         "words",
         "*Accuracy* is the fraction of words that are labelled right. "
-        "*context_free_bits* are the bits by which a word's label is unexpected where the word alone is known, by how "
-        "often it has this label in training.",
+        "*context_free_bits* are the bits by which a word's label is unexpected given the word alone, by how often it "
+        "has this label in training.",
     ),
     "masked_accuracy": Metric(
         "Accuracy",
@@ -115,7 +115,7 @@ METRICS = {
         "Exact match",
         "questions",
         "*Exact match* is the fraction of questions whose answer is one of the true ones, but for upper case, "
-        "punctuation and articles; *f1* counts the words that both have in common. Both are as of SQuAD.",
+        "punctuation and articles. *f1* counts the words that both have in common. Both are as of SQuAD.",
     ),
     "choice_accuracy": Metric("Accuracy", "questions"),
     "exact_match": Metric(

@@ -81,7 +81,8 @@ class DepthBatcher:
 
     Args:
         model: a base model, sequence classifier or causal language model of this package.
-        batch_tokens: tokens of a full batch.
+        batch_tokens: the most tokens whose steps are computed together, but for an example that is longer. Attention
+            is over at most four times as many places, with those of padding and of tokens that have halted.
         output_halting: whether outputs have halting probabilities.
         options: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`, `min_steps` of
             the forward pass.

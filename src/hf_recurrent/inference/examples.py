@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..models.common.fields import shown
+
 
 class Example(NamedTuple):
     """Ids (S,) of an example's tokens, without padding, and their types or None."""
@@ -21,7 +23,7 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
     """An example's tokens; `number` names it in messages.
 
     Raises:
-        ValueError: no `input_ids`, a field of another shape or length, or no token.
+        ValueError: no `input_ids`, a field of another shape or length, no token, or `position_ids`.
     """
     # a look at dicts is quicker than at mappings
     if not isinstance(fields, (dict, Mapping)) or "input_ids" not in fields:
@@ -32,6 +34,11 @@ def read_example(fields: Mapping[str, Any], number: int) -> Example:
         raise ValueError(
             f"`input_ids` of example {number} has shape {ids.shape} and dtype {ids.dtype}: pass the whole numbers (S,) "
             "of one example, not of a batch"
+        )
+    if fields.get("position_ids") is not None:
+        raise ValueError(
+            f"`position_ids` of example {number} is {shown(fields['position_ids'])}: tokens are counted from the "
+            "example's first one; leave it out, or call a model that takes it on batches"
         )
     mask = aligned_field(fields, "attention_mask", ids, number) if "attention_mask" in fields else None
     types = aligned_field(fields, "token_type_ids", ids, number) if "token_type_ids" in fields else None

@@ -5,7 +5,7 @@ Shapes: B examples of a batch, S columns.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from .depth_batcher import DepthBatcher, ExampleOutput, answers_in_batches, is_r
 from .modes import inference_mode, is_divided
 
 Batch = TypeVar("Batch")
-# inputs that a refilled batch reads; others belong to what runs batch by batch
+# inputs that a refilled batch reads; what has others runs batch by batch
 READ = {"input_ids", "attention_mask", "token_type_ids"}
 
 
@@ -24,6 +24,7 @@ def batch_outputs(
     batches: Iterable[Batch],
     inputs_of: Callable[[Batch], Mapping[str, torch.Tensor]],
     output_halting: bool = False,
+    batch_tokens: int | None = None,
     **options: Any,
 ) -> Iterator[tuple[Batch, ModelOutput]]:
     """Each batch and the model's output for it, from refilled batches where examples of the model leave early.
@@ -33,10 +34,15 @@ def batch_outputs(
     Args:
         model: a task model.
         inputs_of: function from a batch to its padded inputs (B, S), on the model's device.
+        batch_tokens: of refilled batches, as of `DepthBatcher`; None: its default.
         options: as of `DepthBatcher`.
     """
-    batcher = refilling_batcher(model, output_halting, options)
-    if batcher is None:
+    limit = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
+    batcher = refilling_batcher(model, output_halting, {**options, **limit})
+    rest = iter(batches)
+    first = list(islice(rest, 1))
+    batches = chain(first, rest)
+    if batcher is None or any(inputs_of(batch).keys() - READ for batch in first):
         for batch in batches:
             with inference_mode(model):
                 output = model(**inputs_of(batch), output_halting=output_halting, **options)
@@ -53,9 +59,9 @@ def batch_outputs(
                 yield {name: values[row] for name, values in inputs.items()}
 
     outputs = batcher(examples())
-    for first in outputs:
+    for output in outputs:
         batch, mask = waiting.popleft()
-        yield batch, padded([first, *islice(outputs, len(mask) - 1)], mask)
+        yield batch, padded([output, *islice(outputs, len(mask) - 1)], mask)
 
 
 def refilling_batcher(model: Any, output_halting: bool, options: Mapping[str, Any]) -> DepthBatcher | None:

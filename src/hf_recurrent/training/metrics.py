@@ -149,20 +149,33 @@ def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ())
 
 
 def span_ends(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]):
-    """Logits (B, S) of both ends of a span, the first two -> the likeliest columns (B, 2); other outputs stay."""
+    """Logits (B, S) of both ends of a span, the first two -> the likeliest columns and the first token's (B, 3).
+
+    Other outputs stay.
+    """
     first, last, *rest = logits
-    ends = torch.stack([first.argmax(-1), last.argmax(-1)], dim=1)
+    # that of padding is the least number of a type that may have been half precision
+    is_read = first > torch.finfo(torch.float16).min
+    ends = torch.stack([first.argmax(-1), last.argmax(-1), is_read.int().argmax(-1)], dim=1)
     return (ends, *rest) if rest else ends
 
 
 def compute_span_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`span_accuracy`, the share of texts both ends of whose span are found, and ponder statistics.
+    """`span_accuracy`, `no_answer_accuracy` and ponder statistics of windows, of which a question may have several.
+
+    The first is the share of the windows with the whole answer in which both its ends are predicted, the second that of
+    the others in which no answer is predicted: those of questions without one, and the windows of long contexts that
+    the answer is not in. Either is missing where there are no such windows. What is answered to a question, by the best
+    span of all its windows, is scored by `evaluate_spans`.
 
     Predictions are those of `span_ends`.
     """
-    ends, *rest = outputs_of(prediction)
-    right = (ends == np.stack(prediction.label_ids, axis=1)).all(1)
-    return {"span_accuracy": float(right.mean())} | ponder_metrics(rest)
+    columns, *rest = outputs_of(prediction)
+    labels = np.stack(prediction.label_ids, axis=1)
+    right = (columns[:, :2] == labels).all(1)
+    has_answer = labels[:, 0] != columns[:, 2]
+    shares = {"span_accuracy": right[has_answer], "no_answer_accuracy": right[~has_answer]}
+    return {name: float(each.mean()) for name, each in shares.items() if len(each)} | ponder_metrics(rest)
 
 
 def tag_scores(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from transformers import HfArgumentParser
-from transformers.configuration_utils import PreTrainedConfig
 
 from ..files import UniqueKeyLoader, parse_yaml
 from ..hub.checkpoint import one_line, root_cause
@@ -307,21 +306,6 @@ def recipe_model(recipe: str) -> tuple[str, dict[str, Any]]:
     model_type, fields = settings["model_type"], mapping("config", settings.get("config"))
     require_known(f"model_type (of recipe {recipe})", model_type, list(ARCHITECTURES))
     return model_type, sized(model_type, fields, of_recipes=False) if "preset" in fields else fields
-
-
-def recipe_config(recipe: str | Path, /, **fields: Any) -> PreTrainedConfig:
-    """The config of a recipe's model, without what follows from its benchmark: the vocabulary and the labels.
-
-    Args:
-        recipe: its name, or the path of a file.
-        fields: others, or over those of the recipe, whose sizes stay: pass None for those that are to follow a width.
-
-    Raises:
-        FileNotFoundError: there is no such recipe.
-        ValueError: it trains no new model, or the fields make no config.
-    """
-    model_type, theirs = recipe_model(str(recipe))
-    return ARCHITECTURES[model_type].config_class(**{**theirs, **fields})
 
 
 def make(cls: type, settings: dict[str, Any]) -> Any:

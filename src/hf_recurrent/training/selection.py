@@ -44,23 +44,30 @@ class Selection:
     last_metric: str = ACCURACY
 
 
-def metric_names(splits: Sequence[str], scores: Sequence[str] = SCORES) -> dict[str, tuple[str, str]]:
+def metric_names(splits: Sequence[str], metrics: Sequence[str] = (*SCORES, *MEANS)) -> dict[str, tuple[str, str]]:
     """Values of `metric_for_best_model` -> validation split and metric; the name of a single split is left out."""
     if len(splits) == 1:
-        return {metric: (splits[0], metric) for metric in (*scores, *MEANS)}
-    return {f"{split}_{metric}": (split, metric) for split in splits for metric in (*scores, *MEANS)}
+        return {metric: (splits[0], metric) for metric in metrics}
+    return {f"{split}_{metric}": (split, metric) for split in splits for metric in metrics}
 
 
-def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str], scores: Sequence[str]) -> None:
+def means_of(config: Any) -> list[str]:
+    """Those of `MEANS` that evaluations of a model of this config report."""
+    found = config.capabilities
+    reported = {"ponder_cost": found.halts, "ponder_steps": found.shared_block}
+    return [name for name in MEANS if reported.get(name, True)]
+
+
+def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str], metrics: Sequence[str]) -> None:
     """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report.
 
     Args:
-        scores: those that evaluations report beside `MEANS`.
+        metrics: those that evaluations report.
     """
     # a metric that is named is looked up at every evaluation
     if not args.load_best_model_at_end and (args.metric_for_best_model is None or not splits):
         return
-    names = metric_names(splits, scores) if splits else {}
+    names = metric_names(splits, metrics) if splits else {}
     chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")
     known = f"one of {', '.join(names)}" if names else "load_best_model_at_end: false"
     if chosen not in names:

@@ -33,7 +33,7 @@ from .run_folder import (
     trainer_state,
     training_finished,
 )
-from .selection import check_selection, load_average, selection_of
+from .selection import check_selection, load_average, means_of, selection_of
 from .trainer import RecurrentTrainer, refusals
 from .trainer_checks import check_graphs, check_sharding, check_split_batches, require_defaults
 
@@ -117,7 +117,7 @@ class TrainerRun(Run):
         set_seed(args.seed)
         model = make_model(self.model_args, config, self.objective)
         self.notes = self.beginnings(model)
-        check_selection(args, list(self.splits.validation), self.scores())
+        check_selection(args, list(self.splits.validation), [*self.scores(), *means_of(config)])
         with refusals("a setting of the trainer"):
             self.trainer = self.trainer_class(
                 model=model,

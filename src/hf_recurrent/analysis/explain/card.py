@@ -80,14 +80,14 @@ def draw_picture(
     return plain({"path": path, "answer": answer, **picture_facts(trace, canvas)})
 
 
-def examples_to_draw(lengths: Sequence[int], labels: Sequence[int], max_labels: int = 2) -> list[int]:
-    """For each of the first `max_labels` labels, the example with a length in tokens nearest to `PICTURE_TOKENS`."""
+def examples_to_draw(lengths: Sequence[int], labels: Sequence[int]) -> list[int]:
+    """For each of the first two labels, the example with a length in tokens nearest to `PICTURE_TOKENS`."""
     by_label: dict[int, int] = {}
     for place, (length, label) in enumerate(zip(lengths, labels, strict=True)):
         best = by_label.setdefault(int(label), place)
         if abs(length - PICTURE_TOKENS) < abs(lengths[best] - PICTURE_TOKENS):
             by_label[int(label)] = place
-    return [by_label[label] for label in sorted(by_label)[:max_labels]]
+    return [by_label[label] for label in sorted(by_label)[:2]]
 
 
 def prompt(model: Any, tokenizer: Any, example: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:

@@ -91,12 +91,12 @@ def draw_tree(
             keep = None
 
 
-def count_trees(grammar: Grammar, ceiling: int = 10**18) -> int:
-    """How many different trees the grammar has, or `ceiling` if there are more."""
+def count_trees(grammar: Grammar) -> int:
+    """How many different trees the grammar has, or 10^18 if there are more."""
     count = 10
     for _ in range(grammar.max_depth):
         lists = sum(count**arity for arity in grammar.arities)
-        count = min(ceiling, 10 + len(grammar.operators) * lists)
+        count = min(10**18, 10 + len(grammar.operators) * lists)
     return count
 
 

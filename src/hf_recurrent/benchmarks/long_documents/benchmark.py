@@ -8,8 +8,9 @@
 The paper's own arXiv and GitHub corpora were never published. Here the arXiv part of proof-pile (LaTeX sources of
 mathematics papers) and the Python files of CodeParrot's crawl of GitHub, by repository, are in their place.
 
-Text files: each is a document; for `github`, each folder is one, with all its files. Where there are folders named
-`train`, `validation` or `test`, they are the splits; otherwise a hash of each document's name decides its split.
+Text files: each is a document; for `github`, each folder is one, with all its files. If a zip file has a single folder,
+and files in that itself, it is one repository. Where there are folders named `train`, `validation` or `test`, they are
+the splits; otherwise a hash of each document's name decides its split.
 A file of no bytes is no document. In `github`, files with a zero byte near their beginning are binary, as for git, and
 left out.
 
@@ -160,6 +161,9 @@ def _plan_texts(origin: Origin, files: Folder | Archive) -> Plan:
             f"patterns={list(patterns)!r}, and none of them has text (found: {_kinds(files)}); give patterns that the "
             "names of your files match"
         )
+    repository = _only_repository(files) if origin.config == "github" else None
+    if repository is not None:
+        return _shards(origin, divide([Document(repository, tuple(filled))], origin.params))
     named = [split for split in SPLITS if any(name.startswith(f"{split}/") for name in files.files)]
     if not named:
         return _shards(origin, divide(_documents(origin, filled), origin.params))
@@ -194,6 +198,14 @@ def _documents(origin: Origin, names: list[str]) -> list[Document]:
             )
         repositories.setdefault(name.split("/")[0], []).append(name)
     return [Document(name, tuple(parts)) for name, parts in repositories.items()]
+
+
+def _only_repository(files: Folder | Archive) -> str | None:
+    """The name of the repository that an archive consists of; None where it may be a folder of several or of splits."""
+    if not isinstance(files, Archive) or files.folder is None or not files.inside(""):
+        return None
+    folders = {name.split("/")[0] for name in files.files if "/" in name}
+    return None if folders and folders <= set(SPLITS) else files.folder
 
 
 def _kinds(files: Folder | Archive) -> str:

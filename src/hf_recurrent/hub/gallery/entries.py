@@ -106,13 +106,6 @@ class Entry:
         """Split -> accuracy, as a fraction; of documents, bits."""
         return {result.split: result.table[self.metric.key] for result in self.card.results}
 
-    def slice_accuracy(self, split: str) -> dict[str, dict[str, float]]:
-        """Difficulty column -> bucket -> accuracy, as a fraction."""
-        (table,) = (result.table for result in self.card.results if result.split == split)
-        return {
-            column: {row["value"]: row["accuracy"] for row in data["rows"]} for column, data in table["slices"].items()
-        }
-
 
 def card_folders(root: str | os.PathLike) -> list[Path]:
     """The folders of `root` that hold card data, by name.

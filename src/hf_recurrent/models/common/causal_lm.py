@@ -243,6 +243,14 @@ class RecurrentGenerationMixin:
             cache.is_static = is_static
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
+    def _get_candidate_generator(self, generation_config, *args, **kwargs):
+        """Of a model that guesses with few of its own steps, one that takes so many."""
+        generator = super()._get_candidate_generator(generation_config, *args, **kwargs)
+        if generation_config.assistant_early_exit is not None:
+            # transformers sets the depth of the config, which a decoder and a call with `max_steps` do not read
+            generator.assistant_kwargs["max_steps"] = generation_config.assistant_early_exit
+        return generator
+
     def init_continuous_batching(self, *args, **kwargs):
         raise ValueError(
             "continuous batching caches keys and values once for each layer, but depth-recurrent and chunk-recurrent "
