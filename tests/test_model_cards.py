@@ -93,7 +93,7 @@ def test_checkpoint_answers(folder):
 # a quarter of a minute and more each
 LONGEST = (
     *("block-recurrent-python-cpu", "gut-logical-inference", "sut-logical-inference", "ut-logical-inference"),
-    *("gut-listops", "ut-listops", "ut-pathfinder16-cpu", "gut-flip-flop-cpu"),
+    *("gut-listops", "ndr-listops", "ut-listops", "ut-pathfinder16-cpu", "gut-flip-flop-cpu"),
 )
 
 

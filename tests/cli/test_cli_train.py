@@ -165,6 +165,7 @@ def test_wrong_command_lines_of_recipes(refuse, words, message, tmp_path, monkey
                 "cpu/listops_depth_ndr",
                 "cpu/listops_gut",
                 "cpu/listops_lstm",
+                "cpu/listops_ndr",
                 "cpu/listops_tlb",
                 "cpu/listops_ut",
                 "cpu/listops_xpos_transformer",
