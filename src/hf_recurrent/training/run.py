@@ -22,6 +22,7 @@ from ..hub.base_model import BaseModel, read_base_model
 from ..hub.card import read_card
 from ..hub.errors import explanation
 from ..inference.processes import shared_after_training
+from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
@@ -173,10 +174,26 @@ class Run(ABC):
         name, lines = self.model_args.model_name_or_path, []
         if name is not None:
             lines.append(f"It was fine-tuned from {without_folders(name)}.")
+            lines += self.kept_exit(model.config)
         if self.model_args.freeze_base_model:
             trained = model.num_parameters(only_trainable=True)
             lines.append(f"Of its parameters {trained:,} were trained, and the others kept as they were.")
         return [*lines, *self.take_embeddings(model)]
+
+    def kept_exit(self, config: Any) -> list[str]:
+        """The exit of a checkpoint, which was chosen for the weights before training -> sentences for the card."""
+        criterion = config.capabilities.exit_criterion
+        if criterion in (None, LEARNED) or "exit_criterion" in self.model_args.config:
+            return []
+        if self.is_main_process:
+            warnings.warn(
+                f"the checkpoint stops by exit_criterion={criterion!r}, and its threshold was chosen for the weights "
+                "that are trained now: evaluations use it, and may be far less accurate than full depth. Choose "
+                "another with `hf-recurrent calibrate` after training, or train with --config "
+                f"'{{exit_criterion: {LEARNED}}}'",
+                stacklevel=2,
+            )
+        return [f"Its exit criterion, `{criterion}`, was first chosen for the checkpoint that it was fine-tuned from."]
 
     def take_embeddings(self, model: Any) -> list[str]:
         """Give a model another checkpoint's token embeddings, if the recipe names one -> sentences for the card."""
