@@ -149,7 +149,8 @@ def test_a_checkpoint_learns_until_a_time(tmp_path):
     name, start = "cpu/ctl_ndr_forward", ROOT / "model_cards" / "ndr-ctl-forward"
     list(prepare.prepare((name,), tmp_path / "data", 0.01))
     flags = f"--model_name_or_path {start} --per_device_train_batch_size 4 --warmup_steps 1 --use_cpu true"
-    row = further.further(name, 5.0, [*flags.split(), "--output_dir", str(tmp_path / "run")], tmp_path / "data")
+    words = [*flags.split(), "--config", "{exit_criterion: learned}", "--output_dir", str(tmp_path / "run")]
+    row = further.further(name, 5.0, words, tmp_path / "data")
     assert read_json(tmp_path / "run" / "slice.json") == row
     assert row["of"] == row["step"] > 0
     assert row["test"] > 0.9

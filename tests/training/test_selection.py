@@ -142,7 +142,8 @@ PREDICTIONS = {
     TEXT_MODELLING: (np.ones((2, 3)), IDS),
     MASKED_MODELLING: (np.ones((2, 3)), IDS),
     SEQ2SEQ: (np.array([[1.0] * 4 + [np.nan] * 4]), IDS),
-    QUESTION_ANSWERING: (IDS, (IDS[:, 0], np.array([2, 4]))),
+    # of windows whose first token is not where their answers begin
+    QUESTION_ANSWERING: (np.column_stack([IDS, [9, 9]]), (IDS[:, 0], np.array([2, 4]))),
 }
 
 
