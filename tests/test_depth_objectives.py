@@ -370,6 +370,16 @@ def test_bad_fields(changes, message):
         AutoConfig.for_model("gut", **changes)
 
 
+@pytest.mark.parametrize("objective", ["every_step", "final"])
+def test_objectives_set_after_loading_are_refused_in_training(objective):
+    variant = BY_NAME["gut"]
+    model, batch = make_model(variant), make_batch(variant)
+    model.config.depth_objective = objective
+    model.eval()(**batch)
+    with pytest.raises(ValueError, match=f"`depth_objective` is '{objective}': it trains no halting head"):
+        model.train()(**batch)
+
+
 def test_one_bound_of_depth_is_refused_under_adaptive_computation_time():
     changes = {"halting": "act", "copy_gate": False, "depth_sampling": "uniform", "depth_range": [1]}
     with pytest.raises(Exception, match="pass the smallest and the largest number of steps"):

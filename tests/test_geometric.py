@@ -80,7 +80,9 @@ def test_gradcheck(normalize):
         scores = geometric_scores(content, left, right, visible[:1, None])
         return geometric_weights(scores, normalize)
 
-    assert torch.autograd.gradcheck(function, tuple(x.requires_grad_() for x in (content, left, right)))
+    given = tuple(x.requires_grad_() for x in (content, left, right))
+    assert torch.autograd.gradcheck(function, given)
+    assert torch.autograd.gradgradcheck(function, given)
 
 
 @pytest.mark.parametrize("scale", [40.0, 100.0])

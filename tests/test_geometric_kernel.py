@@ -204,6 +204,12 @@ def test_the_interpreter_makes_the_kernel_available(interpreter):
     assert kernel_module().kernel_available("cuda") == torch.cuda.is_available()
 
 
+def test_a_second_derivative_is_refused():
+    """Before any kernel is launched; torch would leave its part out without a word."""
+    with pytest.raises(RuntimeError, match="set attn_implementation='eager'"):
+        kernel_module().FusedGeometricAttention.backward(None, torch.ones(1))
+
+
 def test_refused_where_it_does_not_run():
     tensors, _, _ = make(4, 4, 8)
     with pytest.raises(ValueError, match="query is on cpu, where the kernel does not run"):

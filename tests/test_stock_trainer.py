@@ -9,8 +9,10 @@ from torch.nn.functional import cross_entropy
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     DataCollatorForLanguageModeling,
     DataCollatorForSeq2Seq,
     DataCollatorWithPadding,
@@ -30,7 +32,7 @@ from hf_recurrent.models.common.outputs import (
     RecurrentTokenClassifierOutput,
     SUTSeq2SeqOutput,
 )
-from support.compare import assert_close
+from support.compare import assert_close, assert_same
 from support.families import BY_NAME, LABELS, VOCAB_SIZE, make_config, slow
 from support.tokenizer import make_tokenizer
 
@@ -155,6 +157,54 @@ def test_language_model(architecture, tmp_path):
     trainer.train()
     assert trainer.state.log_history[-2]["loss"] == pytest.approx(total.item(), rel=1e-5)
     assert total.item() == pytest.approx(evaluated + float(auxiliary_loss), rel=1e-4)
+
+
+def test_accumulated_examples_count_alike(tmp_path):
+    """Five examples in batches of two, two and one, as in one of five."""
+    rows, collator = classifier_rows()[:5], DataCollatorWithPadding(make_tokenizer())
+    found = []
+    for size, accumulated in ((5, 1), (2, 3)):
+        model = make(AutoModelForSequenceClassification, "gut")
+        sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+        arguments = TrainingArguments(**options(tmp_path, optim="sgd", learning_rate=0.5, max_grad_norm=0.0, **sizes))
+        Trainer(*(model, arguments, collator), train_dataset=rows).train()
+        found.append(dict(model.named_parameters()))
+    assert_same(found[1], found[0], tolerance=1e-5)
+
+
+NO_AUXILIARY = {"ponder_loss_weight": 0.0, "router_loss": "none"}
+
+
+@language_models
+def test_accumulated_texts_count_by_their_tokens(architecture, tmp_path):
+    """Texts of 1 to 6 words, all in one batch or one by one, are the same optimiser step."""
+    rows, collator = text_rows(), DataCollatorForLanguageModeling(make_tokenizer(), mlm=False)
+    found = []
+    for size in (len(rows), 1):
+        changes = {name: value for name, value in NO_AUXILIARY.items() if name in fields_of(architecture)}
+        model = make(AutoModelForCausalLM, architecture, **changes)
+        sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": len(rows) // size}
+        arguments = TrainingArguments(**options(tmp_path, optim="sgd", learning_rate=0.5, max_grad_norm=0.0, **sizes))
+        trainer = Trainer(*(model, arguments, collator), train_dataset=rows)
+        trainer.train()
+        found.append((trainer.state.log_history[0]["loss"], dict(model.named_parameters())))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    assert_same(found[1][1], found[0][1], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModelForMaskedLM])
+def test_a_batch_is_a_part_of_the_steps_loss_by_its_labels(auto_class):
+    model = make(auto_class, "gut", ponder_loss_weight=0.0)
+    tokens = torch.tensor([[4, 9, 5, 7], [7, 8, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    # one of them at padding: it has no loss, but Trainer counts it
+    labels = torch.tensor([[1, -100, 2, 0], [-100, 1, 2, -100]])
+    for row in (slice(0, 1), slice(1, 2)):
+        inputs = {"input_ids": tokens[row], "attention_mask": mask[row], "labels": labels[row]}
+        fraction = (labels[row] != -100).sum() / 5
+        part = model(**inputs, num_items_in_batch=torch.tensor(5)).loss
+        assert_close(part, model(**inputs).loss * fraction, 1e-6)
+        assert_close(model(**inputs, num_items_in_batch=5).loss, part, 1e-6)
 
 
 def translation_rows() -> list[dict]:

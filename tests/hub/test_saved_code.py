@@ -15,6 +15,7 @@ from hf_recurrent.hub.bundle import code_files
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification, GUTModel
 from support.client import must_succeed, run_client
+from support.compare import assert_close
 from support.loopback_hub import LoopbackHub
 
 SIZES = {"vocab_size": 12, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
@@ -160,6 +161,33 @@ def test_a_subclass_that_is_registered_brings_its_own(tmp_path, monkeypatch):
     assert list(code_in(tmp_path / "saved")) == ["modeling_mine.py"]
     auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
     assert auto_map == {"AutoModelForSequenceClassification": "modeling_mine.MineForSequenceClassification"}
+
+
+class OwnConfig(GUTConfig):
+    model_type = "own_gut"
+
+
+class OwnHead(GUTForSequenceClassification):
+    def classify(self, features, steps=None):
+        return -super().classify(features, steps)
+
+
+class OwnModel(OwnHead):
+    config_class = OwnConfig
+
+
+@pytest.mark.parametrize("model_class", [OwnHead, OwnModel])
+def test_classes_from_outside_are_saved_without_code(model_class, tmp_path):
+    """The package's code would compute something else, and `trust_remote_code` would run it."""
+    make_model().save_pretrained(tmp_path / "stock")
+    stock = GUTConfig.from_pretrained(tmp_path / "stock").to_dict()
+    del stock["model_type"]
+    model = model_class(model_class.config_class.from_dict(stock)).eval()
+    with pytest.warns(UserWarning, match="is a class of your own, and the checkpoint carries no code for it"):
+        model.save_pretrained(tmp_path / "own")
+    assert code_in(tmp_path / "own") == {}
+    assert "auto_map" not in json.loads((tmp_path / "own" / "config.json").read_text())
+    assert_close(logits_of(model_class.from_pretrained(tmp_path / "own").eval()), logits_of(model))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Write a checkpoint folder that loads anywhere: with this package, or with `trust_remote_code=True` without it."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,39 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
 def save_code(model, folder: str | Path) -> None:
     """Write the code of a model into `folder`, all at once, and let its config name all classes in there.
 
+    A class or config from outside this package computes what that code does not: it is left out, with a warning.
+
     Raises:
         ValueError: `folder` is a file, another process changes it, or the disk is full.
     """
     if Path(folder).is_file():
         raise ValueError(f"save_directory={str(folder)!r} is a file: name a folder")
     model_type = model.config.model_type
+    own = own_class(model)
+    if own is not None:
+        # it would name the classes of another checkpoint, which this model was loaded from
+        vars(model.config).pop("auto_map", None)
+        warnings.warn(
+            f"{own.__name__} is a class of your own, and the checkpoint carries no code for it. Classes that lie in a "
+            f"file bring that along if they were registered before, by {own.__name__}.register_for_auto_class with the "
+            "name of the Auto class that loads them",
+            stacklevel=4,
+        )
+        return
     # transformers would name the saved class alone, and a head could not load as a base model
     model.config.auto_map = dict(ARCHITECTURES[model_type].auto_map)
     with changed_files(folder) as change:
         write_code(model_type, change.new)
+
+
+def own_class(model) -> type | None:
+    """The class of a model or of its config if that is from outside this package, else None."""
+    # sharding derives a class from the model's
+    kinds = (kind for kind in type(model).__mro__ if kind.__module__.partition(".")[0] != "torch")
+    for kind in (next(kinds), type(model.config)):
+        if kind.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            return kind
+    return None
 
 
 def write_code(model_type: str, folder: Path) -> None:

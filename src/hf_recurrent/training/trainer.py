@@ -100,6 +100,9 @@ class RecurrentTrainer(Trainer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        if self.args.batch_tokens is not None:
+            # examples weigh in as well as labels: the trainer does it
+            self.model_accepts_loss_kwargs = False
         self.checkpoint_limit = self.args.save_total_limit
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0

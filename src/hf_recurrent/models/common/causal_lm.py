@@ -24,7 +24,7 @@ from .layers import of_tokens
 from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
 from .token_head import PredictsTokens
-from .token_targets import NO_TARGET, check_targets, num_labelled, without_padding
+from .token_targets import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
 from .unsupported import supported
 from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
 
@@ -265,8 +265,6 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
     those of the tokens before.
     """
 
-    # both loss terms are means: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
     base_model_class: type
 
     def __init__(self, config):
@@ -303,6 +301,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> RecurrentCausalLMOutput:
         """Predict the token after each. Arguments are those of the base model, and:
@@ -310,6 +309,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         Args:
             labels: (B, S) ids aligned with the inputs, -100 for tokens without a target.
             logits_to_keep: how many of the last tokens to give logits for, 0 for all, or (n,) their indices.
+            num_items_in_batch: targets of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             kwargs: arguments of the architecture's own, and `shift_labels`, labels of the token after each, which
                 override `labels`; a sequence that is read in pieces needs them for the last token of a piece.
 
@@ -347,7 +347,9 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         logits = of_tokens(self.predict, states, attention_mask if keeps_all else None)
         refuse(*problems, is_nan("the logits are", logits))
         loss = self.token_loss(logits, outputs, targets, attention_mask)
-        losses = self.losses(loss, outputs, num_labelled(targets))
+        counted = labels[:, 1:] if shift_labels is None and labels is not None else shift_labels
+        fraction = fraction_of_step(counted, num_items_in_batch)
+        losses = self.losses(loss, outputs, num_labelled(targets), fraction)
         return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def answer_head(self) -> AnswerHead:

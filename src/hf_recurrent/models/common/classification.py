@@ -18,6 +18,7 @@ from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
 from .token_order import tokens_first
+from .token_targets import fraction_of_step
 from .unsupported import supported
 from .validation import (
     Problem,
@@ -142,8 +143,6 @@ class SequenceFeatures:
     [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
     """
 
-    # both loss terms are means over the batch: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
     base_model_class: type
 
     @property
@@ -279,9 +278,14 @@ class ForSequenceClassification(SequenceFeatures):
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
         min_steps: int | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
         **model_kwargs,
     ) -> RecurrentSequenceClassifierOutput:
-        """Classify a batch. Arguments are those of the base model, and `labels` (B,) or (B, C).
+        """Classify a batch. Arguments are those of the base model, and:
+
+        Args:
+            labels: (B,) or (B, C).
+            num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
 
         Raises:
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
@@ -310,7 +314,7 @@ class ForSequenceClassification(SequenceFeatures):
             self.config.problem_type = problem_type_of(labels, self.config)
 
         task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
-        losses = self.losses(task_loss, outputs, logits.shape[0])
+        losses = self.losses(task_loss, outputs, logits.shape[0], fraction_of_step(labels, num_items_in_batch))
         base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
 

@@ -14,7 +14,7 @@ from .head_options import checked_options
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput
 from .pretrained import task_head
-from .token_targets import NO_TARGET, num_labelled
+from .token_targets import NO_TARGET, fraction_of_step, num_labelled
 from .validation import Problem, check_place, check_tensor, is_id, is_nan, is_number, is_real, refuse
 
 # statistics of sequences, which belong to a choice of a question
@@ -72,6 +72,7 @@ class ForMultipleChoice(SequenceFeatures):
         labels: torch.LongTensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
         **options,
     ) -> RecurrentMultipleChoiceModelOutput:
         """Score the choices of each question.
@@ -80,6 +81,7 @@ class ForMultipleChoice(SequenceFeatures):
             input_ids, attention_mask, token_type_ids: (B, C, S), each as of the base model for one choice.
             inputs_embeds: (B, C, S, E).
             labels: (B,) numbers of the right choices, -100 for questions without a target.
+            num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             options: those of the base model that `head_options` names, and the architecture's own. The others are
                 as of the base model, too.
 
@@ -104,7 +106,7 @@ class ForMultipleChoice(SequenceFeatures):
         scores = self.score(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
         loss = None if labels is None else self.choice_loss(scores, outputs, labels)
-        losses = self.losses(loss, outputs, num_labelled(labels))
+        losses = self.losses(loss, outputs, num_labelled(labels), fraction_of_step(labels, num_items_in_batch))
         base = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         for name in BY_CHOICE:
             base[name] = None if base[name] is None else base[name].unflatten(0, (num_rows, num_choices))

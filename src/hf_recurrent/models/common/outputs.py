@@ -27,7 +27,8 @@ class RecurrentModelOutput(ModelOutput):
             chunk over the units of each chunk and then over chunks. None without halting.
         ponder_steps: (B,), (B, K) or (B, S) long, executed depth; -1 at padding and where a sequence has no such chunk.
         hidden_states: with `output_hidden_states=True`, L + 1 running states (B, S, E), the input first.
-        attentions: with `output_attentions=True`, L attention maps (B, H, S, S). With a cache of P tokens
+        attentions: with `output_attentions=True`, L attention maps (B, H, S, S). Where a step has several layers (Ouro,
+            Huginn), their heads lie side by side, those of the first layer first. With a cache of P tokens
             (B, H, S, P + S), or (B, H, S, C) to the C places of each token's own chunk. Of models with a window
             (B, H, S, 2W), to the places of the block before each token's own and of its own, in order; before a
             document's first token there are zeros, which are attended to.

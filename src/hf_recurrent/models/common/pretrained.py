@@ -176,10 +176,22 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             ]
 
     def loss_options(self) -> dict[str, bool]:
-        """Arguments of the base model that a loss requires."""
+        """Arguments of the base model that a loss requires.
+
+        Raises:
+            ValueError: fields of the config that were set after loading do not train this model together.
+        """
+        if self.training and hasattr(type(self.config), "validate_objective"):
+            self.config.validate_objective()
         return {"output_steps": True} if self.supervises_steps else {}
 
-    def losses(self, task_loss: torch.Tensor | None, outputs, num_targets: torch.Tensor | int) -> dict:
+    def losses(
+        self,
+        task_loss: torch.Tensor | None,
+        outputs,
+        num_targets: torch.Tensor | int,
+        fraction: torch.Tensor | None = None,
+    ) -> dict:
         """The losses of an output: `loss`, `aux_loss` and the terms that add up to it, all weighted.
 
         In training `loss` is what is minimised, `task_loss` + `aux_loss`. In evaluation it is the task's alone.
@@ -188,12 +200,16 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             task_loss: None without labels, which leaves the others out, too.
             outputs: of the base model, called with `loss_options`.
             num_targets: labelled examples or tokens.
+            fraction: of the labels of an optimiser step, this batch's. `loss` is then its part of the step's mean; the
+                others stay means over the batch.
         """
         if task_loss is None:
             return {}
         terms = self.auxiliary_losses(outputs, num_targets)
         aux_loss = sum(terms.values()) if terms else None
         total = task_loss if aux_loss is None or not self.training else task_loss + aux_loss
+        if fraction is not None:
+            total = total * fraction
         return {"loss": total, "aux_loss": aux_loss, **terms}
 
     def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .sharding import is_sharded
-from .token_targets import num_labelled
+from .token_targets import fraction_of_step, num_labelled
 from .unsupported import supported
 from .validation import check_ids, check_not_nan, check_place
 
@@ -299,8 +299,6 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
     `GenerationMixin`.
     """
 
-    # all loss terms are means: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
     base_model_class: type
 
     def __init__(self, config):
@@ -373,6 +371,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
         min_steps: int | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
         **own_kwargs,
     ) -> SUTSeq2SeqOutput:
         """Predict a target. Arguments are those of the base model, and:
@@ -380,6 +379,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         Args:
             labels: (B, T) ids to predict, -100 for tokens without a target; without `decoder_input_ids` the inputs of
                 the decoder are the labels shifted by one, after `config.decoder_start_token_id`.
+            num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             own_kwargs: no others, unless they are None and known to transformers.
 
         Raises:
@@ -430,7 +430,8 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
                 "attention_mask": attention_mask,
             }
             loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
-        losses = self.losses(loss, outputs, num_labelled(targets))
+        fraction = fraction_of_step(labels, num_items_in_batch)
+        losses = self.losses(loss, outputs, num_labelled(targets), fraction)
         return SUTSeq2SeqOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def answer_head(self) -> AnswerHead:

@@ -12,7 +12,7 @@ from .exit_criteria import AnswerHead
 from .head_options import checked_options
 from .layers import of_tokens
 from .outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
-from .token_targets import NO_TARGET, num_labelled, token_losses, without_padding
+from .token_targets import NO_TARGET, fraction_of_step, num_labelled, token_losses, without_padding
 from .validation import check_place, is_nan, refuse
 
 
@@ -62,8 +62,6 @@ class PredictsTokens:
 class TokenStates:
     """Base model of a head that reads the final state of each token; an architecture adds `base_model_class`."""
 
-    # both loss terms are means: Trainer must divide them by the accumulation steps itself
-    accepts_loss_kwargs = False
     base_model_class: type
 
     def __init__(self, config):
@@ -129,12 +127,14 @@ class TokenHead(PredictsTokens, TokenStates):
         labels: torch.LongTensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
         **options,
     ) -> RecurrentTokenClassifierOutput:
         """Predict the class of each token.
 
         Args:
             labels: (B, S), -100 for tokens without a target; padding has none.
+            num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             options: those of the base model that `head_options` names, and the architecture's own. The others are
                 as of the base model, too.
 
@@ -154,5 +154,6 @@ class TokenHead(PredictsTokens, TokenStates):
         logits = of_tokens(self.predict, outputs.last_hidden_state, attention_mask)
         refuse(is_nan("the logits are", logits))
         loss = self.token_loss(logits, outputs, targets, attention_mask)
-        losses = self.losses(loss, outputs, num_labelled(targets))
+        fraction = fraction_of_step(labels, num_items_in_batch)
+        losses = self.losses(loss, outputs, num_labelled(targets), fraction)
         return self.output_class(logits=logits, **losses, **base_outputs(outputs))

@@ -55,6 +55,17 @@ def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(logits, targets.flatten().long(), reduction="none").view(targets.shape)
 
 
+def fraction_of_step(labels: torch.Tensor | None, num_items_in_batch: torch.Tensor | int | None) -> torch.Tensor | None:
+    """The labels (B, ...) of a batch as a fraction of those of an optimiser step; None without either.
+
+    Args:
+        num_items_in_batch: labels of all accumulated batches. `Trainer` counts those at padding, and so does this.
+    """
+    if labels is None or num_items_in_batch is None:
+        return None
+    return (labels != NO_TARGET).sum() / torch.as_tensor(num_items_in_batch).clamp_min(1)
+
+
 def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
     """How many tokens have a target, at least one: targets (B, T), or -100; None without labels."""
     return 1 if targets is None else (targets != NO_TARGET).sum().clamp_min(1)

@@ -202,6 +202,8 @@ class BaseModel(RecurrentPreTrainedModel):
     ) -> torch.Tensor:
         """Features of sequences for a head: running states (R, W, E), mask (R, W) -> (R, F).
 
+        Losses of each step and exit criteria read these, and answers `pooled`: a pooling of one's own overrides both.
+
         Args:
             rows: (R,) their numbers in the batch.
             columns: the range of the batch's columns that they are in.
@@ -473,7 +475,8 @@ class BaseModel(RecurrentPreTrainedModel):
         if not in_graph() and has_gaps(mask):
             raise ValueError(
                 f"`{self.input_prefix}attention_mask` has padding between the tokens of a sequence: a causal model "
-                "takes padding on the left or on the right only (when generating, pad on the left)"
+                "takes padding on the left or on the right only (when generating, pad on the left). An adapter's "
+                "virtual tokens stand before padding on the left: pass texts of one length, or one at a time"
             )
 
 

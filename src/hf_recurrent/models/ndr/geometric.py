@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from ..common.graphs import in_graph
 
@@ -127,14 +126,14 @@ def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) 
 
 
 class GeometricWeights(torch.autograd.Function):
-    """Saves two N x N tensors for the backward pass, one of them the weights that it returns.
+    """Saves two N x N tensors for the backward pass: the weights, and how well keys match, which it returns as well.
 
     With `G = A * dA`, the gradient of `log P_ij` is `G_ij`, and that of `log(1 - P_ij)` the sum of G over the keys
     farther from i than j; so `dx = G - P * S`, where S sums G over the key itself and all that are farther.
     """
 
     @staticmethod
-    def forward(ctx, scores: torch.Tensor, normalize: bool) -> torch.Tensor:
+    def forward(ctx, scores: torch.Tensor, normalize: bool) -> tuple[torch.Tensor, torch.Tensor]:
         # softplus(x) is minus the log of not matching
         log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
         matches = scores.sigmoid()
@@ -146,24 +145,29 @@ class GeometricWeights(torch.autograd.Function):
             weights.div_(row_sums.clamp(min=SMALLEST_SUM))
             divided_by_sum = (row_sums > SMALLEST_SUM).to(weights.dtype)
         ctx.save_for_backward(weights, matches, divided_by_sum)
-        return weights
+        ctx.set_materialize_grads(False)
+        # a second derivative reaches the scores through both outputs
+        return weights, matches
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: torch.Tensor):
+    def backward(ctx, grad: torch.Tensor | None, grad_of_matches: torch.Tensor | None):
         weights, matches, divided_by_sum = ctx.saved_tensors
+        by_matches = None if grad_of_matches is None else grad_of_matches * matches * (1 - matches)
+        if grad is None:
+            return by_matches, None
         farther = tables_for(weights, farthest_first=True)
         inner = weights * grad
         if divided_by_sum is not None:
             inner.addcmul_(weights, inner.sum(-1, keepdim=True) * divided_by_sum, value=-1)
-        return inner.addcmul_(matches, sums_along(inner, farther), value=-1), None
+        found = inner.addcmul_(matches, sums_along(inner, farther), value=-1)
+        return found if by_matches is None else found + by_matches, None
 
 
 def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Tensor:
     """Weights A (..., Q, K) of scores x, which are -inf at masked keys and at the query itself.
 
     Rows add up to at most 1, and are 0 if all keys are masked; with `normalize` each is divided by its sum.
-    Half precision is computed in float32, and float64 in float64. May be differentiated once.
+    Half precision is computed in float32, and float64 in float64.
 
     Raises:
         ValueError: if there are more queries than keys.
@@ -171,7 +175,8 @@ def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Te
     num_queries, num_keys = scores.shape[-2:]
     check_columns(num_queries, num_keys)
     precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return GeometricWeights.apply(precise, normalize).to(scores.dtype)
+    weights, _ = GeometricWeights.apply(precise, normalize)
+    return weights.to(scores.dtype)
 
 
 def hidden_keys(key_mask: torch.Tensor, num_queries: int, num_keys: int) -> torch.Tensor:

@@ -22,7 +22,6 @@ import contextlib
 from typing import NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from .geometric import SMALLEST_SUM, check_columns, hidden_keys
 
@@ -365,8 +364,12 @@ class FusedGeometricAttention(torch.autograd.Function):
         return output.to(query.dtype, copy=output is attended)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad: torch.Tensor):
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the kernel of geometric attention is differentiated once, but create_graph=True asks for more: set "
+                "attn_implementation='eager'"
+            )
         *inputs, attended, total = ctx.saved_tensors
         query = inputs[0]
         shift = torch.zeros_like(total)
