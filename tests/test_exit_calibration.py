@@ -12,7 +12,7 @@ from hf_recurrent import GUTForCausalLM, NDRForSequenceClassification, NDRModel
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem, weights_digest
 from support.client import run_client
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_config, make_language_model, make_model
 
 VOID = "its guarantee is void"
 
@@ -61,6 +61,27 @@ def test_a_threshold_that_nobody_chose_is_told(warned):
     model.config.exit_criterion, model.config.exit_threshold = "convergence", 0.2
     assert told() == ""
     assert "exit_criterion='agreement' stops at its default" in told(exit_criterion="agreement")
+    model.config.exit_criterion = "entropy"
+    assert "exit_criterion='entropy' stops at its default" in told(), "0.2 was of convergence"
+
+
+def test_a_criterion_that_is_set_drops_the_settings_of_the_one_before():
+    config = make_config(BY_NAME["ndr"])
+
+    def settings():
+        return config.exit_threshold, config.exit_patience
+
+    config.exit_threshold, config.exit_patience = 0.4, 3
+    config.exit_criterion = "entropy"
+    assert settings() == (0.4, 3), "learned halting has none, so they are those of what comes"
+    config.exit_criterion = "entropy"
+    assert settings() == (0.4, 3)
+    config.exit_criterion = "confidence"
+    assert settings() == (None, None)
+    config.update({"exit_criterion": "probe", "exit_threshold": 0.8})
+    assert settings() == (0.8, None)
+    config.exit_criterion = "learned"
+    assert settings() == (None, None)
 
 
 def test_digests_are_of_names_types_shapes_and_bytes():

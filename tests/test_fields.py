@@ -87,6 +87,8 @@ def test_fields_of_a_loader_are_checked_with_the_stored_ones(tmp_path):
     other = load(tmp_path, exit_criterion="confidence").config
     assert (other.exit_threshold, other.exit_patience) == (None, None), "they were those of convergence"
     assert load(tmp_path, exit_criterion="convergence").config.exit_threshold == 0.3
+    given = load(tmp_path, exit_patience=2, exit_threshold=0.7, exit_criterion="confidence").config
+    assert (given.exit_threshold, given.exit_patience) == (0.7, 2), "in any order"
     for fields, message in (
         ({"exit_criterion": "learned", "exit_threshold": 0.9}, "reads halting_threshold"),
         ({"pad_token_id": 999}, "`pad_token_id` is 999"),

@@ -21,6 +21,11 @@ from support.loopback_hub.cards import front_matter
 
 ROOT = Path(__file__).parents[1] / "model_cards"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/config.json"))
+LANGUAGE_MODELS = [
+    folder
+    for folder in FOLDERS
+    if auto_class_of(json.loads((folder / "config.json").read_text())) == "AutoModelForCausalLM"
+]
 
 
 def test_there_are_cards():
@@ -67,6 +72,10 @@ def test_checkpoint_answers(folder):
         words = "def answer ( question , depth = 1 ) : reply = think ( question , steps = depth ) ; return reply . text"
         inputs = tokenizer(words, return_tensors="pt", return_offsets_mapping=True)
         firsts = [start for start, _ in inputs.pop("offset_mapping")[0].tolist()]
+        # no offset begins with the space before a word
+        assert not any(words[start : start + 1] == " " for start in firsts)
+        split = tokenizer(words.split(), is_split_into_words=True, return_tensors="pt")
+        assert torch.equal(split["input_ids"], inputs["input_ids"])
         labels = model(**inputs).logits[0].argmax(-1).tolist()
         found = {place: config.id2label[label] for place, label in zip(firsts, labels, strict=True)}
         roles = {
@@ -76,7 +85,7 @@ def test_checkpoint_answers(folder):
             "steps": "argument",
             "text": "attribute",
         }
-        assert {word: found[words.index(f" {word}")] for word in roles} == roles
+        assert {word: found[words.index(f" {word}") + 1] for word in roles} == roles
     else:
         example = json.loads((folder / "card.json").read_text())["example"]
         inputs = tokenizer(
@@ -88,6 +97,21 @@ def test_checkpoint_answers(folder):
     assert outputs.logits.isfinite().all()
     if hasattr(config, "halting"):
         assert (outputs.ponder_steps >= 0).any()
+
+
+@pytest.mark.parametrize("folder", LANGUAGE_MODELS, ids=lambda folder: folder.name)
+def test_prompts_of_different_lengths_go_on_as_each_alone(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    prompts = ["w 1 i 0 i 0 r 1 w 0 i 1 r", "w 1 i 0 r"]
+    options = {"max_new_tokens": 4, "do_sample": False}
+    batch = model.generate(**tokenizer(prompts, padding=True, return_tensors="pt"), **options)[:, -4:]
+    for prompt, found in zip(prompts, batch, strict=True):
+        alone = model.generate(**tokenizer(prompt, return_tensors="pt"), **options)[0, -4:]
+        assert torch.equal(found, alone)
+    # a text of training begins with no token of its own
+    with pytest.raises(ValueError, match="`bos_token_id` has to be defined when no `input_ids` are provided"):
+        model.generate(**options)
 
 
 # a quarter of a minute and more each

@@ -18,6 +18,7 @@ from .registry import ARCHITECTURES, Architecture
 
 CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
+TOKENIZERS = "transformers.models.auto.tokenization_auto"
 PRETRAINED = "hf_recurrent.models.common.pretrained"
 ADAPTERS = "peft.utils.constants"
 CAUSAL = "AutoModelForCausalLM"
@@ -52,6 +53,16 @@ def register_models() -> None:
             # by these names Trainer knows whose labels it has to shift for label smoothing
             names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
             names[architecture.model_type] = architecture.prefix + architecture.heads[CAUSAL]
+
+
+def register_tokenizer() -> None:
+    """Let the class be found by its name, which saved tokenizers have; no architecture's config calls for it."""
+    lazy_class = LazyModelClass("ByteLevelTokenizer", (), {"resolve": staticmethod(byte_level_tokenizer)})
+    sys.modules[TOKENIZERS].AutoTokenizer.register(lazy_class, lazy_class, exist_ok=True)
+
+
+def byte_level_tokenizer() -> type:
+    return import_module("hf_recurrent.benchmarks.byte_level").ByteLevelTokenizer
 
 
 def register_code() -> None:
@@ -160,6 +171,7 @@ def install() -> None:
     callbacks = {
         CONFIGS: register_configs,
         MODELS: register_models,
+        TOKENIZERS: register_tokenizer,
         PRETRAINED: register_code,
         ADAPTERS: register_adapters,
     }

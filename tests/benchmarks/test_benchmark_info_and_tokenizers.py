@@ -95,7 +95,8 @@ def test_tokenizer_round_trip(name, tmp_path):
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert again.get_vocab() == tokenizer.get_vocab()
     assert again.model_input_names == inputs
-    assert again.padding_side == "right"
+    # a language model goes on at the end of a text
+    assert again.padding_side == ("left" if name == "flip_flop" else "right")
     batch = [text, text.split()[-1]]
     assert dict(again(batch, batch, padding=True)) == dict(tokenizer(batch, batch, padding=True))
 

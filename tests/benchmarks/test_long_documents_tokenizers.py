@@ -69,8 +69,15 @@ def test_saved_and_loaded(name, request, tmp_path):
     assert again.decode(again(ODD)["input_ids"]) == ODD
     assert set(again(ODD)) == {"input_ids", "attention_mask"}
     batch = again(["ab", "c"], padding=True)
-    assert batch["input_ids"][1][-1] == 0 or len(batch["input_ids"][0]) == 1
+    assert batch["input_ids"][1][0] == 0 or len(batch["input_ids"][0]) == 1
     assert [len(ids) for ids in batch["attention_mask"]] == [len(ids) for ids in batch["input_ids"]]
+
+
+@pytest.mark.parametrize("name", ["bytes_", "bpe"])
+def test_words_have_spaces_between_them(name, request):
+    tokenizer = request.getfixturevalue(name)
+    ids = tokenizer(["def", "cat(mat):"], is_split_into_words=True)["input_ids"]
+    assert ids == tokenizer("def cat(mat):")["input_ids"]
 
 
 def test_sizes(bytes_, bpe):

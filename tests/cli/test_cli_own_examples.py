@@ -78,6 +78,18 @@ def file(tmp_path_factory):
 COLUMNS = ("--text-column", "review", "--label-column", "stars", "--slice-by", "kind")
 
 
+@pytest.mark.parametrize("known", [1, 2])
+def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, file, tmp_path, known):
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    example = {"text": "good", "text_pair": None if known == 1 else "bad", "answer": None}
+    (folder / "card.json").write_text(json.dumps({"task": "text-classification", "example": example}))
+    pair = ("--text-column", "review", "--text-column", "kind")
+    columns, found, read = (COLUMNS[:2], "single texts", "pairs") if known == 2 else (pair, "pairs", "single texts")
+    message = f"for {found}, but {folder} was trained on {read}, as its card.json shows: name the "
+    assert message in refuse("evaluate", folder, file, *columns, *COLUMNS[2:4])
+    assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
+
+
 def tables(path):
     return json.loads(path.read_text())["splits"]
 
@@ -178,7 +190,8 @@ def test_several_labels_and_numbers(run, refuse, file, tmp_path):
     score = (number, file, "--text-column", "review", "--label-column", "score")
     status, out, err = run("evaluate", *score, "--json", tmp_path / "t.json")
     assert status == 0, err
-    assert "explained variance" in out
+    assert "R²: share of the labels' variance" in out
+    assert "reviews.csv" in out, "the file is called by its name"
     assert {"mse", "pearson", "spearman"} <= tables(tmp_path / "t.json")["test"]["scores"].keys()
     for command in (("sweep", *score), ("calibrate", *score), ("fit-probe", *score)):
         assert "neither right nor wrong" in refuse(*command)
@@ -203,6 +216,10 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     assert found["difficulty"] == "kind"
     assert read_base_model(str(copy)) == BaseModel("org/base", "cc-by-nc-4.0")
     assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
+    bare = write_csv(tmp_path / "bare.csv", [{"review": row["review"]} for row in rows(100)])
+    status, _, err = run("calibrate", probed, bare, "--text-column", "review", *goal, "--out", tmp_path / "bare")
+    assert status == 0, err
+    assert json.loads((tmp_path / "bare" / "calibration.json").read_text())["full_depth"]["accuracy"] is None
     alone = (*goal, "--criterion", "confidence")
     status, _, err = run("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")
     assert status == 0, err

@@ -99,7 +99,7 @@ def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
     assert err.splitlines() == [
         "warning: 1 of 2 texts are longer than 6 tokens and were cut to that (--max-seq-length)",
         f"warning: {file}, line 3 was skipped: the byte 0xFF is not utf-8; pass the file's encoding, such as "
-        "encoding='latin-1' or 'utf-16'",
+        "--encoding latin-1 or utf-16 (in Python encoding='latin-1')",
         f"warning: {file}, line 5 was skipped: it has 2 values, and the header 1 columns",
         "warning: 2 broken rows were skipped",
     ]
@@ -111,7 +111,10 @@ def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
         (["--file", "nwe.csv"], "error: nwe.csv does not exist; did you mean new.csv?"),
         (["--file", "."], "error: . is a folder: name one file; it holds new.csv, old.csv"),
         (["--output", "p.xlsx"], "its name should end in one of .parquet, .csv, .jsonl"),
-        (["--output", "old.csv"], "error: old.csv exists: pass overwrite to replace it, or name another file"),
+        (
+            ["--output", "old.csv"],
+            "error: old.csv exists: pass overwrite to replace it (--overwrite), or name another file",
+        ),
         (
             ["--output", "new.csv", "--overwrite"],
             "error: output is 'new.csv', the file with the rows: name another one",

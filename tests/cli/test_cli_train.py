@@ -40,6 +40,9 @@ def test_help_names_no_flag_that_there_is_not():
 def test_help_of_a_recipe_names_every_flag_of_its_objective(run, recipe, settings):
     status, printed, _ = run("train", recipe, "--help")
     assert status == 0
+    assert printed.startswith(
+        "usage: hf-recurrent train [RECIPE] [--flag value ...]\n\nRECIPE is a YAML file or a name"
+    )
     assert [name for name in SETTINGS[settings] if f"  --{name}" not in printed] == []
     assert "Which model to train" in printed
     if settings < 2:

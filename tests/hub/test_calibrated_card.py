@@ -285,7 +285,7 @@ def test_whether_accuracy_falls(accuracies, falls):
     assert accuracy_falls([{"n": 200, "accuracy": accuracy} for accuracy in accuracies]) is falls
 
 
-def test_explained_variance_is_no_share_of_answers():
+def test_r_squared_is_no_share_of_answers():
     rows = [{"n": 200, "accuracy": share, "majority_baseline": 0.0} for share in (0.8, 0.2, -3.0)]
     assert accuracy_falls(rows) is None
     result = {"split": "test", "table": {**rows[2]}}

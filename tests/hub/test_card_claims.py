@@ -83,10 +83,13 @@ def test_threshold_rows_are_named(card):
             "relative_time": 1,
         }
     ]
-    assert "Measured on 200 random examples of `test`" in render_card(
-        replace(card, threshold_curve=curve, threshold_rows=200)
-    )
-    assert "Measured on all examples of `test`" in render_card(replace(card, threshold_curve=curve))
+    n = card.results[0].table["n"]
+    drawn = render_card(replace(card, threshold_curve=curve, threshold_rows=n - 1))
+    assert f"Measured on {n - 1} random examples of `test`, so accuracies differ from those above." in drawn
+    for rows in (None, n, n + 1):
+        assert "Measured on all examples of `test`. Times" in render_card(
+            replace(card, threshold_curve=curve, threshold_rows=rows)
+        )
 
 
 def test_limitations_follow_from_the_tables(card):

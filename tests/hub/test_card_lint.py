@@ -1,9 +1,14 @@
 import re
 
 import pytest
+import torch
+from calibration_data import make_calibration
 from card_factory import FIGURE, make_card
+from safetensors.torch import save_file
 
+from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, write_card
+from hf_recurrent.hub.sections import without_curves
 
 
 @pytest.fixture
@@ -56,6 +61,44 @@ def test_each_defect_is_named(folder, old, new, problem):
     edit(folder, old, new)
     with pytest.raises(ValueError, match=re.escape(problem)):
         lint_card(folder)
+
+
+EXIT = {"exit_criterion": "convergence", "exit_threshold": 0.25, "exit_patience": 1, "num_hidden_layers": 16}
+
+
+@pytest.mark.parametrize(
+    ("shown", "config", "problem"),
+    [
+        (True, {**EXIT, "exit_calibration": {}}, None),
+        (False, {"exit_criterion": "learned"}, None),
+        (False, {**EXIT, "exit_calibration": {}}, "not tell the calibrated exit of config.json: run `hf-recurrent"),
+        (True, EXIT, "tells of a calibrated exit, and config.json has none"),
+        (True, {**EXIT, "exit_threshold": 0.5, "exit_calibration": {}}, "by exit_threshold=0.5 instead of 0.25"),
+        (False, EXIT, "by exit_criterion='convergence' instead of 'learned'"),
+    ],
+)
+def test_a_card_tells_the_exit_that_is_stored(tmp_path, picture, shown, config, problem):
+    calibration = without_curves(make_calibration()) if shown else None
+    write_card(tmp_path, make_card(plots=[picture], calibration=calibration))
+    write_json(tmp_path / "config.json", config)
+    if problem is None:
+        lint_card(tmp_path)
+        write_json(tmp_path / "calibration.json", make_calibration(chosen={"criterion": "entropy"}))
+        problem = "README.md is false: it does not tell the exit of calibration.json"
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        lint_card(tmp_path)
+
+
+def test_a_card_tells_the_size_of_the_weights(tmp_path, picture):
+    card = make_card(plots=[picture])
+    write_card(tmp_path, card)
+    write_json(tmp_path / "config.json", {})
+    told = card.training.num_parameters
+    save_file({"weight": torch.zeros(told), "exit_probe.weight": torch.zeros(2)}, tmp_path / "model.safetensors")
+    lint_card(tmp_path)
+    save_file({"weight": torch.zeros(told - 1)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"tells of {told:,} parameters, and the weights have {told - 1:,}"):
+        lint_card(tmp_path)
 
 
 def test_all_problems_at_once(folder):

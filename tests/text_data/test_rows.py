@@ -157,7 +157,7 @@ def test_broken_rows(name, content, numbers, reason, tmp_path):
         list(Rows(path))
     assert f"{'row' if name == 'a.json' else 'line'} {numbers[0]}: " in str(raised.value)
     assert reason in str(raised.value)
-    assert "on_error='skip'" in str(raised.value)
+    assert "(--on-error skip, in Python on_error='skip', leaves out what is broken)" in str(raised.value)
     rows = Rows(path, on_error="skip")
     whole = list(rows)
     assert [number for number, _ in rows.skipped] == numbers
@@ -184,8 +184,8 @@ REFUSED = [
     ("a.csv", "a,b,a\n", "line 1: the columns a are there more than once"),
     ("a.csv", "a,,b\n1,2,3\n", "line 1: column 2 has no name"),
     ("a.csv", "text;label\nx;1\n", "line 1: the only column is 'text;label', with ';' within: put commas between"),
-    ("a.csv", "text\tlabel\nx\t1\n", "line 1: the only column is 'text\\tlabel', with '\\t' within"),
-    ("a.tsv", "text,label\nx,1\n", "line 1: the only column is 'text,label', with ',' within"),
+    ("a.csv", "text\tlabel\nx\t1\n", "'text\\tlabel', with '\\t' within: let the name of such a file end in .tsv;"),
+    ("a.tsv", "text,label\nx,1\n", "'text,label', with ',' within: let the name of such a file end in .csv;"),
     ("a.csv", b"a,\xe9\n", "line 1: the byte 0xE9 is not utf-8; pass the file's encoding"),
     ("a.csv", "text\nx\n".encode("utf-16"), "line 1: the byte 0xFF is not utf-8; pass the file's encoding"),
     ("a.csv", "text\nx\n".encode("utf-16-le"), "line 1: it holds a byte of zero"),
@@ -203,7 +203,7 @@ REFUSED = [
     ("a.csv.gz", "a,b\n", "line 1: cannot be read (Not a gzipped file"),
     ("a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 100000)[:-50], "is it whole?"),
     ("a.xlsx", "", "no known format: its name should end in one of .csv, .tsv"),
-    ("a", "", "no known format"),
+    ("a", "", "or pass file_format (--file-format of `hf-recurrent predict`)"),
     ("a.parquet.gz", "", "no known format"),
 ]
 

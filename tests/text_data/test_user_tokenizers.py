@@ -4,13 +4,14 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from hf_recurrent.benchmarks.long_documents.tokenizers import embedding_rows
 from hf_recurrent.text_data.tokenizers import KINDS, PADDING_SIDES, load_tokenizer, num_token_types, train_tokenizer
+from hf_recurrent.text_data.word_tokens import words_of_tokens
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
 from support.other_tokenizers import OTHERS, SENTENCES, gpt2_tokenizer
@@ -19,6 +20,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[BOS]", "[EOS]"]
 # spellings of special tokens, and all that is hard to keep
 ODD = "x [PAD] y[EOS]\x00\r\n\t é漢\u200b\U0001f600 [BOS]  \u2028\ufeff"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+# of several letters, marks and bytes, some of which stand in a tokenizer's expression of what is a word
+WORDS = st.lists(st.text("thecat.'sé漢\u200b1_[\u0120", min_size=1, max_size=6), max_size=6)
 SIZES = {"bpe": 270, "words": None, "bytes": None}
 
 LOAD = """
@@ -84,6 +87,64 @@ def test_frames(kind, frame):
 def test_bpe_and_bytes_lose_nothing(lossless, text):
     for tokenizer in lossless.values():
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A tokenizer of each kind, and of bytes in two frames, as they are loaded."""
+    loaded = []
+    for kind, frame in (*((kind, "classification") for kind in KINDS), ("bytes", "language")):
+        folder = tmp_path_factory.mktemp(f"{kind}-{frame}")
+        trained(kind, frame).save_pretrained(folder)
+        loaded.append(AutoTokenizer.from_pretrained(folder))
+    return loaded
+
+
+@settings(max_examples=50)
+@given(words=WORDS)
+def test_words_are_read_as_the_text_with_spaces_between_them(saved, words):
+    text = " ".join(words)
+    starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
+    for tokenizer in saved:
+        whole = tokenizer(text, return_offsets_mapping=True)
+        split = tokenizer(words, is_split_into_words=True, return_offsets_mapping=True)
+        places, own = whole.pop("offset_mapping"), split.pop("offset_mapping")
+        assert dict(split) == dict(whole)
+        owners = split.word_ids()
+        assert [-1 if number is None else number for number in owners] == words_of_tokens(words, places)
+        for number, (start, end), (first, last) in zip(owners, own, places, strict=True):
+            if number is not None:
+                # the token may begin with the space before its word
+                assert (starts[number] + start, starts[number] + end) == (max(first, starts[number]), last)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_batches_and_pairs_of_words(kind):
+    tokenizer = trained(kind)
+    rows, others = [["the", "cat"], ["on"], []], [["a", "dog"], ["sat", "on"], ["the"]]
+    texts = [[" ".join(words) for words in side] for side in (rows, others)]
+    options = {"padding": True, "return_tensors": "np", "return_offsets_mapping": True}
+    split = tokenizer(rows, others, is_split_into_words=True, **options)
+    assert (split["input_ids"] == tokenizer(*texts, padding=True, return_tensors="np")["input_ids"]).all()
+    assert split["offset_mapping"].tolist() == [[[*pair] for pair in one.offsets] for one in split.encodings]
+    pairs = tokenizer([*zip(rows, others, strict=True)], is_split_into_words=True)
+    assert pairs["input_ids"] == tokenizer(*texts)["input_ids"]
+    long = tokenizer(
+        ["cat", "on"] * 4, is_split_into_words=True, max_length=7, truncation=True, return_overflowing_tokens=True
+    )
+    assert long.word_ids(len(long["input_ids"]) - 1)[-2] == 7
+    assert tokenizer(["cat", "on"], is_split_into_words=True).word_to_chars(1) == (0, 2)
+    with pytest.raises(TypeError):
+        tokenizer(["a", 5], is_split_into_words=True)
+
+
+def test_spans_begin_with_a_word_and_not_with_a_space():
+    tokenizer = trained("bpe")
+    text = "the cat sat"
+    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    tokens = words_of(tokenizer, text)
+    assert [text[start:end] for start, end in offsets[1:-1]] == [token.lstrip("Ġ") for token in tokens[1:-1]]
+    assert any(token.startswith("Ġ") for token in tokens)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,10 @@
 """`training/accelerate`: files that accelerate's launcher reads, and whose settings each model and run accepts."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
@@ -12,6 +17,7 @@ from token_runs import token_trainer
 
 from hf_recurrent.training.arguments import DocumentTrainingArguments
 from hf_recurrent.training.document_loop import make_accelerator
+from hf_recurrent.training.engine_checks import join_processes_on_cpus
 from hf_recurrent.training.trainer_checks import check_sharding
 from support.families import make_model
 
@@ -90,6 +96,46 @@ def test_other_ways_to_shard_are_refused(tmp_path, monkeypatch, changes, message
     monkeypatch.setitem(trainer.accelerator.state.__dict__, "fsdp_plugin", plugin)
     with pytest.raises(ValueError, match=message):
         check_sharding(trainer)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables", "joined"),
+    [
+        (False, {"WORLD_SIZE": "2"}, True),
+        (True, {"WORLD_SIZE": "2"}, False),
+        (False, {"WORLD_SIZE": "1"}, False),
+        (False, {}, False),
+        # refused later on, and by another name
+        (False, {"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, False),
+    ],
+)
+def test_processes_without_gpus_train_together(monkeypatch, gpus, variables, joined):
+    """accelerate would take each for the only one, and its launcher does not tell them of use_cpu in its file."""
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: gpus)
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "false")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    join_processes_on_cpus()
+    assert os.environ["ACCELERATE_USE_CPU"] == str(joined).lower()
+
+
+@pytest.mark.slow
+def test_two_processes_of_the_file_for_cpus_are_one_run(write_recipe, tmp_path):
+    """By the file alone, without use_cpu in the recipe."""
+    flags = ["--config_file", str(ROOT / "training" / "accelerate" / "cpu.yaml"), "-m", "hf_recurrent.train"]
+    recipe = write_recipe(max_steps=2, eval_steps=2, save_steps=2, use_cpu=None)
+    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.launch", *flags, recipe, "--output_dir", str(tmp_path / "run")],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    # those of both
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["size of a step"] == 2 * 8
+    assert done.stdout.count("test by depth") == 1
 
 
 def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from hf_recurrent.training.arguments import LanguageDataArguments
 from hf_recurrent.training.language_data import BlockStream, LanguageCollator, TextSplit, load_blocks
 from hf_recurrent.training.language_run import LanguageRun
 from hf_recurrent.training.metrics import compute_text_metrics, token_statistics
+from hf_recurrent.training.model import forget_begin
 from hf_recurrent.training.run import as_command, matching_script, run_and_print
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
@@ -87,6 +88,7 @@ def test_folder_is_publishable(straight):
     assert "--task text-generation" in card["training"]["command"]
     assert card["benchmark"]["parameters"]["documents"] == {"train": 38, "validation": 2}
     assert AutoTokenizer.from_pretrained(straight).padding_side == "left"
+    assert "bos_token_id" not in json.loads((straight / "generation_config.json").read_text())
 
 
 @pytest.mark.slow
@@ -247,6 +249,21 @@ def test_a_stream_does_not_touch_the_cache(speeches, words, tmp_path):
     splits = load_blocks(LanguageDataArguments(**options), words)
     assert len(list(islice(splits.train, 50))) == 50
     assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize(("begin", "end", "kept"), [(2, 3, None), (2, 2, 2), (2, [3, 2], 2), (None, 3, None)])
+def test_generation_begins_with_no_token_that_training_has_not(begin, end, kept, tmp_path):
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
+    config = ARCHITECTURES["gut"].config_class(vocab_size=8, bos_token_id=2, eos_token_id=3, pad_token_id=0, **sizes)
+    model = AutoModelForCausalLM.from_config(config)
+    model.generation_config.bos_token_id, model.generation_config.eos_token_id = begin, end
+    forget_begin(model)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert (loaded.generation_config.bos_token_id, loaded.config.bos_token_id) == (kept, 2)
+    if kept is None:
+        with pytest.raises(ValueError, match="`bos_token_id` has to be defined"):
+            loaded.generate(max_new_tokens=1)
 
 
 def test_labels_are_all_tokens_but_padding(words):

@@ -162,7 +162,7 @@ def test_numbers(run):
     card, text = published(folder)
     config = config_of(folder)
     assert (config["problem_type"], len(config["id2label"])) == ("regression", 1)
-    assert "At the last evaluation, step 12, explained variance was " in text
+    assert "At the last evaluation, step 12, R² was " in text
     assert card.metric == "r_squared"
     assert "of the variance of 24 labels" in card.claim
     found = predictions_of(folder)

@@ -1,6 +1,7 @@
 """Which run a folder belongs to, and which of its checkpoints can be gone on with."""
 
 import errno
+import hashlib
 import json
 import math
 from contextlib import nullcontext
@@ -88,6 +89,27 @@ def test_a_folder_is_acquired(tmp_path):
     assert read_run(folder)["evaluated"]
     write_run(folder, SETTINGS, finished=True)
     assert acquire(folder, SETTINGS) is True
+
+
+def test_a_longer_run_of_the_same_weights_begins_with_them(tmp_path):
+    onwards = r", or train its weights further, in another folder with --model_name_or_path .+"
+    write_run(tmp_path, {**SETTINGS, "max_steps": 3})
+    with pytest.raises(ValueError, match=r"max_steps: 3 there, 5 here\)$"):
+        acquire(tmp_path, {**SETTINGS, "max_steps": 5})
+    write_run(tmp_path, {**SETTINGS, "max_steps": 3}, finished=True)
+    with pytest.raises(ValueError, match=rf"max_steps: 3 there, 5 here\){onwards}"):
+        acquire(tmp_path, {**SETTINGS, "max_steps": 5})
+
+
+def test_flags_for_what_every_run_does_are_no_other_run(tmp_path):
+    asked = {**SETTINGS, "do_train": True, "do_eval": True}
+    assert acquire(tmp_path, SETTINGS) is False
+    assert acquire(tmp_path, asked) is False
+    # earlier versions counted them
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    (tmp_path / "run.json").write_text(json.dumps({"digest": digest, "settings": asked, "finished": True}))
+    assert acquire(tmp_path, SETTINGS) is True
+    assert acquire(tmp_path, asked) is True
 
 
 def claim(folder):

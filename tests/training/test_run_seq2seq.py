@@ -103,6 +103,10 @@ def test_folder_loads_and_writes(straight):
     model = AutoModelForSeq2SeqLM.from_pretrained(straight)
     inputs = tokenizer("( not a ) #SEP# b", return_tensors="pt")
     assert model.generate(**inputs, max_new_tokens=3).shape[0] == 1
+    # a symbol and the end, which is as far as evaluations let it write
+    assert model.generation_config.max_new_tokens == 2
+    assert json.loads((straight / "card.json").read_text())["decoding"]["max_new_tokens"] == 2
+    assert model.generate(**inputs, min_new_tokens=2).shape == (1, 3)
 
 
 @pytest.mark.parametrize("step", [3, 6])

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from seq2seq_runs import END, pair_model, pair_rows, pair_tokenizer
 from transformers import EvalPrediction
 
+from hf_recurrent.training.data import Splits
 from hf_recurrent.training.metrics import (
     HALTING_COLUMNS,
     TARGET_COLUMNS,
@@ -13,7 +15,8 @@ from hf_recurrent.training.metrics import (
     mean_per_example,
     target_statistics,
 )
-from hf_recurrent.training.seq2seq_data import PairCollator
+from hf_recurrent.training.seq2seq_data import PairCollator, PairSplit, longest_target
+from hf_recurrent.training.seq2seq_evaluation import Decoding
 
 ROWS = pair_rows(12)
 
@@ -23,6 +26,21 @@ def statistics_of(model, rows):
     with torch.no_grad():
         output = model(**batch)
     return target_statistics(output, batch["labels"]).numpy()
+
+
+def test_a_checkpoint_writes_what_evaluations_let_it_write():
+    model, short, long = pair_model(), pair_rows(9, longest=3), pair_rows(9, longest=6)
+    shorter, longer = (PairSplit("test", Dataset.from_list(rows), ()) for rows in (short, long))
+    lengths = [split.longest_target for split in (shorter, longer)]
+    assert lengths == [max(len(row["labels"]) for row in rows) for rows in (short, long)]
+    assert [longest_target(Splits(shorter.dataset, {}, [split])) for split in (shorter, longer)] == lengths
+    assert longest_target(Splits(longer.dataset, {}, [shorter])) == lengths[1]
+    Decoding.of(model).warn_of_longer(longer)
+    Decoding(max_tokens=lengths[0]).set(model)
+    assert Decoding.of(model).options(lengths[1])["max_new_tokens"] == lengths[0]
+    Decoding.of(model).warn_of_longer(shorter)
+    with pytest.warns(UserWarning, match=f"targets of test have up to {lengths[1]} tokens, and .* most {lengths[0]}:"):
+        Decoding.of(model).warn_of_longer(longer)
 
 
 def test_examples_do_not_depend_on_their_batch():

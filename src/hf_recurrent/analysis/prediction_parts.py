@@ -88,7 +88,7 @@ def open_parts(output: Path, identity: Mapping[str, str], overwrite: bool) -> It
     if output.is_dir():
         raise ValueError(f"output is {str(output)!r}, which is a folder: name a file")
     if output.exists() and not overwrite:
-        raise ValueError(f"{output} exists: pass overwrite to replace it, or name another file")
+        raise ValueError(f"{output} exists: pass overwrite to replace it (--overwrite), or name another file")
     folder = output.with_name(output.name + FOLDER)
     with new_parents(folder), alone(folder):
         check_identity(folder, identity, overwrite)
@@ -114,7 +114,7 @@ def check_identity(folder: Path, identity: Mapping[str, str], overwrite: bool) -
     if changed and before and not overwrite:
         raise ValueError(
             f"{folder} holds predictions of a run that was stopped, but with another {', '.join(changed)}: they are "
-            "not mixed; repeat that run's command to finish it, or pass overwrite to begin anew"
+            "not mixed; repeat that run's command to finish it, or pass overwrite (--overwrite) to begin anew"
         )
     if changed:
         for entry in folder.iterdir():

@@ -146,7 +146,10 @@ class TextPredictor(Predictor):
         self.model, self.tokenizer = model, tokenizer
         number = model.generation_config.max_new_tokens if max_new_tokens is None else max_new_tokens
         if number is None:
-            raise ValueError("max_new_tokens is not given, nor in the checkpoint's generation_config: pass a number")
+            raise ValueError(
+                "max_new_tokens is not given, nor in the checkpoint's generation_config: pass a number "
+                "(--max-new-tokens on the command line)"
+            )
         if number < 1:
             raise ValueError(f"max_new_tokens is {number}: expected a number of tokens, 1 or more")
         self.options = {

@@ -163,8 +163,8 @@ def build_tokenizer(name: str, config_name: str | None = None) -> "PreTrainedTok
     benchmarks of sources and targets are `sequence_tokenizer`'s. For the other benchmarks:
 
     Loose spacing is understood, and for ListOps the authors' parentheses are dropped; an unknown symbol becomes
-    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right;
-    `generate` needs `padding_side="left"` for prompts of different lengths.
+    `[UNK]`. `normalize_expression` is the strict form that reports mistakes instead. Padding is on the right; of
+    `flip_flop` and `long_documents`, whose models generate, on the left.
 
     `config_name` matters where configs have different vocabularies, as in `lra`, whose texts are bytes and whose images
     are numbers, the pixels; None: the default config.

@@ -137,6 +137,7 @@ def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeniz
     except ValueError as error:
         raise ValueError(f"num_merges={num_merges}: the texts do not give as many ({error})") from error
     tokenizer.backend_tokenizer.post_processor = ended()
+    tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "right"
     return tokenizer
 
 

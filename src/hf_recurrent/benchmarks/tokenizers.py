@@ -48,7 +48,8 @@ def framed_byte_tokenizer() -> "PreTrainedTokenizerFast":
     Bytes that are no part of UTF-8 text are escaped in it by `byte_text`, and become one token each again.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
-    from transformers import PreTrainedTokenizerFast
+
+    from .byte_level import ByteLevelTokenizer
 
     vocabulary = token_ids(BYTES)
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -61,7 +62,7 @@ def framed_byte_tokenizer() -> "PreTrainedTokenizerFast":
     tokenizer.normalizer = normalizers.Sequence([normalizers.ByteLevel(), *escapes])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = framed(vocabulary)
-    return PreTrainedTokenizerFast(
+    return ByteLevelTokenizer(
         tokenizer_object=tokenizer,
         model_input_names=list(MODEL_INPUTS),
         clean_up_tokenization_spaces=False,
@@ -96,7 +97,8 @@ def symbol_tokenizer(
     Args:
         vocabulary, pattern: as for `word_level`.
         ignored: regular expression of what is left out.
-        with_frame: whether texts get [BOS], [EOS] and types; without, they are read and written as they are.
+        with_frame: whether texts get [BOS], [EOS] and types; without, they are read and written as they are, and padded
+            on the left, where a model that goes on with them has its padding.
     """
     from tokenizers import Regex, normalizers
     from transformers import PreTrainedTokenizerFast
@@ -109,6 +111,7 @@ def symbol_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_input_names=[name for name in MODEL_INPUTS if with_frame or name != "token_type_ids"],
+        padding_side="right" if with_frame else "left",
         clean_up_tokenization_spaces=False,
         **SPECIAL_TOKENS,
     )

@@ -112,8 +112,7 @@ def calibrate(
     with destination(checkpoint, folder, revision) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
-        files = {} if test_file is None else {"test": test_file}
-        request = examples.request((split, *(test_split or ())), files=files, train_file=train_file)
+        request = request_of(examples, (split, *(test_split or ())), test_file, train_file, not without_labels)
         again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
@@ -153,6 +152,15 @@ def objectives() -> tuple["Objective", ...]:
     from ..training.objectives import MULTIPLE_CHOICE
 
     return (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
+
+
+def request_of(
+    examples: options.Examples, splits: Sequence[str], test_file: str | None, train_file: str | None, labelled: bool
+) -> "Request":
+    """The data to calibrate and test on, of which a user's own need labels if they are to be `labelled`."""
+    files = {} if test_file is None else {"test": test_file}
+    request = examples.request(splits, files=files, train_file=train_file)
+    return request if request.own is None else replace(request, own=replace(request.own, labelled=labelled))
 
 
 def difficulty_columns(arguments: "DataArguments") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`hf-recurrent evaluate`: accuracy and halting statistics of a checkpoint on a benchmark."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -9,6 +9,9 @@ from rich.text import Text
 from ..templating import NOTHING, percent
 from . import options
 from .console import err, out, quiet_libraries, table
+
+if TYPE_CHECKING:
+    from ..training.evaluate import Request
 
 
 @options.takes_examples
@@ -77,21 +80,28 @@ def evaluate(
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
+    # a file without another name is called by its own; for programs it stays the split
+    shown = {Path(examples.benchmark).name: tables["test"]} if split is None and is_file(request) else tables
     warnings = {"checkpoint": calibration_problem(loaded.model), "--exit-threshold": note}
-    warnings |= {name: result.get("unusual_inputs") for name, result in tables.items()}
+    warnings |= {name: result.get("unusual_inputs") for name, result in shown.items()}
     own_metric = loaded.objective in (*OF_TOKENS, *OF_QUESTIONS)
     metric = loaded.objective.metric if own_metric else metric_of(loaded.model.config.problem_type)
-    for drawn in documents.drawings(tables) if reads else drawings(tables, metric):
+    for drawn in documents.drawings(shown) if reads else drawings(shown, metric):
         out.print(drawn)
-    for line in documents.legend(tables) if reads else legend(tables, metric):
+    for line in documents.legend(shown) if reads else legend(shown, metric):
         out.print(line)
-    for line in further(tables):
+    for line in further(shown):
         out.print(line, markup=False)
     for name, warning in warnings.items():
         if warning is not None:
             err.print(f"warning: {name}: {warning}", markup=False)
     if json is not None and is_first():
         write_json(json, {"splits": tables})
+
+
+def is_file(request: "Request") -> bool:
+    """Whether the examples are a file or folder of a user's own."""
+    return request.own is not None and bool(request.own.files)
 
 
 def set_exit(config: Any, criterion: str | None, threshold: float | None) -> None:
@@ -111,10 +121,9 @@ def set_exit(config: Any, criterion: str | None, threshold: float | None) -> Non
         )
     name = config.exit_criterion if criterion is None else criterion
     resolve_exit(config, ExitOptions(name, threshold))
-    kept = name == config.exit_criterion
-    config.exit_patience = config.exit_patience if kept else None
-    config.exit_threshold = config.exit_threshold if kept and threshold is None else threshold
     config.exit_criterion, config.exit_calibration = name, None
+    if threshold is not None:
+        config.exit_threshold = threshold
 
 
 def check_unused(options: dict[str, Any], meant_for: str) -> None:
@@ -150,7 +159,8 @@ DEPTH = [("mean steps", True), ("p95", True), ("max", True)]
 def metric_label(metric: str) -> str:
     from ..hub.tasks import METRICS
 
-    return METRICS[metric].label.lower()
+    label = METRICS[metric].label
+    return label if label.isupper() else label.lower()
 
 
 def columns(tables: dict[str, dict[str, Any]], metric: str) -> list[tuple[str, bool]]:
@@ -195,7 +205,7 @@ def further(tables: dict[str, dict[str, Any]]) -> list[str]:
 MEANINGS = {
     "exact_labels": "exact labels: examples all of whose labels are predicted, and no other; majority: the same of the "
     "most frequent set of labels.",
-    "r_squared": "explained variance: share of the labels' variance that predictions explain; mean: that of the mean.",
+    "r_squared": "R²: share of the labels' variance that predictions explain; mean: that of the mean.",
 }
 # what n counts, if not examples
 COUNTED = {"word_accuracy": "a word", "masked_accuracy": "a masked token"}

@@ -70,7 +70,8 @@ def predict(
 
     Files may be larger than memory. The same command again goes on after what was interrupted.
     """
-    from ..analysis.predict import PredictionSettings, predict_file
+    from ..analysis.predict import PredictionSettings, predict_file, text_columns
+    from ..hub.inputs import check_texts
     from ..models.common.exit_criteria import ExitOptions, default_threshold_problem
     from ..text_data.rows import Rows
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
@@ -96,6 +97,7 @@ def predict(
         top_k=top_k,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
+    check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
     )

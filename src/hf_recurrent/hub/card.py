@@ -43,6 +43,7 @@ from .findings import (
 from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter, results_path
 from .phrases import render
+from .stored import contradictions
 from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
 
 __all__ = [
@@ -208,7 +209,7 @@ def _rendering_problems(text: str, folder: Path, file: str, rendered: Callable[[
     except ValueError as error:
         return [str(error)]
     if expected == text:
-        return []
+        return [f"{README_FILE} is false: {problem}" for problem in contradictions(folder, read_json(folder / file))]
     lines = zip_longest(text.splitlines(), expected.splitlines())
     place = next((place for place, (found, wanted) in enumerate(lines, 1) if found != wanted), "the end")
     return [

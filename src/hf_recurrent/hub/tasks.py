@@ -89,9 +89,9 @@ METRICS = {
         "*Exact labels* is the fraction of examples all of whose labels are predicted, and no other.",
     ),
     "r_squared": Metric(
-        "Explained variance",
+        "R²",
         "examples",
-        "*Explained variance* is the share of the labels' variance that predictions explain (R²): 0% for the mean.",
+        "*R²* is the share of the labels' variance that predictions explain: 0% for the mean.",
     ),
     "last_read_accuracy": Metric(
         "Last-read accuracy",

@@ -1,12 +1,12 @@
 """A user's own examples for a model that is trained already, whose labels are known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .documents import DocumentSource
-from .examples import Scan
+from .examples import Reading, Scan
 from .labels import SINGLE, Labels
 from .questions import ChoiceSource, SpanSource
 from .source import TextSource, require_split, warn_of_unlabelled
@@ -25,11 +25,13 @@ class EvaluationSource(TextSource):
         wanted: splits of a data set; none named: those whose names begin with "test" or, without any whose labels are
             not secret, "validation".
         title: what the data are called, if not by their file.
+        labelled: whether classes or numbers are needed; without, they are read if every split has a column of them.
     """
 
     known: Labels | None = None
     wanted: tuple[str, ...] = ()
     title: str | None = None
+    labelled: bool = True
 
     @property
     def name(self) -> str:
@@ -45,7 +47,22 @@ class EvaluationSource(TextSource):
         }
 
     def needs_label(self, split: str) -> bool:
-        return True
+        return self.labelled
+
+    @cached_property
+    def readings(self) -> dict[str, Reading]:
+        found = super().readings
+        if self.labelled or all(reading.columns.label is not None for reading in found.values()):
+            return found
+        return {
+            split: reading._replace(columns=replace(reading.columns, label=None)) for split, reading in found.items()
+        }
+
+    @property
+    def answers(self) -> Labels | None:
+        """The labels of the model that the examples have, too; None where they are not read."""
+        unread = any(reading.columns.label is None for reading in self.readings.values())
+        return None if unread and not self.labelled else self.known
 
     @cached_property
     def scans(self) -> dict[str, Scan]:
@@ -57,12 +74,12 @@ class EvaluationSource(TextSource):
         found = self.scan_all()
         for split, result in found.items():
             if (
-                self.known is not None
+                self.answers is not None
                 and result.hides_labels
-                and not result.labels.counts.keys() & set(self.known.names)
+                and not result.labels.counts.keys() & set(self.answers.names)
             ):
                 raise secret(split)
-            if self.known is not None:
+            if self.answers is not None:
                 warn_of_unlabelled(self.places[split].name, result)
         return found
 
@@ -73,10 +90,10 @@ class EvaluationSource(TextSource):
         Raises:
             ValueError: the examples have others.
         """
-        if self.known is not None:
+        if self.answers is not None:
             for split, found in self.scans.items():
-                self.known.require_known(found.labels, split, "the model")
-        return self.known
+                self.answers.require_known(found.labels, split, "the model")
+        return self.answers
 
     @cached_property
     def splits(self) -> dict[str, "Dataset"]:

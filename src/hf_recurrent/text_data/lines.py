@@ -132,7 +132,7 @@ class Lines:
 
     @property
     def _remedy(self) -> str:
-        return "pass the file's encoding, such as encoding='latin-1' or 'utf-16'"
+        return "pass the file's encoding, such as --encoding latin-1 or utf-16 (in Python encoding='latin-1')"
 
 
 def csv_records(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | None, str]]:

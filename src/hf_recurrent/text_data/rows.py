@@ -92,7 +92,10 @@ class Rows:
     def reject(self, number: int, reason: str) -> None:
         """Note a broken row, or raise a ValueError with its place, as `on_error` says."""
         if self.on_error == "raise":
-            raise ValueError(f"{self.path}, {self.unit} {number}: {reason} (on_error='skip' leaves out what is broken)")
+            raise ValueError(
+                f"{self.path}, {self.unit} {number}: {reason} (--on-error skip, in Python on_error='skip', leaves out "
+                "what is broken)"
+            )
         self.skipped.append((number, reason))
 
     def _read_columns(self) -> list[str]:
@@ -197,7 +200,7 @@ def format_of(path: Path) -> str:
     if found is None or (compressed and found == "parquet"):
         raise ValueError(
             f"{path} has no known format: its name should end in one of {', '.join(SUFFIXES)} (text also with {GZIP}), "
-            "or pass file_format"
+            "or pass file_format (--file-format of `hf-recurrent predict`)"
         )
     return found
 
@@ -209,9 +212,12 @@ def read_header(records: Iterator[tuple[int, list[str] | None, str]], path: Path
         raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}")
     other = next((mark for mark in OTHER_DELIMITERS if len(names) == 1 and mark in names[0]), None)
     if other is not None:
+        named = next((name for name, mark in DELIMITERS.items() if mark == other), None)
+        remedy = "put commas between the values, as a spreadsheet does where you choose them for CSV"
         raise ValueError(
-            f"{path}, line {number}: the only column is {names[0]!r:.60}, with {other!r} within: put commas between "
-            "the values of a .csv file and tabs between those of a .tsv file; or, if it is one name, rename it"
+            f"{path}, line {number}: the only column is {names[0]!r:.60}, with {other!r} within: "
+            f"{remedy if named is None else f'let the name of such a file end in .{named}'}; or, if it is one name, "
+            "rename it"
         )
     return unique_names(names, f"{path}, line {number}")
 

@@ -69,7 +69,7 @@ def train_tokenizer(
     texts = _checked(texts)
     if kind == "words":
         _check_size(vocab_size, len(SPECIAL_TOKENS) + 1, "special tokens, a word")
-        return _complete(_trained_words(texts, vocab_size), frame)
+        return _complete(_trained_words(texts, vocab_size), frame, of_bytes=False)
     _check_size(vocab_size, len(SPECIAL_TOKENS) + _BYTES, "special tokens, bytes")
     wanted = BPE_VOCAB_SIZE if vocab_size is None else vocab_size
     tokenizer = train_bpe_tokenizer(texts, wanted, at_most=True).backend_tokenizer
@@ -136,9 +136,11 @@ def with_plain_texts(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokeniz
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
+    from ..benchmarks.byte_level import ByteLevelTokenizer
+
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.post_processor = None
-    return PreTrainedTokenizerFast(
+    return (ByteLevelTokenizer if isinstance(tokenizer, ByteLevelTokenizer) else PreTrainedTokenizerFast)(
         tokenizer_object=backend,
         model_input_names=["input_ids", "attention_mask"],
         padding_side=tokenizer.padding_side,
@@ -237,12 +239,19 @@ def _trained_words(texts: Iterator[str], vocab_size: int | None) -> "Tokenizer":
     return tokenizer
 
 
-def _complete(tokenizer: "Tokenizer", frame: str) -> "PreTrainedTokenizerFast":
+def _complete(tokenizer: "Tokenizer", frame: str, of_bytes: bool = True) -> "PreTrainedTokenizerFast":
+    from tokenizers import processors
     from transformers import PreTrainedTokenizerFast
+
+    from ..benchmarks.byte_level import ByteLevelTokenizer
 
     if frame != "language":
         tokenizer.post_processor = framed(token_ids(())) if frame == "classification" else ended()
-    return PreTrainedTokenizerFast(
+    if frame == "classification" and of_bytes:
+        # a span that a model finds begins with its first word, not with the space before it
+        trimmed = processors.ByteLevel(add_prefix_space=False, trim_offsets=True)
+        tokenizer.post_processor = processors.Sequence([trimmed, tokenizer.post_processor])
+    return (ByteLevelTokenizer if of_bytes else PreTrainedTokenizerFast)(
         tokenizer_object=tokenizer,
         model_input_names=[name for name in MODEL_INPUTS if frame == "classification" or name != TYPE_INPUT],
         padding_side=PADDING_SIDES[frame],

@@ -137,7 +137,7 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
     lengths = np.asarray(encoded[LENGTH][:])
     require_tokens(encoded, lengths > 0, columns[0], arguments)
     warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {arguments.info.name}")
-    return encoded.rename_column("label", "labels")
+    return encoded.rename_column("label", "labels") if "label" in encoded.column_names else encoded
 
 
 def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:

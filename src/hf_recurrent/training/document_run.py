@@ -38,7 +38,7 @@ from .document_loop import (
     train,
 )
 from .engine_states import whole_model
-from .model import check_model, load_trained, make_config, make_model
+from .model import check_model, forget_begin, load_trained, make_config, make_model
 from .objectives import LANGUAGE_MODELLING
 from .recipes import changes_by_flags, defaults_of, read_recipe, recipe_path
 from .run import Run
@@ -129,6 +129,7 @@ class DocumentRun(Run):
 
     def save(self, model: Any) -> None:
         """Save the trained model as a checkpoint in the folder, and the log beside it."""
+        forget_begin(model)
         save_checkpoint(model, self.folder, self.tokenizer)
         write_json(self.folder / LOG_FILE, self.session.progress.log)
 

@@ -25,6 +25,17 @@ def avoid_broken_kernels() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
+def join_processes_on_cpus() -> None:
+    """Let the processes of a launcher train together where there are no GPUs.
+
+    accelerate would let each of them train by itself without `use_cpu`, which its launcher does not hand on from a
+    file with MULTI_GPU. FSDP is refused there later on.
+    """
+    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
+    if several and not torch.accelerator.is_available() and not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+
+
 def check_launcher() -> None:
     """Raise a ValueError if the launcher asks for what these runs are not served by."""
     for variable, engine in OTHERS.items():

@@ -20,7 +20,9 @@ from ..benchmarks import benchmark_info
 from ..benchmarks.export.card import DIGEST_PREFIX
 from ..benchmarks.export.parquet import dataset_rows, rows_digest
 from ..hub.checkpoint import load_whole, one_line
+from ..hub.inputs import check_texts
 from ..hub.tasks import auto_class_of
+from ..inference.processes import is_first
 from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments
 from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
@@ -155,7 +157,10 @@ def requested_data(checkpoint: Checkpoint, request: Request) -> DataArguments:
         ValueError: as `data_arguments`, the checkpoint does not fit them, or they are long documents.
     """
     if request.own is not None:
-        return own_arguments(request.own, checkpoint, request.splits)
+        own = own_arguments(request.own, checkpoint, request.splits)
+        if checkpoint.objective is CLASSIFICATION:
+            check_texts(checkpoint.name, next(iter(own.own.readings.values())).columns.texts)
+        return own
     arguments = data_arguments(request)
     if arguments.benchmark == LONG_DOCUMENTS:
         raise ValueError(f"benchmark is {LONG_DOCUMENTS!r}, which is read in segments: choose another benchmark")
@@ -366,10 +371,13 @@ def evaluate_checkpoint(
     for split, examples in load_examples(request, arguments).items():
         if checkpoint.objective is SEQ2SEQ:
             pairs = PairSplit(split, by_length(encode_pairs(examples, arguments, checkpoint.tokenizer)), columns)
+            decoding = Decoding.of(checkpoint.model)
+            if is_first():
+                decoding.warn_of_longer(pairs)
             record = collect_pairs(
                 *(checkpoint.model, checkpoint.tokenizer, pairs),
                 batch_size=batch_size,
-                decoding=Decoding.of(checkpoint.model),
+                decoding=decoding,
                 **options,
             )
             tables[split] = pair_table(record, arguments)

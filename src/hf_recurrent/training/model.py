@@ -326,6 +326,19 @@ def attention(arguments: ModelArguments) -> dict[str, str]:
     return {} if name is None else {"attn_implementation": name}
 
 
+def forget_begin(model: PreTrainedModel) -> None:
+    """Let `generate` ask a language model for a prompt instead of beginning with a token that no text began with.
+
+    An end-of-text token that is the begin-of-text token, too, stands before documents, and is kept.
+    """
+    if not model.can_generate() or model.config.is_encoder_decoder:
+        return
+    settings = model.generation_config
+    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
+    if settings.bos_token_id not in ends:
+        settings.bos_token_id = None
+
+
 def load_trained(folder: str | Path, device: torch.device, objective: Objective) -> PreTrainedModel:
     """A checkpoint of this package as it would be loaded by anyone, ready to evaluate."""
     model = getattr(transformers, objective.auto_class).from_pretrained(folder, dtype=torch.float32)

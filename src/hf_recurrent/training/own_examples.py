@@ -75,6 +75,7 @@ class OwnExamples:
         settings: further flags, of columns, lengths and scores; None is one that is not set.
         title: what the data are called, if not by their file.
         train_file: the examples of training, by which words and tokens are known without their context.
+        labelled: whether examples to classify need labels.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class OwnExamples:
     settings: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
     train_file: str | None = None
+    labelled: bool = True
 
     def with_settings(self, settings: Mapping[str, Any]) -> "OwnExamples":
         """The same with other settings where these are not set."""
@@ -152,6 +154,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     arguments = ARGUMENTS[objective](**places, **given)
     source = {item.name: getattr(arguments.own, item.name) for item in fields(arguments.own)}
     source |= {"files": own.files, "known": known_labels(checkpoint), "wanted": tuple(splits), "title": own.title}
+    source["labelled"] = own.labelled or objective is not CLASSIFICATION
     arguments.own = SOURCES.get(objective, EvaluationSource)(**source)
     # files have no configurations
     arguments.benchmark, arguments.benchmark_config = arguments.own.place, own.dataset_config_name or ""

@@ -108,15 +108,44 @@ def recipe_path(argv: Sequence[str]) -> Path | None:
     return find_recipe(argv[0]) if argv and not argv[0].startswith("-") else None
 
 
+class Setting(argparse.Action):
+    """Stores what a flag gives; one of several values may be repeated, for one list of them all.
+
+    argparse would keep the last of repeated flags, and drop the others without a word.
+    """
+
+    given = False
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        if self.given:
+            before = getattr(namespace, self.dest)
+            if not isinstance(values, list):
+                parser.error(
+                    f"{option_string} is given more than once, {reprlib.repr(before)} and {reprlib.repr(values)}: it "
+                    "takes one value, so give it once"
+                )
+            values = [*before, *values]
+        self.given = True
+        setattr(namespace, self.dest, values)
+
+
 class FlagParser(HfArgumentParser):
     """Groups flags by the class that declares them, and reports a bad one in one line instead of after them all."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        return super().add_argument(*names, **{"action": Setting, **options})
 
     def error(self, message: str) -> None:
         raise ValueError(message)
 
     def format_help(self) -> str:
         formatter = self._get_formatter()
-        formatter.add_text("[RECIPE] [--flag value ...]: keys of the recipe are flags as well, and flags win.")
+        command = self.prog if self.prog.startswith("run_") else "hf-recurrent train"
+        formatter.add_usage(f"{command} [RECIPE] [--flag value ...]", [], [])
+        formatter.add_text(
+            "RECIPE is a YAML file or a name of `hf-recurrent recipes list`; its keys are flags as well, and flags "
+            "win. A flag of several values takes them all at once, or one each time that it is given."
+        )
         sections: dict[str, list[argparse.Action]] = {}
         owners = {field.name: owner_of(cls, field.name) for cls in self.dataclass_types for field in fields_of(cls)}
         # those of transformers are many, and come last

@@ -26,7 +26,7 @@ from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
-from .engine_checks import avoid_broken_kernels, check_launcher
+from .engine_checks import avoid_broken_kernels, check_launcher, join_processes_on_cpus
 from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
 from .objectives import (
     CLASSIFICATION,
@@ -80,6 +80,7 @@ class Run(ABC):
 
     def __init__(self, argv: Sequence[str]):
         check_launcher()
+        join_processes_on_cpus()
         avoid_broken_kernels()
         self.argv = list(argv)
         (self.model_args, self.data_args, self.report_args, self.args), self.settings = parse(argv, self.argument_types)

@@ -31,11 +31,15 @@ STATE_FIELDS = ("global_step", "train_batch_size", "log_history", "stateful_call
 CHOICE_FIELDS = ("best_metric", "best_global_step", "best_model_checkpoint")
 # the examples of an optimiser step, or its most tokens, over all processes; and the settings that share them out
 STEP_SIZE, SHARES = "size of a step", ("per_device_train_batch_size", "gradient_accumulation_steps")
+# how long a run trains
+LENGTHS = {"max_steps", "num_train_epochs"}
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
         *("output_dir", "resume_from_checkpoint", "cache_dir", "num_proc", "dataloader_num_workers", "use_cpu"),
+        # every run does all of them
+        *("do_train", "do_eval", "do_predict"),
         *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
         *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
         *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
@@ -106,15 +110,20 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
             f"output_dir {folder} holds a run whose optimiser steps are of {before:,} examples or tokens over all "
             f"processes, and here they are of {now:,}: choose {' and '.join(SHARES)} for as many, or use another folder"
         )
-    if run["digest"] != digest(settings) and not (now is not None and before == now and shared_anew(run, settings)):
+    # earlier versions counted more of the settings
+    same = digest(settings) in (run["digest"], digest(run["settings"]))
+    if not same and not (now is not None and before == now and shared_anew(run, settings)):
         ours, theirs = single_settings(identity(settings)), single_settings(run["settings"])
-        changed = [
-            f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
+        changed = {
+            name: f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
             for name in sorted(ours.keys() | theirs.keys())
             if ours.get(name) != theirs.get(name)
-        ]
+        }
+        # the learning rate has followed the old length
+        onwards = f", or train its weights further, in another folder with --model_name_or_path {folder}"
         raise ValueError(
-            f"output_dir {folder} holds a different run: use another folder, or its settings ({'; '.join(changed)})"
+            f"output_dir {folder} holds a different run: use another folder, or its settings "
+            f"({'; '.join(changed.values())}){onwards if run['evaluated'] and changed.keys() & LENGTHS else ''}"
         )
     return run["finished"]
 

@@ -23,7 +23,7 @@ SCORES = ("accuracy", "token_accuracy", "nll", "perplexity", "f1", "macro_f1", "
 SCORES += ("r_squared", "mse", "pearson", "spearman", "entity_precision", "entity_recall", "entity_f1")
 ACCURACY = "accuracy"
 # those that a card tells of the last evaluation, as sentences call them
-SHARES = {ACCURACY: "accuracy", "r_squared": "explained variance"}
+SHARES = {ACCURACY: "accuracy", "r_squared": "R²"}
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,11 @@ def target_token_counts(examples: "Dataset") -> np.ndarray:
     return token_counts(examples, "labels")
 
 
+def longest_target(splits: Splits) -> int:
+    """Tokens of the longest target that a run trains or is evaluated on, its end included."""
+    return max(int(target_token_counts(splits.train).max()), *(split.longest_target for split in splits.evaluation))
+
+
 def pair_token_counts(examples: "Dataset") -> np.ndarray:
     """Tokens of the longer one of each example's source and target (N,)."""
     return np.maximum(token_counts(examples), target_token_counts(examples))

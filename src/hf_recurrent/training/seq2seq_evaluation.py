@@ -2,6 +2,7 @@
 
 import importlib.util
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -32,7 +33,10 @@ TRANSLATION = "wmt14_en_de"
 
 @dataclass(frozen=True)
 class Decoding:
-    """Settings of decoding, greedy with one beam. `max_tokens` None: as many as the longest true target has."""
+    """Settings of decoding, greedy with one beam.
+
+    `max_tokens` None, as in checkpoints of earlier versions: as many as the longest true target has.
+    """
 
     num_beams: int = 1
     length_penalty: float = 1.0
@@ -50,6 +54,17 @@ class Decoding:
         model.generation_config.max_new_tokens = self.max_tokens
         if self.num_beams > 1:
             model.generation_config.length_penalty = self.length_penalty
+
+    def warn_of_longer(self, split: PairSplit) -> None:
+        """Warn of targets that are longer than what may be written."""
+        longest = split.longest_target
+        if self.max_tokens is not None and longest > self.max_tokens:
+            warnings.warn(
+                f"targets of {split.name} have up to {longest} tokens, and the checkpoint writes at most "
+                f"{self.max_tokens}: longer ones count as wrong, unless you raise max_new_tokens in its "
+                "generation_config.json",
+                stacklevel=2,
+            )
 
     def options(self, longest_target: int) -> dict[str, Any]:
         """Arguments of `generate`."""

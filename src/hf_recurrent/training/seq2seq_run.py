@@ -1,6 +1,7 @@
 """Runs that turn a source into a target with an encoder-decoder model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from .evaluation import Evaluation
 from .objectives import PAIR_COLUMNS, SEQ2SEQ
 from .run_folder import step_of
 from .selection import best_checkpoints, load_average
-from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs
+from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs, longest_target
 from .seq2seq_evaluation import Decoding, evaluate_pairs, require_scores
 from .seq2seq_trainer import RecurrentSeq2SeqTrainer
 from .trainer_run import TrainerRun
@@ -48,30 +49,30 @@ class Seq2SeqRun(TrainerRun):
         averaged: list[Path] = best_checkpoints(self.state, self.args)
         if averaged:
             load_average(self.model, [checkpoint / "model.safetensors" for checkpoint in averaged])
-        self.decoding.set(self.model)
+        replace(self.decoding, max_tokens=self.decoding.max_tokens or longest_target(self.splits)).set(self.model)
         steps = sorted(step_of(checkpoint) for checkpoint in averaged)
         return {**super().finalize_model(), "averaged": steps}
 
     def evaluate_splits(self) -> Evaluation:
         return evaluate_pairs(
             *(self.model, self.tokenizer, self.splits.evaluation, self.folder),
-            *(self.data_args, self.report_args, self.decoding, self.args),
+            *(self.data_args, self.report_args, Decoding.of(self.model), self.args),
         )
 
     def card(self, facts: RunFacts) -> CardData:
         config, data, report, tables = self.model.config, self.data_args, self.report_args, self.evaluation.tables
         split, table = next(iter(tables.items()))
         fields = common_fields(self.model, data, report, facts, table, SEQ2SEQ.script)
-        options = self.decoding.options(self.splits.evaluation[0].longest_target)
+        decoding = Decoding.of(self.model)
         return CardData(
             **fields,
             claim=headline(fields["model_name"], split, table),
             task=TRANSLATION,
             metric="bleu" if "bleu" in table else "exact_match",
             decoding={
-                "length_penalty": self.decoding.length_penalty,
-                "num_beams": options["num_beams"],
-                "max_new_tokens": options["max_new_tokens"],
+                "length_penalty": decoding.length_penalty,
+                "num_beams": decoding.num_beams,
+                "max_new_tokens": decoding.max_tokens,
             },
             results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
             example=pair_example(*(self.evaluation.example[column] for column in PAIR_COLUMNS)),

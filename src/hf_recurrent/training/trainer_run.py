@@ -20,7 +20,15 @@ from .clock import TrainingClock
 from .data import Splits, collator, load_splits
 from .evaluation import Evaluation, evaluate_run, summary
 from .metrics import metrics_of, scores_of
-from .model import check_evaluation_depth, check_model, load_tokenizer, load_trained, make_config, make_model
+from .model import (
+    check_evaluation_depth,
+    check_model,
+    forget_begin,
+    load_tokenizer,
+    load_trained,
+    make_config,
+    make_model,
+)
 from .objectives import objective_on
 from .run import Run
 from .run_folder import (
@@ -189,6 +197,7 @@ class TrainerRun(Run):
 
     def finalize_model(self) -> dict[str, Any]:
         """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""
+        forget_begin(self.model)
         return {"trained_depth": adopt_depth(self.model.config, self.args.evaluation_depth)}
 
     def evaluate(self) -> None:

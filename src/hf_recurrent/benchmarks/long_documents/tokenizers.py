@@ -164,11 +164,13 @@ def _byte_level(model: "models.BPE", split_words: bool) -> "Tokenizer":
 
 
 def _complete(tokenizer: "Tokenizer") -> "PreTrainedTokenizerFast":
-    from transformers import PreTrainedTokenizerFast
+    from ..byte_level import ByteLevelTokenizer
 
-    return PreTrainedTokenizerFast(
+    return ByteLevelTokenizer(
         tokenizer_object=tokenizer,
         model_input_names=["input_ids", "attention_mask"],
+        # a model goes on at the end of a document
+        padding_side="left",
         clean_up_tokenization_spaces=False,
         # a source file may hold the word "[PAD]"
         split_special_tokens=True,

@@ -216,14 +216,13 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As of transformers, but fields that a loader passes are checked together with the stored ones.
 
-        Another exit criterion than the stored one comes without the threshold and patience of that. A size that is
-        passed as None, which transformers would set, is refused.
+        A size that is passed as None, which transformers would set, is refused.
         """
         for name in FOLLOWING:
             given = kwargs.get(name, name)
             require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")
-        if kwargs.get("exit_criterion", config_dict.get("exit_criterion")) != config_dict.get("exit_criterion"):
-            config_dict = {name: value for name, value in config_dict.items() if name not in EXIT_SETTINGS}
+        # transformers sets them in turn, and another exit criterion drops the settings of the stored one
+        kwargs = dict(sorted(kwargs.items(), key=lambda given: given[0] in EXIT_SETTINGS))
         found = super().from_dict(config_dict, **kwargs)
         if kwargs.keys() & cls.__dataclass_fields__.keys():
             config: Any = found[0] if isinstance(found, tuple) else found

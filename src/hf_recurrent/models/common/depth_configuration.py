@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
-from .configuration import AttentionConfig, Capabilities, EncoderConfig, RecurrentConfig, require
+from .configuration import EXIT_SETTINGS, AttentionConfig, Capabilities, EncoderConfig, RecurrentConfig, require
 from .exit_criteria import CRITERIA, LEARNED
 from .fields import (
     Count,
@@ -29,7 +29,8 @@ class AdaptiveDepthConfig(RecurrentConfig):
             the criterion replaces it: "convergence" of the states, "agreement" of successive predictions, "stability"
             of the predicted class, "confidence" or "entropy" of the prediction, or a "probe" that judges the present
             answer (see `exit_criteria.CRITERIA`). A unit is the token in causal models; in others the sequence, but
-            the token under "convergence", and with a head that answers for each token, if halting is by tokens.
+            the token under "convergence", and with a head that answers for each token, if halting is by tokens. Setting
+            another criterion drops the threshold and patience of the one before: set those after it.
         exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
         exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
         min_steps: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it
@@ -70,6 +71,14 @@ class AdaptiveDepthConfig(RecurrentConfig):
     depth_range: list[Layers] | tuple[Layers, ...] | None = None
     backprop_steps: Layers | None = None
 
+    def __setattr__(self, name: str, value: object):
+        before = self.__dict__.get("exit_criterion", LEARNED)
+        super().__setattr__(name, value)
+        # those that are set under learned halting, which has none, are meant for the criterion to come
+        if name == "exit_criterion" and before not in (LEARNED, value):
+            for setting in EXIT_SETTINGS:
+                setattr(self, setting, None)
+
     @property
     def keeps_last_keys(self) -> bool:
         """Whether a token that has stopped leaves the keys and values of its last step to later ones.
@@ -103,7 +112,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
 
     def validate_exit(self):
         if self.exit_criterion == LEARNED:
-            for field in ("exit_threshold", "exit_patience"):
+            for field in EXIT_SETTINGS:
                 value = getattr(self, field)
                 remedy = "exit_criterion='learned' reads halting_threshold; leave it None, or set exit_criterion"
                 require(value is None, field, value, remedy)
