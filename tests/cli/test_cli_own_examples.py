@@ -94,7 +94,7 @@ def tables(path):
     return json.loads(path.read_text())["splits"]
 
 
-def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
+def test_a_file_is_the_test_split_and_called_by_its_name(run, checkpoint, file, tmp_path):
     status, out, err = run("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
     assert status == 0, err
     table = tables(tmp_path / "t.json")["test"]
@@ -110,7 +110,7 @@ def test_a_file_is_the_test_split(run, checkpoint, file, tmp_path):
     assert table["accuracy"] == pytest.approx(sum(right) / 60)
     assert set(table["slices"]) == {"kind", "length"}
     assert {"matthews_correlation", "f1"} <= table["scores"].keys()
-    assert "test by kind" in out
+    assert "reviews.csv by kind" in out
     assert "f1 " in out
 
 
@@ -151,7 +151,7 @@ def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
     with pytest.warns(UserWarning, match="16 of 20 examples of texts have more than max_seq_length=4 tokens"):
         status, out, err = run("evaluate", checkpoint, tmp_path / "texts", "--max-seq-length", "4")
     assert status == 0, err
-    assert "test by length" in out
+    assert "texts by length" in out
 
 
 def test_a_data_set(run, refuse, checkpoint, tmp_path):

@@ -148,7 +148,7 @@ def test_words_are_evaluated(run, refuse, places, tmp_path):
     assert set(table["slices"]) == {"label", "kind", "length"}
     assert sum(row["n"] for row in table["slices"]["label"]["rows"]) == len(right)
     assert "macro_f1" in table["scores"]
-    assert "test by label" in out
+    assert "test.jsonl by label" in out
     assert "depth steps of a word" in " ".join(out.split())
     # what training tells of words alone, and other depths
     status, _, err = run(*words, "--train-file", places["rows"], "--max-steps", "1")
