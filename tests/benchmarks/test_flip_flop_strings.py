@@ -95,9 +95,9 @@ def test_tokens_are_the_words_alone():
     encoded = TOKENIZER([text, "w 1"], padding=True)
     assert set(encoded) == {"input_ids", "attention_mask"}
     assert TOKENIZER.convert_ids_to_tokens(encoded["input_ids"][0]) == text.split()
-    # shorter rows are padded on the right, which is what `Trainer` wants
-    assert encoded["input_ids"][1] == [4, 8, 0, 0, 0, 0]
-    assert encoded["attention_mask"] == [[1] * 6, [1, 1, 0, 0, 0, 0]]
+    # shorter rows are padded on the left, which is what `generate` wants
+    assert encoded["input_ids"][1] == [0, 0, 0, 0, 4, 8]
+    assert encoded["attention_mask"] == [[1] * 6, [0, 0, 0, 0, 1, 1]]
     assert TOKENIZER.decode(encoded["input_ids"][0]) == text
     assert TOKENIZER("w0 i1r0")["input_ids"] == encoded["input_ids"][0]
     assert normalize_expression("W0 i1r0", "flip_flop") == text

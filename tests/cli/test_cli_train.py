@@ -165,6 +165,7 @@ def test_wrong_command_lines_of_recipes(refuse, words, message, tmp_path, monkey
         (
             "hf-recurrent train cpu/listops",
             [
+                "cpu/listops_depth_gut",
                 "cpu/listops_depth_ndr",
                 "cpu/listops_gut",
                 "cpu/listops_lstm",
