@@ -76,7 +76,8 @@ def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
     kept = config.keys() & new.keys() - {"transformers_version", "exit_calibration", "exit_probe_size"}
     assert {name: new[name] for name in kept} == {name: config[name] for name in kept}
     assert (new["exit_probe_size"], new["exit_criterion"]) == (64, "convergence")
-    lint_card(checkpoint)
+    with pytest.raises(ValueError, match="it tells of a calibrated exit"):
+        lint_card(checkpoint)
     flat = " ".join(out.split())
     assert "Probe of width 64, fitted to 600 examples of train (600 units after 1 to 15 steps)" in flat
     numbers = re.search(r"examples ([\d.]+)% .* for ([\d.]+)%: .* curve (0\.\d+), .* score (0\.\d+)", flat)

@@ -37,8 +37,7 @@ def test_train_calibrate_publish(run, hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed, (name, number) in enumerate(SIZES.items()):
         reviews(number, seed).to_csv(f"{name}.csv", index=False)
-    on_a_cpu = ["--use_cpu", "true", "--disable_tqdm", "true"]
-    train[train.index("--learning_rate") + 1] = "3e-3"
+    on_a_cpu = ["--use_cpu", "true", "--disable_tqdm", "true", "--learning_rate", "3e-3"]
     status, _, err = run(*train[1:], *on_a_cpu)
     assert status == 0, err
     status, out, err = run(*calibrate[1:])

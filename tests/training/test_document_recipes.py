@@ -26,7 +26,7 @@ T5_VOCAB_SIZE, T5_ROWS = 32_100, 32_128
 
 
 def read(path, *flags):
-    argv = [str(path), *flags] if "--output_dir" in flags else [str(path), "--output_dir", "unused", *flags]
+    argv = [str(path), "--output_dir", "unused", *flags]
     (model, data, report, args), settings = parse(argv, DOCUMENT_ARGUMENT_TYPES)
     return model, data, report, args, changes_by_flags(argv, settings, DOCUMENT_ARGUMENT_TYPES)
 

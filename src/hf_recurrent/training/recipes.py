@@ -111,20 +111,14 @@ def recipe_path(argv: Sequence[str]) -> Path | None:
 class Setting(argparse.Action):
     """Stores what a flag gives; one of several values may be repeated, for one list of them all.
 
-    argparse would keep the last of repeated flags, and drop the others without a word.
+    Of a repeated flag of one value the last one wins, as in all commands.
     """
 
     given = False
 
     def __call__(self, parser, namespace, values, option_string=None):
-        if self.given:
-            before = getattr(namespace, self.dest)
-            if not isinstance(values, list):
-                parser.error(
-                    f"{option_string} is given more than once, {reprlib.repr(before)} and {reprlib.repr(values)}: it "
-                    "takes one value, so give it once"
-                )
-            values = [*before, *values]
+        if self.given and isinstance(values, list):
+            values = [*getattr(namespace, self.dest), *values]
         self.given = True
         setattr(namespace, self.dest, values)
 
