@@ -49,9 +49,9 @@ def save_code(model, folder: str | Path) -> None:
         # it would name the classes of another checkpoint, which this model was loaded from
         vars(model.config).pop("auto_map", None)
         warnings.warn(
-            f"{own.__name__} is a class of your own, and the checkpoint carries no code for it. Classes that lie in a "
-            f"file bring that along if they were registered before, by {own.__name__}.register_for_auto_class with the "
-            "name of the Auto class that loads them",
+            f"{own.__name__} is a class of your own, and the checkpoint carries no code for it. A class in a file "
+            f"brings that along if {own.__name__}.register_for_auto_class, with the name of its Auto class, was called "
+            "before",
             stacklevel=4,
         )
         return
