@@ -246,6 +246,12 @@ def of_kept(valid: Any, model: PreTrainedModel) -> Iterator[Given]:
         yield Given(wrong)
 
 
+def of_items(valid: Any, model: PreTrainedModel) -> Iterator[Given]:
+    yield from others(int, float, torch.Tensor)
+    yield from (Given(wrong) for wrong in (-1, -0.5, math.nan, math.inf))
+    yield from (Given(wrong) for wrong in (torch.tensor([1, 2]), torch.tensor(True), torch.tensor(1j)))
+
+
 # argument -> the rule for what it may not be
 ARGUMENTS: dict[str, Rule] = {
     **dict.fromkeys(("input_ids", "decoder_input_ids"), of_ids),
@@ -267,6 +273,7 @@ ARGUMENTS: dict[str, Rule] = {
     "past_key_values": of_cache,
     "start_of_document": of_start,
     "logits_to_keep": of_kept,
+    "num_items_in_batch": of_items,
 }
 # what task models pass to base models, and stacks to each other
 INTERNAL = {"self", "answer_head", "encoder_hidden_states", "encoder_attention_mask"}

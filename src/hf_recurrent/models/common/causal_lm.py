@@ -24,7 +24,7 @@ from .layers import of_tokens
 from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
 from .token_head import PredictsTokens
-from .token_targets import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
+from .token_targets import NO_TARGET, check_num_items, check_targets, fraction_of_step, num_labelled, without_padding
 from .unsupported import supported
 from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
 
@@ -319,6 +319,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         recorded = (output_attentions, output_hidden_states, output_halting, output_gates)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids, **kwargs)
+        check_num_items(num_items_in_batch)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)

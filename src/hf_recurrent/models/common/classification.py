@@ -18,7 +18,7 @@ from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
 from .token_order import tokens_first
-from .token_targets import fraction_of_step
+from .token_targets import check_num_items, fraction_of_step
 from .unsupported import supported
 from .validation import (
     Problem,
@@ -294,6 +294,7 @@ class ForSequenceClassification(SequenceFeatures):
         model_kwargs = supported(model_kwargs, self.model.model_arguments)
         self.model.check_model_kwargs(model_kwargs)
         check_place(self.get_input_embeddings(), labels=labels)
+        check_num_items(num_items_in_batch)
         options = {
             "output_attentions": output_attentions,
             "output_hidden_states": output_hidden_states,

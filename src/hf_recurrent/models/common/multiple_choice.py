@@ -14,7 +14,7 @@ from .head_options import checked_options
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput
 from .pretrained import task_head
-from .token_targets import NO_TARGET, fraction_of_step, num_labelled
+from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled
 from .validation import Problem, check_place, check_tensor, is_id, is_nan, is_number, is_real, refuse
 
 # statistics of sequences, which belong to a choice of a question
@@ -92,6 +92,7 @@ class ForMultipleChoice(SequenceFeatures):
         """
         options = checked_options(self, options)
         check_place(self.get_input_embeddings(), labels=labels)
+        check_num_items(num_items_in_batch)
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,

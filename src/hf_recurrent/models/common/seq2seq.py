@@ -20,7 +20,7 @@ from .initialization import embedding_like, initialized_linear
 from .layers import of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .sharding import is_sharded
-from .token_targets import fraction_of_step, num_labelled
+from .token_targets import check_num_items, fraction_of_step, num_labelled
 from .unsupported import supported
 from .validation import check_ids, check_not_nan, check_place
 
@@ -388,6 +388,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         for name in supported(own_kwargs):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
         check_place(self.get_input_embeddings(), labels=labels, attention_mask=attention_mask)
+        check_num_items(num_items_in_batch)
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)

@@ -12,7 +12,7 @@ from .exit_criteria import AnswerHead
 from .head_options import checked_options
 from .layers import of_tokens
 from .outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
-from .token_targets import NO_TARGET, fraction_of_step, num_labelled, token_losses, without_padding
+from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled, token_losses, without_padding
 from .validation import check_place, is_nan, refuse
 
 
@@ -143,6 +143,7 @@ class TokenHead(PredictsTokens, TokenStates):
             TypeError: an option is not known.
         """
         check_place(self.get_input_embeddings(), labels=labels)
+        check_num_items(num_items_in_batch)
         reference, targets = input_ids if inputs_embeds is None else inputs_embeds, None
         # the base model rejects inputs that are none
         if labels is not None and isinstance(reference, torch.Tensor):
