@@ -7,7 +7,7 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from hf_recurrent import ARCHITECTURES, GUTConfig, GUTLBConfig
+from hf_recurrent import ARCHITECTURES, GUTConfig, GUTLBConfig, UTConfig, UTForSequenceClassification, UTModel
 from support.families import BY_NAME, TINY, VOCAB_SIZE, make_batch, make_config, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
@@ -98,6 +98,26 @@ def test_every_config_follows_the_rules(architecture):
                 config_class(**{**TINY, field: value})
     with pytest.raises(ValueError, match="no field `hiden_size`: did you mean `hidden_size`"):
         config_class(hiden_size=32)
+
+
+def test_configs_and_checkpoints_of_another_architecture_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="config is of GUTConfig: UTModel takes UTConfig"):
+        UTModel(make_config(BY_NAME["gut"]))
+    make_config(BY_NAME["gut"]).save_pretrained(tmp_path)
+    for reader in (UTConfig, UTModel, UTForSequenceClassification):
+        with pytest.raises(ValueError, match="model_type is 'gut': UTConfig reads 'ut'; load it by Auto"):
+            reader.from_pretrained(tmp_path)
+
+
+def test_a_config_of_ones_own_reads_the_checkpoint_of_the_architecture_it_extends(tmp_path):
+    class OwnConfig(UTConfig):
+        model_type = "own_ut"
+
+    make_config(BY_NAME["ut"]).save_pretrained(tmp_path)
+    own = OwnConfig.from_pretrained(tmp_path)
+    assert isinstance(own, OwnConfig)
+    assert own.hidden_size == TINY["hidden_size"]
+    assert UTModel(own).config is own
 
 
 def test_assignments_are_checked_too():

@@ -108,6 +108,11 @@ class Capabilities:
         return self.span if self.reads == "blocks" else None
 
 
+def is_of(config_class: type, model_type: str) -> bool:
+    """Whether a class is the config of an architecture, or a subclass of it."""
+    return any(vars(each).get("model_type") == model_type for each in config_class.__mro__)
+
+
 @checked_config
 class RecurrentConfig(PreTrainedConfig):
     """Fields of every architecture.
@@ -216,8 +221,14 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As of transformers, but fields that a loader passes are checked together with the stored ones.
 
-        A size that is passed as None, which transformers would set, is refused.
+        A size that is passed as None, which transformers would set, is refused; so is another architecture's config.
         """
+        stored = config_dict.get("model_type")
+        if stored is not None and not is_of(cls, stored):
+            raise ValueError(
+                f"the checkpoint's model_type is {stored!r}: {cls.__name__} reads {cls.model_type!r}; load it by "
+                "AutoConfig and AutoModel classes, or by the classes of its own architecture"
+            )
         for name in FOLLOWING:
             given = kwargs.get(name, name)
             require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")

@@ -11,7 +11,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import logging
 
 from .attention_choice import can_load, check_implementation, check_name, is_hub_kernel
-from .configuration import Capabilities
+from .configuration import Capabilities, is_of
 from .depth_objectives import prior_divergence
 from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
@@ -59,6 +59,13 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
     # method that writes the model's code into a folder; None in that code itself
     save_code: Callable[[str], None] | None = None
+
+    def __init__(self, config, *args, **kwargs):
+        expected = self.config_class
+        # by model_type: code that a checkpoint brings along has classes of its own
+        if not is_of(type(config), expected.model_type):
+            raise TypeError(f"config is of {type(config).__name__}: {type(self).__name__} takes {expected.__name__}")
+        super().__init__(config, *args, **kwargs)
 
     def post_init(self) -> None:
         """As of transformers; modules that decide on halting are also named as quantisers look for what they leave.
