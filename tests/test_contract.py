@@ -222,6 +222,11 @@ def test_means_of_large_half_precision_states_are_finite():
         assert_close(masked_mean(states.float(), mask).float(), torch.full((2, 4), 16.0), 1e-3)
 
 
+def test_means_of_doubles_are_as_precise():
+    states = torch.rand(2, 7, 4, dtype=torch.float64)
+    assert_close(masked_mean(states, torch.ones(2, 7, dtype=torch.bool)), states.mean(1), 1e-12)
+
+
 @pytest.mark.parametrize("kind", ["single_label_classification", "multi_label_classification"])
 def test_training_records_what_labels_are(kind):
     variant = BY_NAME["gut"]

@@ -249,6 +249,17 @@ def test_expected_loss_of_both_stacks_trains_both_halting_heads():
     assert output.aux_loss > 0
 
 
+def test_an_objective_set_after_loading_is_that_of_both_stacks():
+    created, changed = make_translator(depth_objective="expected", halting="token"), make_translator(halting="token")
+    changed.load_state_dict(created.state_dict())
+    changed.config.depth_objective = "expected"
+    losses = []
+    for model in (created, changed):
+        torch.manual_seed(0)
+        losses.append(model(**translation_batch()).loss)
+    assert_close(*losses)
+
+
 def test_depth_is_drawn_for_one_stack_at_a_time():
     model = make_translator(depth_sampling="uniform", depth_range=[1, 2])
     model.model.depth_generator = torch.Generator().manual_seed(0)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from transformers.modeling_outputs import SequenceClassifierOutput
 
-from hf_recurrent.analysis.inference import mean_steps
+from hf_recurrent.analysis.inference import mean_steps, predictions, require_right_answers
 from hf_recurrent.analysis.predictors import ClassifierPredictor, TextPredictor
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -55,8 +56,12 @@ def test_multiple_labels():
 
 @pytest.mark.parametrize("problem_type", [None, "regression"])
 def test_one_number(problem_type):
-    predictor = ClassifierPredictor(classifier(num_labels=1, problem_type=problem_type), {})
-    assert columns(predictor, [[2.5], [-1]], [1, 3]) == {"prediction": [2.5, -1], "steps": [1, 3]}
+    model = classifier(num_labels=1, problem_type=problem_type)
+    assert columns(ClassifierPredictor(model, {}), [[2.5], [-1]], [1, 3]) == {"prediction": [2.5, -1], "steps": [1, 3]}
+    found = predictions(SequenceClassifierOutput(logits=torch.tensor([[2.5], [-1]])), np.array([2, 0]), model.config)
+    assert {name: column.tolist() for name, column in found.items()} == {"label": [2, 0], "prediction": [2.5, -1]}
+    with pytest.raises(ValueError, match="the model predicts a number"):
+        require_right_answers(model)
 
 
 def test_several_numbers():

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from hf_recurrent import GUTForSequenceClassification
 from hf_recurrent.inference import DepthBatcher, ExampleOutput
 from hf_recurrent.models.engine import depth_loop
+from support.compare import assert_close
 from support.families import (
     BY_NAME,
     LANGUAGE_VARIANTS,
@@ -225,7 +227,22 @@ def test_bad_options():
         DepthBatcher(model, max_step=3)
     for options in ({"exit_criterion": "never"}, {"max_steps": 0}, {"halting_threshold": 2.0}):
         with pytest.raises(ValueError, match=next(iter(options))):
-            list(DepthBatcher(model, **options)([{"input_ids": [4, 5]}]))
+            DepthBatcher(model, **options)
+
+
+def test_a_classifier_that_classifies_in_its_own_way():
+    class Doubled(GUTForSequenceClassification):
+        def classify(self, features, steps):
+            return 2 * super().classify(features, steps)
+
+    model = make_model(BY_NAME["gut"])
+    own = Doubled(model.config).eval()
+    own.load_state_dict(model.state_dict())
+    for options in ({}, {"exit_criterion": "confidence", "exit_threshold": 0.4}):
+        (output,) = DepthBatcher(own, **options)([{"input_ids": [4, 5, 6]}])
+        expected = own(torch.tensor([[4, 5, 6]]), **options)
+        assert_close(output.logits, expected.logits[0])
+        assert int(output.ponder_steps) == int(expected.ponder_steps)
 
 
 @pytest.mark.parametrize("name", ["gut", "ut", "sut"])

@@ -58,6 +58,10 @@ def test_positions_are_those_that_are_given():
     assert refilling_batcher(model, True, {}) is not None
     batch["position_ids"] = 3 * torch.arange(batch["input_ids"].shape[1]).repeat(3, 1)
     assert_as_model(model, [batch, batch])
+    batch.pop("labels", None)
+    others = {name: values for name, values in batch.items() if name != "position_ids"}
+    with pytest.raises(ValueError, match="a batch has 'position_ids', but the first one had not"):
+        list(batch_outputs(model, [others, batch], lambda each: each))
 
 
 def test_models_in_parts_run_batch_by_batch():

@@ -194,6 +194,8 @@ def test_models_of_the_code_that_their_checkpoints_carry(name, tmp_path):
 def test_unknown_options_and_other_models_are_refused():
     with pytest.raises(TypeError, match="unexpected option 'max_step'"):
         PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), max_step=3)
+    with pytest.raises(ValueError, match="exit_criterion is 'never'"):
+        PromptBatcher(make_language_model(LANGUAGE_BY_NAME["gut"]), exit_criterion="never")
     with pytest.raises(ValueError, match="model is a GUTForSequenceClassification"):
         PromptBatcher(make_model(BY_NAME["gut"]))
     with pytest.raises(ValueError, match="`chunking` is 'count'"):

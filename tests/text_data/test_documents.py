@@ -281,3 +281,12 @@ def test_nothing_stands_around_a_text_so_that_a_prompt_goes_on(tmp_path, kind):
         assert tokenizer.padding_side == "left"
         for role in ("pad_token_id", "eos_token_id", "unk_token_id", "bos_token_id"):
             assert getattr(tokenizer, role) == getattr(loaded, role)
+
+
+def test_names_of_special_tokens_stay_text_where_nothing_stands_around_one():
+    framed = train_tokenizer("bytes", frame="classification")
+    plain = with_plain_texts(framed)
+    assert plain.model_max_length == framed.model_max_length
+    expected = framed("a [EOS] b", add_special_tokens=False)["input_ids"]
+    assert len(expected) == len("a [EOS] b")
+    assert plain("a [EOS] b")["input_ids"] == expected

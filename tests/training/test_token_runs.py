@@ -15,10 +15,11 @@ from hf_recurrent.analysis.token_halting import collect_tokens
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.metrics.entities import entity_scores, is_iob
+from hf_recurrent.models.common.token_targets import NO_TARGET
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.evaluate import OF_TOKENS, Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.masked_data import MASK, MaskingCollator
-from hf_recurrent.training.metrics import IGNORED, masked_statistics, tag_scores
+from hf_recurrent.training.metrics import masked_statistics, tag_scores
 from hf_recurrent.training.own_examples import OwnExamples
 from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.run import matching_script, run_class
@@ -135,8 +136,8 @@ def test_masks(masked_script, files, tmp_path):
 @pytest.mark.parametrize("head", [TOKENS, MASKED])
 def test_each_labelled_token_counts(name, head):
     model, batch = make_head(name, head).eval(), make_head_batch(name, head)
-    labelled = (batch["labels"] != IGNORED) & batch["attention_mask"].bool()
-    batch["labels"] = batch["labels"].masked_fill(~labelled, IGNORED)
+    labelled = (batch["labels"] != NO_TARGET) & batch["attention_mask"].bool()
+    batch["labels"] = batch["labels"].masked_fill(~labelled, NO_TARGET)
     with torch.no_grad():
         output = model(**without_targets(batch))
     record = collect_tokens(model, [batch])
@@ -159,7 +160,7 @@ def test_each_labelled_token_counts(name, head):
 def test_no_labelled_token():
     batch = make_head_batch("ut", TOKENS)
     with pytest.raises(ValueError, match="no token has a label"):
-        collect_tokens(make_head("ut", TOKENS), [{**batch, "labels": torch.full_like(batch["labels"], IGNORED)}])
+        collect_tokens(make_head("ut", TOKENS), [{**batch, "labels": torch.full_like(batch["labels"], NO_TARGET)}])
 
 
 def test_tokens_belong_to_words():
@@ -169,10 +170,10 @@ def test_tokens_belong_to_words():
     found = words_of_tokens(words, offsets)
     assert found == [-1, *[0] * 5, -1, *[1] * 4, -1, *[2] * 3, -1]
     labels = first_labels(found, [7, 8, 9])
-    assert [label for label in labels if label != IGNORED] == [7, 8, 9]
-    assert [place for place, label in enumerate(labels) if label != IGNORED] == [1, 7, 12]
+    assert [label for label in labels if label != NO_TARGET] == [7, 8, 9]
+    assert [place for place, label in enumerate(labels) if label != NO_TARGET] == [1, 7, 12]
     every = all_labels(found, [0, 2, 1], IOB)
-    assert every == [IGNORED, 0, *[1] * 4, IGNORED, *[2] * 4, IGNORED, *[1] * 3, IGNORED]
+    assert every == [NO_TARGET, 0, *[1] * 4, NO_TARGET, *[2] * 4, NO_TARGET, *[1] * 3, NO_TARGET]
 
 
 def test_scores_of_entities():
@@ -213,7 +214,7 @@ def test_masks_follow_from_tokens_and_seed():
     batch = collator(rows)
     assert_same = torch.testing.assert_close
     assert_same(collator(rows), batch, rtol=0, atol=0)
-    chosen = batch["labels"] != IGNORED
+    chosen = batch["labels"] != NO_TARGET
     assert 0.25 < chosen[0].float().mean() < 0.55
     assert not chosen[batch["attention_mask"] == 0].any()
     original = torch.tensor(rows[0]["input_ids"])
@@ -221,13 +222,13 @@ def test_masks_follow_from_tokens_and_seed():
     assert (batch["input_ids"][chosen] == tokenizer.mask_token_id).float().mean() > 0.6
     assert not collator(rows[:1])["labels"].equal(batch["labels"][:1]), "another batch has other masks"
     assert not masking(seed=1)[0](rows)["labels"].equal(batch["labels"]), "another seed has other masks"
-    ready = [{"input_ids": [5, 6], "labels": [IGNORED, 9]}]
-    assert collator(ready)["labels"].tolist() == [[IGNORED, 9]], "what has labels has its masks"
+    ready = [{"input_ids": [5, 6], "labels": [NO_TARGET, 9]}]
+    assert collator(ready)["labels"].tolist() == [[NO_TARGET, 9]], "what has labels has its masks"
 
 
 def test_statistics_of_masked_tokens():
     torch.manual_seed(0)
-    logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, IGNORED, 4], [IGNORED, IGNORED, 0]])
+    logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, NO_TARGET, 4], [NO_TARGET, NO_TARGET, 0]])
     found = masked_statistics(logits, labels)
     nats = cross_entropy(logits.transpose(1, 2), labels, reduction="none").sum(1)
     assert found[:, 0].tolist() == [2, 1]

@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
+from hf_recurrent import AlbertRecurrentConfig, AlbertRecurrentForSequenceClassification
 from hf_recurrent.analysis.halting import collect_halting
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
@@ -137,10 +138,6 @@ def test_token_steps_ignore_padding_of_model_and_trainer():
     assert mean_steps(torch.tensor([[2, 4, -1], [3, -1, -1]])).item() == 3.0
 
 
-def test_one_logit_is_a_binary_decision():
-    assert compute_metrics(EvalPrediction(np.array([[0.5], [-0.5]]), np.array([1, 1]))) == {"accuracy": 0.5}
-
-
 @pytest.mark.parametrize("everything", [True, False])
 def test_weight_decay_groups(tmp_path, everything):
     trainer = make_trainer(tmp_path, decay_all_parameters=everything, weight_decay=0.1)
@@ -155,6 +152,13 @@ def test_ponder_loss_warms_up_with_the_step_alone(tmp_path):
     weights = [log["aux_loss"] / log["ponder_cost"] for log in trainer.state.log_history if "loss" in log]
     assert weights == pytest.approx([0.0, 0.025, 0.05, 0.075, 0.1, 0.1], rel=1e-5)
     assert trainer.model.config.ponder_loss_weight == 0.1
+
+
+def test_a_model_without_ponder_loss_has_none_that_rises(tmp_path):
+    model = AlbertRecurrentForSequenceClassification(AlbertRecurrentConfig.preset("tiny"))
+    args = RecurrentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, ponder_warmup_steps=10)
+    with pytest.raises(ValueError, match="ponder_warmup_steps is 10, but models of type 'albert_recurrent' have no"):
+        RecurrentTrainer(model, args)
 
 
 def test_saved_and_evaluated_models_have_the_full_ponder_weight(tmp_path):

@@ -45,6 +45,7 @@ from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import weights_digest
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI
 from .exit_settings import (
     Measured,
@@ -56,7 +57,7 @@ from .exit_settings import (
     plan_runs,
     settings_of,
 )
-from .inference import IGNORED, prepare_batch
+from .inference import prepare_batch
 from .model_facts import answers_tokens, is_classifier, labels_tokens
 from .risk_control import (
     bounded_risk_p_values,
@@ -249,7 +250,7 @@ def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
     if is_classifier(model) or ids.ndim > 2:
         return torch.zeros(len(ids), dtype=torch.long)
     mask = torch.as_tensor(batch.get("attention_mask", torch.ones_like(ids)))
-    return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(mask == 0, IGNORED)
+    return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(mask == 0, NO_TARGET)
 
 
 def run_row(key: Hashable, found: Measured) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, LEARNED, ExitRule
+from ..models.common.token_targets import NO_TARGET
 from .inference import (
-    IGNORED,
     Batch,
     confidences,
     interleaved_seconds,
@@ -240,7 +240,7 @@ def answers(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarra
         found = predictions(output, labels, config)
         found = {"answer": found["prediction"], "label": found["label"], "confidence": found["confidence"]}
     else:
-        predicted, labelled = output.logits.argmax(-1).cpu().numpy(), labels != IGNORED
+        predicted, labelled = output.logits.argmax(-1).cpu().numpy(), labels != NO_TARGET
         chosen = np.where(labelled, confidences(output.logits), 0.0)
         found = {
             "answer": tuples(predicted, labelled),

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from ..inference.processes import from_first, is_first
+from ..models.common.classification import predicts_number
 from ..models.common.seq2seq import read_mask
-from ..text_data.labels import JOINED, MULTI, NO_LABEL, REGRESSION
+from ..models.common.token_targets import NO_TARGET
+from ..text_data.labels import JOINED, MULTI, NO_LABEL
 from .model_facts import DECODER, ENCODER, answers_tokens
 
 # label of a token that is not to be predicted
-IGNORED = -100
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
     elif labels.ndim > 1 and np.issubdtype(labels.dtype, np.integer) and "attention_mask" in inputs:
         # as in the model's own loss
         after_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))
-        labels = np.where(after_padding, IGNORED, labels)
+        labels = np.where(after_padding, NO_TARGET, labels)
     return Batch(inputs, labels)
 
 
@@ -164,18 +165,13 @@ def predicts_tokens(output: Any) -> bool:
 
 
 def predicted_classes(logits: torch.Tensor) -> np.ndarray:
-    """Class ids `(B,)` of logits `(B, C)`; a single logit is a binary decision at 0."""
-    if logits.shape[-1] == 1:
-        return (logits[:, 0] > 0).long().cpu().numpy()
+    """Class ids `(B,)` of logits `(B, C)`."""
     return logits.argmax(-1).cpu().numpy()
 
 
 def confidences(logits: torch.Tensor) -> np.ndarray:
-    """Probability of the predicted class (...) of logits (..., C); a single logit is a binary decision."""
-    logits = logits.float()
-    if logits.shape[-1] == 1:
-        logits = torch.cat((logits, torch.zeros_like(logits)), dim=-1)
-    return as_numpy(logits.softmax(-1).amax(-1))
+    """Probability of the predicted class (...) of logits (..., C)."""
+    return as_numpy(logits.float().softmax(-1).amax(-1))
 
 
 def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str, np.ndarray]:
@@ -186,10 +182,9 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
     """
     if predicts_tokens(output):
         return token_predictions(output.logits, labels)
-    problem_type = getattr(config, "problem_type", None)
-    if problem_type == REGRESSION:
+    if config is not None and predicts_number(config):
         return {"label": labels.reshape(-1), "prediction": as_numpy(output.logits.float()).reshape(-1)}
-    if problem_type == MULTI:
+    if config is not None and config.problem_type == MULTI:
         predicted, confidence = several_labels(output.logits, config)
         return {"label": joined_labels(labels, config), "prediction": predicted, "confidence": confidence}
     return {
@@ -201,7 +196,7 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
 
 def require_right_answers(model: Any) -> None:
     """Raise a ValueError if a model predicts a number, which is neither right nor wrong."""
-    if getattr(model.config, "problem_type", None) == "regression":
+    if predicts_number(model.config):
         raise ValueError(
             "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
             "halting_threshold or max_steps"
@@ -224,7 +219,7 @@ def answer_name(label: Any, config: Any) -> str:
     """The right answer of one example for readers: the name of a class, of all that apply, or a number."""
     if config.problem_type == MULTI:
         return joined_labels([label], config)[0]
-    return f"{float(label):.4g}" if config.problem_type == REGRESSION else str(config.id2label[int(label)])
+    return f"{float(label):.4g}" if predicts_number(config) else str(config.id2label[int(label)])
 
 
 def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -245,7 +240,7 @@ def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.
     if labels.shape != tuple(logits.shape[:2]):
         raise ValueError(f"labels have shape {labels.shape}, but logits are of {tuple(logits.shape[:2])} tokens")
     predicted, wanted = logits[:, :-1].argmax(-1).cpu().numpy(), labels[:, 1:]
-    labelled = wanted != IGNORED
+    labelled = wanted != NO_TARGET
     if not labelled.any(1).all():
         raise ValueError(f"row {int(labelled.any(1).argmin())} of a batch has no label after its first token")
     last = labelled.shape[1] - 1 - labelled[:, ::-1].argmax(1)

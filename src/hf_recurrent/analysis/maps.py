@@ -11,10 +11,10 @@ import torch
 
 from ..files import plain
 from ..inference.modes import inference_mode
+from ..models.common.token_targets import NO_TARGET
 from ..models.engine.chunk_plan import chunk_size
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
-    IGNORED,
     as_numpy,
     attention_implementation,
     encode_example,
@@ -77,7 +77,7 @@ def _labelled_next(example: Any, live: np.ndarray) -> list[bool]:
     """Whether the token after each one that is not padding has a label; only an encoded example has labels."""
     if not isinstance(example, Mapping) or "labels" not in example:
         return [False] * int(live.sum())
-    labelled = np.append(np.asarray(example["labels"])[1:] != IGNORED, False)
+    labelled = np.append(np.asarray(example["labels"])[1:] != NO_TARGET, False)
     return labelled[live].tolist()
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from transformers import TextClassificationPipeline
 
+from ..models.common.exit_criteria import EXIT_ARGUMENTS
+from ..models.common.head_options import DEPTH_ARGUMENTS
 from .predictors import mean_steps
-
-DEPTH_OPTIONS = ("max_steps", "halting_threshold", "exit_criterion", "exit_threshold", "exit_patience", "min_steps")
 
 
 class RecurrentTextClassificationPipeline(TextClassificationPipeline):
@@ -27,7 +27,7 @@ class RecurrentTextClassificationPipeline(TextClassificationPipeline):
     """
 
     def _sanitize_parameters(self, return_steps: bool | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
-        depth = {name: kwargs.pop(name) for name in DEPTH_OPTIONS if name in kwargs}
+        depth = {name: kwargs.pop(name) for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS) if name in kwargs}
         preprocess, forward, postprocess = super()._sanitize_parameters(**kwargs)
         if return_steps is not None:
             postprocess["return_steps"] = return_steps

@@ -11,13 +11,13 @@ import pyarrow as pa
 import torch
 
 from ..inference.padded_outputs import batch_outputs
+from ..models.common.classification import predicts_number
+from ..text_data.labels import MULTI, REGRESSION, SINGLE
 from .inference import mean_steps, to_device
 from .text_batches import EncodedTexts
 
 # numbers (B,) of texts, and their inputs (B, S)
 TextBatch = tuple[np.ndarray, Mapping[str, torch.Tensor]]
-
-SINGLE, MULTIPLE, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
 
 
 def steps_column(steps: np.ndarray) -> pa.Array:
@@ -75,7 +75,7 @@ class ClassifierPredictor(Predictor):
     def __init__(self, model: Any, options: Mapping[str, Any], all_probabilities: bool = False):
         self.model, self.options, self.all_probabilities = model, options, all_probabilities
         config = model.config
-        self.problem = config.problem_type or (REGRESSION if config.num_labels == 1 else SINGLE)
+        self.problem = REGRESSION if predicts_number(config) else config.problem_type or SINGLE
         self.labels = [str(config.id2label[index]) for index in range(config.num_labels)]
         if all_probabilities and self.problem == REGRESSION:
             raise ValueError(
@@ -105,7 +105,7 @@ class ClassifierPredictor(Predictor):
         if self.problem == REGRESSION:
             numbers = pa.array(found["logits"].reshape(-1), pa.float32())
             return [numbers if len(self.labels) == 1 else lists(numbers, np.ones(logits.shape, bool)), steps]
-        several = self.problem == MULTIPLE
+        several = self.problem == MULTI
         probabilities = (logits.double().sigmoid() if several else logits.double().softmax(-1)).float().numpy()
         each = [pa.array(column, pa.float32()) for column in probabilities.T] if self.all_probabilities else []
         names = pa.array(self.labels, pa.string())

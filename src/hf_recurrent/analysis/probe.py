@@ -24,7 +24,8 @@ from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
-from .inference import IGNORED, prepare_batch, progress_bar, split_labels
+from ..models.common.token_targets import NO_TARGET
+from .inference import prepare_batch, progress_bar, split_labels
 from .model_facts import answers_tokens, is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
@@ -58,7 +59,7 @@ class Goals(NamedTuple):
     @property
     def labelled(self) -> torch.Tensor:
         """(N,) bool."""
-        return (self.wanted != IGNORED).reshape(len(self.wanted), -1).all(1)
+        return (self.wanted != NO_TARGET).reshape(len(self.wanted), -1).all(1)
 
 
 class Recorder(nn.Module):
@@ -246,7 +247,7 @@ def goals_of(model: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor, 
     mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
     tokens = mask.cpu().bool()
     at_its_place = has_target or answers_tokens(model)
-    wanted = labels if at_its_place else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+    wanted = labels if at_its_place else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_TARGET)
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 
 

@@ -33,9 +33,9 @@ from ..inference.modes import inference_mode
 from ..inference.padded_outputs import batch_outputs
 from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import LEARNED
+from ..models.common.token_targets import NO_TARGET
 from .halting import fit_depth, halting_mass, read_units
 from .inference import (
-    IGNORED,
     Batch,
     config_fields,
     encode_example,
@@ -264,7 +264,7 @@ def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.nd
         return {"right": found["prediction"] == found["label"]}
     logits = output.logits if has_target else output.logits[:, :-1]
     wanted = labels if has_target else labels[:, 1:]
-    labelled = wanted != IGNORED
+    labelled = wanted != NO_TARGET
     columns = {"labelled": labelled.sum(1), "nats": cross_entropies(logits, wanted)}
     if has_target:
         hits = (logits.argmax(-1).cpu().numpy() == wanted) & labelled
@@ -277,19 +277,19 @@ def cross_entropies(logits: torch.Tensor, wanted: np.ndarray) -> np.ndarray:
     """Sum over each sequence's labelled tokens of their cross-entropy, in nats: (B, S, V), (B, S) -> (B,)."""
     targets = torch.as_tensor(wanted, device=logits.device)
     losses = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
+        logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NO_TARGET
     )
     return losses.view(targets.shape).double().sum(1).cpu().numpy()
 
 
 def generates_target(model: Any, batch: Batch) -> np.ndarray:
     """(B,) whether greedy generation gives the target, its end included."""
-    longest = int((batch.labels != IGNORED).sum(1).max())
+    longest = int((batch.labels != NO_TARGET).sum(1).max())
     written = model.generate(**encoder_inputs(batch.inputs), max_new_tokens=longest, do_sample=False, num_beams=1)
     end = model.config.eos_token_id
     return np.array(
         [
-            up_to_end(tokens, end) == [token for token in labels if token != IGNORED]
+            up_to_end(tokens, end) == [token for token in labels if token != NO_TARGET]
             for tokens, labels in zip(written[:, 1:].tolist(), batch.labels.tolist(), strict=True)
         ]
     )

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, pad
 
-from ..documents.reader import IGNORED
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import dealt, of_all
 from ..metrics.functional import position_sums, spearman
+from ..models.common.token_targets import NO_TARGET
 from .document_losses import EDGES, DocumentLosses, merge_losses, segment_losses
 from .inference import progress_bar, to_device
 from .model_facts import stopping_rule
@@ -57,10 +57,10 @@ def collect_text_losses(
             text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
             outputs = model(**inputs)
             # the token after each; padding on the left predicts nothing
-            following = pad(inputs["input_ids"].masked_fill(~mask, IGNORED)[:, 1:], (0, 1), value=IGNORED)
-            labels = following.masked_fill(~mask, IGNORED)
+            following = pad(inputs["input_ids"].masked_fill(~mask, NO_TARGET)[:, 1:], (0, 1), value=NO_TARGET)
+            labels = following.masked_fill(~mask, NO_TARGET)
             nats = cross_entropy(outputs.logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
-            hits = (outputs.logits.argmax(-1) == labels) & (labels != IGNORED)
+            hits = (outputs.logits.argmax(-1) == labels) & (labels != NO_TARGET)
             taken = outputs.ponder_steps.cpu().numpy() if config.capabilities.halts else None
             arrays = [tensor.cpu().numpy() for tensor in (nats.view_as(labels), labels, mask)]
             part = segment_losses(*arrays, text, np.zeros_like(text), config.vocab_size, taken)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from .inference import IGNORED, confidences
+from ..models.common.token_targets import NO_TARGET
+from .inference import confidences
 
 
 def token_answers(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -24,7 +25,7 @@ def token_answers(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:
     Raises:
         ValueError: a sequence has no label.
     """
-    chosen = labels != IGNORED
+    chosen = labels != NO_TARGET
     counts = chosen.sum(1)
     if not counts.all():
         raise ValueError(f"row {int(counts.argmin())} of a batch has no label, so there is nothing to compare")

@@ -11,8 +11,9 @@ import torch
 
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, of_any
+from ..models.common.token_targets import NO_TARGET
 from .halting import HaltingRecord, fit_depth, halting_mass
-from .inference import IGNORED, Batch, as_numpy, progress_bar, split_labels, token_mask
+from .inference import Batch, as_numpy, progress_bar, split_labels, token_mask
 from .model_facts import stopping_rule
 from .tables import join_batches
 
@@ -50,9 +51,9 @@ def collect_tokens(
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading tokens", "batch"):
             inputs, labels = split_labels(batch, model)
-            chosen = torch.as_tensor(labels != IGNORED, device=model.device)
+            chosen = torch.as_tensor(labels != NO_TARGET, device=model.device)
             output = model(**inputs, output_halting=halts, **options)
-            found = answers(output.logits[chosen], labels[labels != IGNORED])
+            found = answers(output.logits[chosen], labels[labels != NO_TARGET])
             if halts:
                 unit = {1: "example", 2: "token" if output.ponder_steps.shape == labels.shape else "chunk"}[
                     output.ponder_steps.dim()
@@ -109,7 +110,7 @@ def answer_steps(model: Any, output: Any, batch: Batch) -> np.ndarray:
     Args:
         output: of a model that halts, for the inputs of `batch`.
     """
-    chosen = batch.labels != IGNORED
+    chosen = batch.labels != NO_TARGET
     if not model.config.capabilities.stops_when_halted:
         return np.full(len(chosen), float(model.config.num_hidden_layers))
     steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()

@@ -309,6 +309,7 @@ def with_texts(
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     """Function of a class id, joined labels, token id, tuple of token ids, or array of those of tokens to its text."""
+    from ..text_data.labels import MULTI
     from ..training.objectives import CLASSIFICATION, MASKED_MODELLING, MULTIPLE_CHOICE, TOKEN_CLASSIFICATION
 
     config = checkpoint.model.config
@@ -320,7 +321,7 @@ def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
         return lambda answer: str(int(answer))
     if checkpoint.objective is CLASSIFICATION:
         # several labels are joined names already
-        joined = config.problem_type == "multi_label_classification"
+        joined = config.problem_type == MULTI
         return str if joined else lambda answer: str(config.id2label[int(answer)])
     return lambda answer: checkpoint.tokenizer.decode(answer, skip_special_tokens=True)
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..models.common.token_targets import NO_TARGET
 from .corpus import TokenDocuments
 
-IGNORED = -100
 NO_DOCUMENT = -1
 
 
@@ -156,7 +156,7 @@ class DocumentReader:
         return Segment(
             input_ids=torch.full(shape, self.pad_token_id),
             attention_mask=torch.zeros(shape, dtype=torch.long),
-            labels=torch.full(shape, IGNORED),
+            labels=torch.full(shape, NO_TARGET),
             start_of_document=torch.zeros(rows, dtype=torch.bool),
             position=torch.zeros(rows, dtype=torch.long),
             document=torch.full((rows,), NO_DOCUMENT),

@@ -11,7 +11,8 @@ import torch
 
 from ..models.common.exit_criteria import EXIT_ARGUMENTS, ExitOptions, check_whole
 from ..models.common.fields import shown
-from ..models.common.validation import is_nan, refuse
+from ..models.common.head_options import DEPTH_ARGUMENTS
+from ..models.common.validation import check_halting_threshold, is_nan, refuse
 from ..models.engine.base_model import ForwardCall
 from ..models.engine.early_exit import exit_indicator
 from .depth_pool import DepthPool
@@ -24,7 +25,6 @@ MIN_SHARE_TO_ADMIT = 1 / 16
 PLACES_PER_TOKEN = 4
 # a window's final states are kept until it is done
 BATCHES_PER_WINDOW = 32
-DEPTH_ARGUMENTS = ("max_steps", "halting_threshold")
 
 
 class ExampleOutput(NamedTuple):
@@ -107,12 +107,16 @@ class DepthBatcher:
         self.model, self.base = model, model.base_model
         self.batch_tokens, self.output_halting, self.options = batch_tokens, output_halting, options
         self.is_language_model = hasattr(model, "predict")
+        with inference_mode(model):
+            self.call()
 
     def call(self) -> ForwardCall:
         """The choices of a forward pass."""
         head = self.model.answer_head() if self.model is not self.base else None
         max_steps, threshold = (self.options.get(name) for name in DEPTH_ARGUMENTS)
         check_whole(max_steps, "max_steps")
+        if threshold is not None:
+            check_halting_threshold(threshold)
         exits = ExitOptions(*(self.options.get(name) for name in EXIT_ARGUMENTS))
         rule = self.base.resolve_exit(exits, max_steps, threshold, head)
         return ForwardCall(
@@ -230,7 +234,7 @@ class DepthBatcher:
         if self.is_language_model:
             of_tokens["logits"] = self.model.predict(self.base.row_states(hidden, mask))
         elif self.model is not self.base:
-            of_examples["logits"] = self.model.classifier(self.base.features(hidden, mask))
+            of_examples["logits"] = self.model.classify(self.base.features(hidden, mask), steps)
         else:
             of_examples["pooler_output"] = self.base.features(hidden, mask)
             of_tokens["last_hidden_state"] = self.base.row_states(hidden, mask)

@@ -36,6 +36,9 @@ def batch_outputs(
         inputs_of: function from a batch to its padded inputs (B, S), on the model's device.
         batch_tokens: of refilled batches, as of `DepthBatcher`; None: its default.
         options: as of `DepthBatcher`.
+
+    Raises:
+        ValueError: a batch has inputs that a refilled one does not read, and the first one has not.
     """
     limit = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
     batcher = refilling_batcher(model, output_halting, {**options, **limit})
@@ -52,7 +55,10 @@ def batch_outputs(
 
     def examples() -> Iterator[dict[str, Any]]:
         for batch in batches:
-            inputs = {name: values.cpu().numpy() for name, values in inputs_of(batch).items() if name in READ}
+            given = inputs_of(batch)
+            for name in given.keys() - READ:
+                raise ValueError(f"a batch has {name!r}, but the first one had not: give all batches the same inputs")
+            inputs = {name: values.cpu().numpy() for name, values in given.items()}
             mask = inputs.get("attention_mask", inputs["input_ids"] == inputs["input_ids"])
             waiting.append((batch, torch.from_numpy(mask.astype(bool)).to(model.device)))
             for row in range(len(mask)):

@@ -295,7 +295,7 @@ class DocumentSource(TextSource):
     @cached_property
     def splits(self) -> "dict[str, Dataset]":
         """Split -> its whole documents, with the columns of the benchmark of long documents."""
-        return {split: self.whole_documents(split) for split in self.all_splits if self.counts[split]}
+        return {split: self.whole_documents(split) for split in self.all_splits}
 
     def whole_documents(self, split: str) -> "Dataset":
         from datasets import Dataset, Features, Value

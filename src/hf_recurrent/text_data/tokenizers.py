@@ -144,6 +144,10 @@ def with_plain_texts(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokeniz
         tokenizer_object=backend,
         model_input_names=["input_ids", "attention_mask"],
         padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        model_max_length=tokenizer.model_max_length,
+        split_special_tokens=tokenizer.split_special_tokens,
+        chat_template=tokenizer.chat_template,
         clean_up_tokenization_spaces=False,
         **tokenizer.special_tokens_map,
     )

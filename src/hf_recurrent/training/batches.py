@@ -13,7 +13,7 @@ import torch
 from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader, Sampler
 
-from .metrics import IGNORED
+from ..models.common.token_targets import NO_TARGET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -290,8 +290,8 @@ def amounts_of(batch: Mapping[str, torch.Tensor], *, shifted: bool = True) -> to
     if labels.dim() == 1:
         return torch.stack([examples, examples])
     if not shifted:
-        return torch.stack([examples, (labels != IGNORED).sum()])
-    predicted = labels[:, 1:] != IGNORED
+        return torch.stack([examples, (labels != NO_TARGET).sum()])
+    predicted = labels[:, 1:] != NO_TARGET
     if batch.get("attention_mask") is not None:
         tokens = batch["attention_mask"].bool()
         predicted = predicted & tokens[:, 1:] & tokens[:, :-1]

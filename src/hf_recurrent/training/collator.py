@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..analysis.text_batches import joined
-from .metrics import IGNORED
+from ..models.common.token_targets import NO_TARGET
 
 
 class PaddingCollator:
@@ -35,7 +35,7 @@ class PaddingCollator:
             "token_type_ids": tokenizer.pad_token_type_id,
         }
         if lists_of_labels:
-            self.fills["labels"] = IGNORED
+            self.fills["labels"] = NO_TARGET
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         columns = {name: [example[name] for example in examples] for name in examples[0]}

@@ -14,11 +14,11 @@ from transformers import PreTrainedConfig
 
 from ..inference.cuda_graphs import Captured, CaptureStream, kind_of
 from ..models.common.graphs import capturing
+from ..models.common.token_targets import NO_TARGET
 
 Tensors = dict[str, torch.Tensor]
 # columns are padded to multiples of an eighth of the next power of two, and of this
 SMALLEST_MULTIPLE = 16
-IGNORED = -100
 # kinds of batches that have graphs; steps of others are launched
 MAX_GRAPHS = 256
 
@@ -41,7 +41,7 @@ def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tens
     values = {**inputs, "attention_mask": torch.ones_like(ids) if mask is None else mask}
     if depends_on_columns(config):
         return values
-    fills = {"input_ids": config.pad_token_id or 0, "labels": IGNORED}
+    fills = {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
     for name in ("start_positions", "end_positions"):
         if name in values:
             # columns after the last one are those of answers to be ignored

@@ -24,9 +24,9 @@ from transformers import get_scheduler
 from ..analysis.document_losses import DocumentLosses
 from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, Segment, TokenDocuments
-from ..documents.reader import IGNORED
 from ..inference.processes import in_step, shared_after_training
 from ..models.common.sharding import is_sharded
+from ..models.common.token_targets import NO_TARGET
 from ..registry import ARCHITECTURES
 from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, keep_last, load_training_state, save_training_state
@@ -95,13 +95,13 @@ def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segmen
     """
     groups = len(caches)
     size = segment.input_ids.shape[0] // groups
-    everywhere = accelerator.reduce((segment.labels != IGNORED).sum().to(accelerator.device)).clamp_min(1)
+    everywhere = accelerator.reduce((segment.labels != NO_TARGET).sum().to(accelerator.device)).clamp_min(1)
     sums = StepSums(*torch.zeros(2, device=accelerator.device, dtype=torch.float64))
     for group in range(groups):
         part = segment.rows(slice(group * size, (group + 1) * size)).to(accelerator.device)
         with accelerator.no_sync(model) if group + 1 < groups else nullcontext():
             outputs = model(**segment_inputs(part), past_key_values=caches[group], use_cache=True, detach=True)
-            tokens = (part.labels != IGNORED).sum()
+            tokens = (part.labels != NO_TARGET).sum()
             ponder = 0.0 if outputs.aux_loss is None else outputs.aux_loss
             prediction = outputs.loss - ponder
             # gradients are means over processes: each contributes its fraction times their number

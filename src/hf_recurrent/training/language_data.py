@@ -11,18 +11,17 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..analysis.recurrence import Corpus, token_bytes
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
 from ..text_data.documents import DocumentSource
 from ..text_data.examples import SLICE_TYPES, slice_type
-from ..text_data.tokenizers import PADDING_SIDES, train_tokenizer, unknown_token_id, with_plain_texts
+from ..text_data.tokenizers import KINDS, PADDING_SIDES, train_tokenizer, unknown_token_id, with_plain_texts
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
 from .collator import PaddingCollator
 from .data import PIECE, Splits
-from .metrics import IGNORED
 from .model import load_saved_tokenizer
-from .text_arguments import TRAINED
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -51,7 +50,7 @@ def load_language_tokenizer(
         tokenizer = load_saved_tokenizer(name, **model.hub_options)
         if tokenizer.pad_token_id is None:
             raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
-    elif data.tokenizer not in (None, *TRAINED):
+    elif data.tokenizer not in (None, *KINDS):
         tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language", token=model.token)
         if not tokenizer.is_fast:
             raise ValueError(
@@ -154,7 +153,7 @@ class LanguageCollator:
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         batch = self.pad([{"input_ids": example["input_ids"]} for example in examples])
         # the padding token may be the end-of-text token, which is to be learned
-        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED)}
+        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, NO_TARGET)}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
 
+from ..models.common.token_targets import NO_TARGET
 from .arguments import ModelArguments
 from .collator import PaddingCollator
 from .data import Splits
 from .language_data import LENGTH, load_blocks, load_language_tokenizer, require_end
-from .metrics import IGNORED
 from .token_arguments import MaskedDataArguments
 from .token_data import CONTEXT_FREE, TokenSplit
 
@@ -137,7 +137,7 @@ def with_frequencies(split: TokenSplit, seen: np.ndarray) -> TokenSplit:
         seen: as of `token_frequencies`.
     """
     labels = np.concatenate([np.asarray(row) for row in split.dataset["labels"]])
-    labels = labels[labels != IGNORED]
+    labels = labels[labels != NO_TARGET]
     shares = (seen + 1) / (seen + 1).sum()
     bits = -np.log2(shares[labels])
     baseline = {"nll": float(bits.mean() * np.log(2))}

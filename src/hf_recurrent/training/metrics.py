@@ -14,9 +14,9 @@ from transformers import EvalPrediction
 from ..metrics.classification import class_scores, number_scores, set_scores
 from ..metrics.entities import entity_scores, scores_entities
 from ..metrics.functional import accuracy, last_read_accuracy
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI, REGRESSION, Labels
 
-IGNORED = -100
 # the terms that training adds to the task's loss, and their sum
 AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
 LARGEST_EXPONENT = 700
@@ -34,8 +34,7 @@ def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
 def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
     """`accuracy` of a classifier, and its ponder statistics as `ponder_metrics` gives them."""
     logits, *rest = outputs_of(prediction)
-    classes = (logits[:, 0] > 0).astype(int) if logits.shape[-1] == 1 else logits.argmax(-1)
-    return {"accuracy": accuracy(classes, prediction.label_ids)} | ponder_metrics(rest)
+    return {"accuracy": accuracy(logits.argmax(-1), prediction.label_ids)} | ponder_metrics(rest)
 
 
 def metrics_of(labels: Labels) -> Callable[[EvalPrediction], dict[str, float]]:
@@ -69,7 +68,7 @@ def next_token_ids(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torc
     `Trainer` keeps and gathers these instead of the logits. Nothing predicts the first token.
     """
     first, *rest = logits if isinstance(logits, tuple) else (logits,)
-    ids = torch.nn.functional.pad(first.argmax(-1)[:, :-1], (1, 0), value=IGNORED)
+    ids = torch.nn.functional.pad(first.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
     return (ids, *rest) if rest else ids
 
 
@@ -81,7 +80,7 @@ def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
     ids, *rest = outputs_of(prediction)
     labels = prediction.label_ids
     # `Trainer` pads labels and predictions alike to join batches of different lengths
-    labelled = labels != IGNORED
+    labelled = labels != NO_TARGET
     metrics = {
         "accuracy": last_read_accuracy(ids, labels),
         "token_accuracy": accuracy(ids[labelled], labels[labelled]),
@@ -96,14 +95,14 @@ def token_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: to
     Nothing predicts the first token, which may stand after padding.
     """
     first, *rest = logits if isinstance(logits, tuple) else (logits,)
-    targets = labels[:, 1:].masked_fill(labels[:, :-1] == IGNORED, IGNORED)
+    targets = labels[:, 1:].masked_fill(labels[:, :-1] == NO_TARGET, NO_TARGET)
     statistics = statistics_of(first[:, :-1], targets)
     return (statistics, *rest) if rest else statistics
 
 
 def statistics_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The statistics (B, 3) of `token_statistics`, of logits (B, S, V) of targets (B, S), -100 where there is none."""
-    known, scores = targets != IGNORED, logits.float()
+    known, scores = targets != NO_TARGET, logits.float()
     nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), targets, reduction="none").double()
     right = (scores.argmax(-1) == targets) & known
     return torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
@@ -143,7 +142,7 @@ def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ())
     """
     classes, *rest = outputs_of(prediction)
     labels = prediction.label_ids
-    labelled = labels != IGNORED
+    labelled = labels != NO_TARGET
     counts, found, wanted = labelled.sum(1), classes[labelled], labels[labelled]
     return tag_scores(found, wanted, counts, names) | ponder_metrics(rest)
 
@@ -231,9 +230,9 @@ def target_statistics(output: Mapping[str, Any], labels: torch.Tensor) -> torch.
         labels: (B, T) token ids, -100 where there is none.
     """
     logits = output["logits"]
-    labelled = labels != IGNORED
+    labelled = labels != NO_TARGET
     losses = torch.nn.functional.cross_entropy(
-        logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+        logits.float().flatten(0, 1), labels.flatten(), ignore_index=NO_TARGET, reduction="none"
     ).view_as(labels)
     hits = (logits.argmax(-1) == labels) & labelled
     tokens = labelled.sum(1)

@@ -23,12 +23,11 @@ from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..text_data.labels import REGRESSION, SINGLE, TOKENS, listed
+from ..text_data.tokenizers import KINDS, num_token_types, train_tokenizer
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
-from ..text_data.tokenizers import num_token_types, train_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
 from .objectives import CLASSIFICATION, MULTIPLE_CHOICE, QUESTION_ANSWERING, SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
-from .text_arguments import TRAINED
 
 
 def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = "classification"):
@@ -50,7 +49,7 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
         return load_saved_tokenizer(name, **arguments.hub_options)
     if data.own is None:
         return build_tokenizer(data.benchmark, data.benchmark_config)
-    if data.tokenizer not in (None, *TRAINED):
+    if data.tokenizer not in (None, *KINDS):
         return load_foreign_tokenizer(data.tokenizer, frame=frame, token=arguments.token)
     train = some_texts(data)
     return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import list_benchmarks
+from ..models.common.classification import predicts_number
 from ..text_data.evaluation_source import (
     ChoiceEvaluationSource,
     DocumentEvaluationSource,
@@ -176,6 +177,6 @@ def known_labels(checkpoint: "Checkpoint") -> Labels | None:
     names = tuple(str(name) for _, name in sorted(config.id2label.items()))
     if objective is TOKEN_CLASSIFICATION:
         return Labels(TOKENS, names)
-    if config.problem_type == REGRESSION or (config.problem_type is None and config.num_labels == 1):
+    if predicts_number(config):
         return Labels(REGRESSION)
     return Labels(MULTI if config.problem_type == MULTI else SINGLE, names)

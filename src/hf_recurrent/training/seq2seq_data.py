@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import sequence_tokenizer
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.source import LENGTH
 from ..text_data.tokenizers import unknown_token_id
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
@@ -29,7 +30,6 @@ from .data import (
     warn_of_cuts,
     within,
 )
-from .metrics import IGNORED
 from .model import load_saved_tokenizer, load_tokenizer
 from .objectives import PAIR_COLUMNS
 
@@ -52,7 +52,7 @@ class PairCollator(PaddingCollator):
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         batch = super().__call__(examples)
         # the decoder's input at a label's place is the token before it
-        return {**batch, "decoder_attention_mask": (batch["labels"] != IGNORED).long()}
+        return {**batch, "decoder_attention_mask": (batch["labels"] != NO_TARGET).long()}
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,21 @@ from ..analysis.halting import HaltingRecord, halting_columns, halting_table
 from ..analysis.inference import progress_bar, stack_output, to_device
 from ..analysis.model_facts import stack_depths, stopping_rule
 from ..analysis.tables import HALTING_FILE, join_batches, write_tables
+from ..benchmarks.sequence_tokenizers import TRANSLATION
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, is_first
 from ..metrics.bleu import bleu, compound_split_bleu
+from ..models.common.token_targets import NO_TARGET
 from .arguments import BenchmarkArguments, Seq2SeqArguments
 from .evaluation import Evaluation, short_example, write_predictions
-from .metrics import IGNORED, summarize, target_statistics
+from .metrics import summarize, target_statistics
 from .report_arguments import TimedReportArguments
 from .seq2seq_data import PairSplit, text_form
 from .text_arguments import BLEU
 
 # the benchmark that is measured by BLEU
-TRANSLATION = "wmt14_en_de"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def collect_pairs(
         labels = batch["labels"]
         return (
             texts(tokenizer, model.generate(**sources, **options)),
-            texts(tokenizer, labels.masked_fill(labels == IGNORED, tokenizer.pad_token_id)),
+            texts(tokenizer, labels.masked_fill(labels == NO_TARGET, tokenizer.pad_token_id)),
             target_statistics(output, labels).cpu().numpy(),
             {
                 stack: halting_columns(output, config, depths[stack], stack)

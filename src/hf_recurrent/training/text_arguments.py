@@ -36,8 +36,6 @@ SCRIPTS = {
 }
 FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
 ON_ERROR = ("raise", "skip")
-# tokenizers that are trained on the data
-TRAINED = ("bpe", "words", "bytes")
 # scores of written targets
 EXACT_MATCH, BLEU = "exact_match", "bleu"
 PAIR_METRICS = (EXACT_MATCH, BLEU)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ..hub import CardData
 from ..hub.card import Compared, Example, Plot
 from ..hub.tasks import task_for
+from ..models.common.token_targets import NO_TARGET
 from ..templating import percent
 from .arguments import DataArguments
 from .card import (
@@ -20,7 +21,6 @@ from .card import (
 )
 from .data import EvaluationSplit
 from .evaluation import Evaluation
-from .metrics import IGNORED
 from .objectives import (
     MASKED_MODELLING,
     MULTIPLE_CHOICE,
@@ -51,10 +51,10 @@ def word_example(examples: "Dataset") -> dict[str, Any]:
 def masked_example(example: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     """A text with the mask token in one place, and what stands there."""
     ids, labels = list(example["input_ids"]), example["labels"]
-    places = [place for place, label in enumerate(labels) if label != IGNORED]
+    places = [place for place, label in enumerate(labels) if label != NO_TARGET]
     place = min(places, key=lambda place: abs(place - AROUND), default=0)
     # other masks are what they hide
-    ids = [old if label == IGNORED else label for old, label in zip(ids, labels, strict=True)]
+    ids = [old if label == NO_TARGET else label for old, label in zip(ids, labels, strict=True)]
     answer, ids[place] = ids[place], tokenizer.mask_token_id
     shown = ids[max(place - AROUND, 0) : place + AROUND]
     return {"text": tokenizer.decode(shown), "answer": tokenizer.decode([answer])}

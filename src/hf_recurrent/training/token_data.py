@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.source import LENGTH
 from ..text_data.word_tokens import first_tokens, words_of_tokens
 from .arguments import DataArguments
 from .data import EvaluationSplit, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
-from .metrics import IGNORED
 from .token_arguments import WordDataArguments
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TokenSplit(EvaluationSplit):
     @cached_property
     def counts(self) -> np.ndarray:
         """Labelled tokens of each example (N,)."""
-        return np.array([sum(label != IGNORED for label in labels) for labels in self.dataset["labels"]])
+        return np.array([sum(label != NO_TARGET for label in labels) for labels in self.dataset["labels"]])
 
     @property
     def slices(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
 
 def first_labels(word_ids: list[int], labels: list[int]) -> list[int]:
     """The labels (S,) of tokens that are the first of a word; -100 of others."""
-    found = [IGNORED] * len(word_ids)
+    found = [NO_TARGET] * len(word_ids)
     for number, place in first_tokens(word_ids).items():
         found[place] = labels[number]
     return found
@@ -104,7 +104,7 @@ def all_labels(word_ids: list[int], labels: list[int], names: tuple[str, ...]) -
     inside = {number: names.index(f"I-{name[2:]}") for number, name in begins(names)}
     firsts = first_labels(word_ids, labels)
     return [
-        first if first != IGNORED or number < 0 else inside.get(labels[number], labels[number])
+        first if first != NO_TARGET or number < 0 else inside.get(labels[number], labels[number])
         for number, first in zip(word_ids, firsts, strict=True)
     ]
 
@@ -163,4 +163,4 @@ def with_knowledge(split: TokenSplit, train: "Dataset") -> TokenSplit:
 def labelled_words(examples: "Dataset") -> Iterator[tuple[str, int]]:
     """The words that have a labelled token, in order, and their labels."""
     for words, numbers, labels in zip(*(examples[name] for name in (WORDS, WORD_IDS, "labels")), strict=True):
-        yield from ((words[number], label) for number, label in zip(numbers, labels, strict=True) if label != IGNORED)
+        yield from ((words[number], label) for number, label in zip(numbers, labels, strict=True) if label != NO_TARGET)

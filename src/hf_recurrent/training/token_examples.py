@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..models.common.token_targets import NO_TARGET
 from ..text_data.evaluation_source import EvaluationSource
 from .data import by_length
 from .language_data import Blocks
 from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
-from .metrics import IGNORED
 from .token_arguments import MaskedDataArguments, WordDataArguments
 from .token_data import TokenSplit, encode_words, with_knowledge, with_labels
 
@@ -60,7 +60,7 @@ def masked_splits(
         masked = with_masks(choice(rows), arguments, tokenizer)
         split = TokenSplit(name, masked, block_columns(arguments))
         require_masks(split, arguments)
-        kept = masked.filter(lambda row: any(label != IGNORED for label in row["labels"]), desc="masked blocks")
+        kept = masked.filter(lambda row: any(label != NO_TARGET for label in row["labels"]), desc="masked blocks")
         split = replace(split, dataset=kept)
         yield split if seen is None else with_frequencies(split, seen)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...inference.modes import inference_mode
-from ...models.common.classification import split_pairs
+from ...models.common.classification import predicts_number, split_pairs
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ...text_data.labels import MULTI
@@ -177,7 +177,7 @@ def format_prediction(logits: torch.Tensor, config: Any, tokenizer: Any) -> tupl
         best = int(shares.argmax())
         return tokenizer.convert_ids_to_tokens(best), float(shares[best])
     scores = logits[0].float()
-    if len(scores) == 1 and config.problem_type in (None, "regression"):
+    if len(scores) == 1 and predicts_number(config):
         return f"{scores.item():.4g}", None
     if config.problem_type == MULTI:
         names, shares = several_labels(logits, config)

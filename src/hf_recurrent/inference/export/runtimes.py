@@ -180,7 +180,7 @@ def format_of(path: Path, name: str | None) -> str:
 def export_model(
     model: nn.Module,
     path: str | Path,
-    file_format: str = "onnx",
+    file_format: str | None = None,
     depth: str = "fixed",
     *,
     rows: int = 64,
@@ -192,13 +192,15 @@ def export_model(
     Args:
         model, depth, rows, tokens, options: see `export_program`.
         path: the file to write; `FORMATS` has their suffixes.
-        file_format: "torch" (an `ExportedProgram`), "onnx" or "executorch".
+        file_format: "torch" (an `ExportedProgram`), "onnx" or "executorch"; None: by the suffix.
 
     Raises:
         ImportError: a package that the format needs is not installed.
         ValueError: as `export_program`; the exporter cannot express the model; or the runtime's results differ.
     """
-    chosen, path = require_packages(file_format), Path(path)
+    path = Path(path)
+    file_format = format_of(path, file_format)
+    chosen = require_packages(file_format)
     program = export_program(model, depth, rows=rows, tokens=tokens, **options)
     shapes = [(rows_, tokens_) for rows_, tokens_ in ((1, 5), (2, 11), (4, 3)) if rows_ <= rows]
     if not reads_any_length(model.config):

@@ -83,11 +83,6 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     hard_stop: bool = True
     compaction: bool = True
 
-    def __post_init__(self, **kwargs):
-        if self.boundary_initializer_range is None:
-            self.boundary_initializer_range = self.initializer_range
-        super().__post_init__(**kwargs)
-
     @property
     def token_units(self) -> bool:
         """Whether tokens halt one by one: sequences stop as a whole."""

@@ -26,8 +26,8 @@ def check_name(implementation: object) -> None:
         )
 
 
-def check_implementation(implementation: str | None, model: str) -> None:
-    """Raise a ValueError unless a model, so named, may have an implementation; the names of transformers' it may."""
+def check_implementation(implementation: str | None) -> None:
+    """Raise a ValueError unless models may have an implementation; the names of transformers' they may."""
     if implementation is None:
         return
     check_name(implementation)

@@ -5,6 +5,7 @@ Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentenc
 
 import math
 from dataclasses import fields
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -91,12 +92,17 @@ def pair_features(sentences: torch.Tensor) -> torch.Tensor:
     return torch.cat((first, second, first * second, (first - second).abs()), dim=-1)
 
 
+def predicts_number(config) -> bool:
+    """Whether a sequence classifier's logits are numbers, as a single one is unless its `problem_type` says else."""
+    return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+
+
 def problem_type_of(labels: torch.Tensor, config) -> str:
     """The config's problem type or, by default, the one that fits the labels; integers are single labels."""
+    if predicts_number(config):
+        return "regression"
     if config.problem_type is not None:
         return config.problem_type
-    if config.num_labels == 1:
-        return "regression"
     return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
 
 
@@ -246,12 +252,11 @@ class ForSequenceClassification(SequenceFeatures):
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
         config = self.config
-        number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
         labels = config.problem_type == "multi_label_classification"
         return AnswerHead(
-            self.classify if self.by_step else self.classifier,
+            self.classify if self.by_step else partial(self.classify, steps=None),
             getattr(self, "exit_probe", None),
-            "number" if number else "labels" if labels else "classes",
+            "number" if predicts_number(config) else "labels" if labels else "classes",
             joined=pair_features if config.pair_encoding == "siamese" else None,
             by_step=self.by_step,
         )

@@ -199,6 +199,9 @@ class RecurrentConfig(PreTrainedConfig):
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
             if name in INHERITED:
                 check_field(name, INHERITED[name], kwargs[name])
+        # of architectures where it follows the other one
+        if self.boundary_initializer_range is None:
+            self.boundary_initializer_range = self.initializer_range
         super().__post_init__(**kwargs)
 
     @classmethod

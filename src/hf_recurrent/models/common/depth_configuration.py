@@ -190,11 +190,6 @@ class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
     hard_stop: bool = True
     compaction: bool = True
 
-    def __post_init__(self, **kwargs):
-        if self.boundary_initializer_range is None:
-            self.boundary_initializer_range = self.initializer_range
-        super().__post_init__(**kwargs)
-
     def validate_rotations(self):
         require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "rotations turn pairs of dimensions; make it even")
 

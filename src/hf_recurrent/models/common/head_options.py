@@ -4,7 +4,8 @@ from .exit_criteria import EXIT_ARGUMENTS
 from .unsupported import supported
 
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
-HEAD_OPTIONS = (*RECORDS, "max_steps", "halting_threshold", *EXIT_ARGUMENTS)
+DEPTH_ARGUMENTS = ("max_steps", "halting_threshold")
+HEAD_OPTIONS = (*RECORDS, *DEPTH_ARGUMENTS, *EXIT_ARGUMENTS)
 
 
 def checked_options(head, options: dict) -> dict:

@@ -140,7 +140,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 f"attn_implementation is {requested_attention!r}, which does not support learned position biases: use "
                 f"'sdpa' or 'eager'{others}"
             )
-        check_implementation(requested_attention, type(self).__name__)
+        check_implementation(requested_attention)
         return super().get_correct_attn_implementation(requested_attention, is_init_check)
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args, **kwargs) -> str:

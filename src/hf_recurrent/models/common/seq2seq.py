@@ -17,10 +17,10 @@ from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
 from .graphs import in_graph
 from .initialization import embedding_like, initialized_linear
-from .layers import of_tokens
+from .layers import at_least_float32, of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .sharding import is_sharded
-from .token_targets import check_num_items, fraction_of_step, num_labelled
+from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled
 from .unsupported import supported
 from .validation import check_ids, check_not_nan, check_place
 
@@ -30,11 +30,11 @@ def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smooth
 
     A share `smoothing` of each target is distributed over all other ids (fairseq's label-smoothed cross-entropy).
     """
-    log_probabilities = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    log_probabilities = at_least_float32(logits.flatten(0, 1)).log_softmax(-1)
     flat = targets.flatten().long()
     losses = nn.functional.nll_loss(log_probabilities, flat, reduction="none")
     if smoothing > 0.0:
-        labelled = (flat != -100).to(log_probabilities.dtype)
+        labelled = (flat != NO_TARGET).to(log_probabilities.dtype)
         each = smoothing / (logits.shape[-1] - 1)
         losses = (1.0 - smoothing - each) * losses - each * (log_probabilities.sum(-1) * labelled)
     return losses.view(targets.shape)
@@ -42,7 +42,7 @@ def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smooth
 
 def mean_over_labelled(losses: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Mean of losses (B, T), zero without a target, over the tokens that have one."""
-    return losses.sum() / (targets != -100).sum()
+    return losses.sum() / num_labelled(targets)
 
 
 def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Tensor:
@@ -55,12 +55,12 @@ def shifted_right(labels: torch.Tensor, start: int, pad: int | None) -> torch.Te
     shifted = torch.cat((torch.full_like(labels[:, :1], start), labels[:, :-1]), dim=1)
     first = ~before & nn.functional.pad(before[:, :-1], (1, 0), value=True)
     shifted = shifted.masked_fill(first, start).masked_fill(before, blank)
-    return shifted.masked_fill(shifted == -100, blank)
+    return shifted.masked_fill(shifted == NO_TARGET, blank)
 
 
 def unlabelled_before(labels: torch.Tensor) -> torch.Tensor:
     """Bool (B, T), True before a sequence's first label."""
-    return (labels != -100).cumsum(-1) == 0
+    return (labels != NO_TARGET).cumsum(-1) == 0
 
 
 def read_mask(labels: torch.Tensor, ids: torch.Tensor | None, pad: int | None) -> torch.Tensor:
@@ -89,7 +89,7 @@ def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
         return labels
     if labels.shape[1] == 0:
         raise ValueError(f"`labels` has shape {tuple(labels.shape)}: expected (batch, tokens), at least one token each")
-    empty = (labels == -100).all(-1)
+    empty = (labels == NO_TARGET).all(-1)
     if bool(empty.any()):
         raise ValueError(
             f"`labels` row {int(empty.nonzero()[0])} is an empty target, all -100: drop the row, or give it at least "
@@ -455,7 +455,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         config = self.config
 
         def losses(states: torch.Tensor) -> torch.Tensor:
-            return self.token_losses(of_tokens(self.lm_head, states, targets != -100), targets)
+            return self.token_losses(of_tokens(self.lm_head, states, targets != NO_TARGET), targets)
 
         decoded = [losses(states) for states in outputs.step_features]
         decoder_loss = objective_loss(config, decoded, outputs.halting_distribution)

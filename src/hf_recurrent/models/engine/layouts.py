@@ -18,7 +18,7 @@ from torch import nn
 
 from ..common.exit_criteria import relative_change
 from ..common.graphs import in_graph
-from ..common.layers import computing_dtype
+from ..common.layers import at_least_float32, computing_dtype
 from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
 from ..ops.masks import as_implemented, is_flash, valid_keys
 from ..ops.row_groups import (
@@ -57,12 +57,12 @@ def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         scale = torch.ldexp(torch.ones_like(number), -number.log2().ceil())
         weights, number = weights * scale.to(states.dtype), number * scale
     total = torch.bmm(weights[:, None], states).squeeze(1)
-    return (total.float() / number).to(total.dtype)
+    return (at_least_float32(total) / number).to(total.dtype)
 
 
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
-    """Sums over each token and those before it, from the sums (R, F) `before` the first: (R, W, F) in float32."""
-    states = torch.where(mask[..., None], states, 0.0).float()
+    """Sums (R, W, F), at least float32, over each token and those before it, from those (R, F) `before` the first."""
+    states = at_least_float32(torch.where(mask[..., None], states, 0.0))
     if before is not None:
         states = torch.cat((states[:, :1] + before[:, None], states[:, 1:]), dim=1)
     return states.cumsum(1)

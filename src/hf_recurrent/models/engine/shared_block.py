@@ -18,9 +18,10 @@ from ..common.graphs import in_graph
 from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow
+from ..ops.halting_heads import HaltingHead
 from ..ops.masks import is_flash
 from ..ops.positions import xpos_rotations, xpos_scales
-from ..ops.stick_breaking import HaltingHead, StickBreaking
+from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput
 from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
 from .depth_cache import is_prefill
@@ -148,7 +149,7 @@ class AdaptiveDepthModel(BaseModel):
         threshold = check_halting_threshold(
             config.halting_threshold if call.halting_threshold is None else call.halting_threshold
         )
-        no_stop = call.exit is not None or (self.training and self.config.depth_objective in ("expected", "gate"))
+        no_stop = call.exit is not None or (self.training and config.depth_objective in ("expected", "gate"))
         return never if no_stop else threshold
 
     def watched(self, states: torch.Tensor) -> torch.Tensor:
@@ -356,6 +357,10 @@ class SharedBlockModel(AdaptiveDepthModel):
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
     ) -> torch.Tensor:
         """Input states (N, E) of tokens (N,) in these columns of their texts."""
+        return self.embedded_alone(input_ids, token_type_ids)
+
+    def embedded_alone(self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None) -> torch.Tensor:
+        """Input states (N, E) of tokens (N,), wherever they are."""
         types = None if token_type_ids is None else token_type_ids[None]
         return self.embedded(input_ids[None], None, types).squeeze(0)
 
@@ -389,8 +394,7 @@ class SequenceModel(SharedBlockModel, DepthModel):
         self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
     ) -> torch.Tensor:
         """Input states (N, E) of the tokens (N,) of rows (n, W)."""
-        types = None if token_type_ids is None else token_type_ids[None]
-        return self.embedded(input_ids[None], None, types).squeeze(0)
+        return self.embedded_alone(input_ids, token_type_ids)
 
 
 class DepthRecurrentModel(SequenceModel):

@@ -86,8 +86,6 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     def __post_init__(self, **kwargs):
         if self.gated_update is None:
             self.gated_update = "layer_norm" if self.attention == "geometric" else "tanh"
-        if self.boundary_initializer_range is None:
-            self.boundary_initializer_range = self.initializer_range
         super().__post_init__(**kwargs)
 
     @property

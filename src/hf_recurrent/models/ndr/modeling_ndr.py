@@ -25,9 +25,10 @@ from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
 from ..engine.packed_rows import lay_out_rows
 from ..engine.shared_block import SequenceModel
-from ..ops.act import ACT, ACTHead
+from ..ops.act import ACT
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
+from ..ops.halting_heads import LinearHaltingHead
 from ..ops.positions import sinusoids, token_positions
 from ..ops.row_groups import place
 from ..ops.stick_breaking import StickBreaking
@@ -143,7 +144,7 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
             self.position_keys = PositionKeys(config)
         self.block = NDRBlock(config)
         if config.halting != "none":
-            self.halting_head = ACTHead(config.hidden_size, config.halting_bias_init)
+            self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:

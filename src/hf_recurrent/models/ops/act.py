@@ -7,27 +7,11 @@ still computed and attended to, and only the output is weighted.
 Shapes: B sequences, S tokens, E width.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
-from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import ReproducibleLinear, deciding_dtype
-
-
-class ACTHead(nn.Module):
-    """Halting probability of a token, `sigmoid(w h + b)` in float32: (..., E) -> (...)."""
-
-    def __init__(self, hidden_size: int, bias_init: float | None):
-        super().__init__()
-        initializer = partial(torch_default, bias=bias_init)
-        self.proj = initialized_linear(hidden_size, 1, initializer, kind=ReproducibleLinear)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(states.device.type, enabled=False):
-            return self.proj(states.to(deciding_dtype(self.proj))).squeeze(-1).float().sigmoid()
+from .halting_heads import LinearHaltingHead
 
 
 class ACTState(NamedTuple):
@@ -64,7 +48,7 @@ class ACT:
 
     def __init__(
         self,
-        head: ACTHead,
+        head: LinearHaltingHead,
         threshold: float,
         max_steps: int,
         universal: bool,

@@ -18,7 +18,8 @@ from ..engine.depth_loop import HaltingStrategy
 from ..engine.stacked_depth import StackedDepthModel
 from ..ops.attention import PackedContext, PaddedContext, RotaryAttention, TextContext
 from ..ops.feed_forward import GatedLinearUnit
-from ..ops.stick_breaking import LinearHaltingHead, StickBreaking
+from ..ops.halting_heads import LinearHaltingHead
+from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput, apply_layers
 from .configuration_ouro_recurrent import OuroRecurrentConfig
 

@@ -134,8 +134,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             self.num_decoder_layers = self.num_hidden_layers
         if self.initializer_range is None:
             self.initializer_range = self.hidden_size**-0.5
-        if self.boundary_initializer_range is None:
-            self.boundary_initializer_range = self.initializer_range
         if self.decoder_start_token_id is None:
             self.decoder_start_token_id = self.eos_token_id
         super().__post_init__(**kwargs)

@@ -278,7 +278,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         return self.final_norm(states)
 
     def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> LogStickBreaking:
-        config = self.config
+        config = self.depth_config
         if config.halting == "none":
             if call.exit is None:
                 check_never_halting(call, max_steps, None if cache is None else cache.depth)
