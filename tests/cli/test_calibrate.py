@@ -93,6 +93,12 @@ def test_the_choice_is_stored_in_the_checkpoint(calibrated):
         assert re.sub(" +", " ", words) in re.sub(" +", " ", out)
     flat = " ".join(out.split())
     assert f"Chosen: convergence at {chosen['threshold']:g}. With a confidence of 90.0% at most 5%" in flat
+    own = next(row for row in found["criteria"]["convergence"]["curve"] if row["threshold"] == chosen["threshold"])
+    rivals = [row for row in found["fixed_depths"] if row["accuracy"] >= own["accuracy"]]
+    assert rivals
+    assert f"max_steps={min(rivals, key=lambda row: row['relative_time'])['max_steps']} in place of the exit" in flat
+    # a checkpoint without a card has none that is out of date
+    assert "--card" not in flat
     assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
 
 
@@ -205,9 +211,13 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(run, tmp_path):
     checkpoint = shutil.copytree(committed_checkpoint("sut-logical-inference-cpu"), tmp_path / "checkpoint")
     before = read_card(checkpoint)
     sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
-    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1", "--card")
+    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1")
     status, out, err = run("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
     assert status == 0, err
+    assert "The card does not tell of this exit yet: give --card, too" in " ".join(out.split())
+    status, out, err = run("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
+    assert status == 0, err
+    assert "does not tell" not in out
     assert "The card keeps its results of before the calibration: the targets of sequence pairs are" in " ".join(
         out.split()
     )

@@ -157,6 +157,11 @@ def test_labels_that_may_be_meant_otherwise_are_told(write):
     alike = [{"text": f"film {i}", "label": ("anna", "ben", "ANNA ")[i % 3]} for i in range(12)]
     with pytest.warns(UserWarning, match=r"labels 'ANNA ' \(4 times\), 'anna' \(4 times\) differ in case or spaces"):
         assert len(source(write("alike.jsonl", alike)).labels.names) == 3
+    numbers = [{"text": f"film {i}", "label": i} for i in range(60)]
+    with pytest.warns(
+        UserWarning, match="60 of 60 training examples have a label that no other one has, such as '0', '1'"
+    ):
+        assert len(source(write("numbers.jsonl", numbers)).labels.names) == 60
 
 
 def test_several_labels_in_one_text(write):
@@ -317,7 +322,7 @@ def test_files_of_folders_that_are_no_texts(tmp_path):
 
 
 def test_large_texts_and_many_classes(write):
-    rows = [{"text": "x " * 500_000 if i == 0 else "y", "label": f"class {i:04}"} for i in range(1000)]
+    rows = [{"text": "x " * 500_000 if i == 0 else "y", "label": f"class {i:04}"} for i in range(1000)] * 2
     found = source(write("a.jsonl", rows), validation=write("v.jsonl", rows[:2]))
     assert len(found.labels.names) == 1000
     assert len(rows_of(found, "validation")[0]["text"]) == 1_000_000

@@ -142,8 +142,15 @@ def calibrate(
             put_calibrated(change, checkpoint, found)
     for path in change.written if folder is None else [folder]:
         wrote(path)
-    if again is not None and again.kept is not None:
-        out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
+    tell_of_card(None if again is None else again.kept, not card and folder is None and has_card(checkpoint))
+
+
+def tell_of_card(kept: str | None, outdated: bool) -> None:
+    """Print why a card keeps earlier results, or that it is out of date."""
+    if kept is not None:
+        out.print(f"The card keeps its results of before the calibration: {kept}.", markup=False)
+    if outdated:
+        out.print("The card does not tell of this exit yet: give --card, too, before it is published.")
 
 
 def objectives() -> tuple["Objective", ...]:
@@ -246,12 +253,18 @@ def refuse(folder: Path) -> None:
     raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to change the checkpoint")
 
 
+def has_card(checkpoint: str) -> bool:
+    """Whether a folder has the data of a card."""
+    from ..hub.base_model import CARD_FILE, CONVERTED_FILE
+
+    return any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
+
+
 def check_card(checkpoint: str, folder: Path | None, card: bool) -> None:
     """Raise a ValueError if there is no card where there should be one."""
     from ..hub.base_model import CARD_FILE, CONVERTED_FILE
 
-    has_card = any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
-    if card and (folder is not None or not has_card):
+    if card and (folder is not None or not has_card(checkpoint)):
         raise ValueError(
             f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, and `convert` its "
             f"{CONVERTED_FILE}: leave --card out"
@@ -418,5 +431,22 @@ def verdict(found: dict[str, Any]) -> list[str]:
         promise = ", the best one within the budget; nothing is promised of its errors."
     lines.append(f"Chosen: {setting}{promise}")
     rows = found["criteria"][chosen["criterion"]]["curve"]
-    time = next(row["relative_time"] for row in rows if setting_value(row) == setting_value(chosen))
-    return lines if time < 1 else [*lines, f"It spares steps, but no time here ({percent(time)} of full depth)."]
+    own = next(row for row in rows if setting_value(row) == setting_value(chosen))
+    if own["relative_time"] >= 1:
+        lines.append(f"It spares steps, but no time here ({percent(own['relative_time'])} of full depth).")
+    return [*lines, *rival_lines(own, found["fixed_depths"])]
+
+
+def rival_lines(exit_row: dict[str, Any], fixed_depths: list[dict[str, Any]]) -> list[str]:
+    """The fastest fixed depth that is as accurate as an exit; nothing without labels."""
+    from ..hub.findings import fixed_rival
+
+    if exit_row["accuracy"] is None or not fixed_depths:
+        return []
+    rival = fixed_rival({"calibrated": exit_row, "fixed_depths": fixed_depths})
+    if rival is None:
+        return ["No fixed depth that was tried is as accurate."]
+    depth = f"max_steps={rival['max_steps']} in place of the exit"
+    if rival["relative_time"] <= exit_row["relative_time"]:
+        return [f"A fixed depth is as accurate in no more time: {depth} takes {percent(rival['relative_time'])}."]
+    return [f"The fastest fixed depth as accurate, {depth}, takes {percent(rival['relative_time'])} of the time."]

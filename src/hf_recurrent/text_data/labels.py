@@ -16,6 +16,8 @@ JOINED = " + "
 NO_LABEL = "(none)"
 # labels that are shown of many
 SHOWN = 8
+# examples, so that labels of one each are no accident
+FEWEST_TO_JUDGE = 50
 # of numbers of 32 bits
 LARGEST = 3.4028234e38
 
@@ -160,6 +162,7 @@ def labels_of(
         )
     labels.require_known(seen, "train", "label_list" if named else "the data set")
     warn_of_near_alike(seen.counts)
+    warn_of_identifiers(seen.counts)
     if not seen.counts:
         raise ValueError("no training example has any label: there is nothing to learn")
     if labels.problem_type == SINGLE and len(names) < 2:
@@ -180,6 +183,17 @@ def warn_of_near_alike(counts: Counter) -> None:
                 "they are meant to be one",
                 stacklevel=3,
             )
+
+
+def warn_of_identifiers(counts: Counter) -> None:
+    """Warn of labels that most examples share with no other, as numbers of rows or names of documents are."""
+    total, alone = counts.total(), sum(number == 1 for number in counts.values())
+    if total >= FEWEST_TO_JUDGE and 2 * alone > total:
+        warnings.warn(
+            f"{alone:,} of {total:,} training examples have a label that no other one has, such as "
+            f"{listed(sorted_names(counts)[:2])}: from one example nothing is learned; is it the right column?",
+            stacklevel=3,
+        )
 
 
 def mixture(kinds: Mapping[str, str]) -> ValueError:
