@@ -30,7 +30,9 @@ class FakeClassifier(torch.nn.Module):
         self.frozen = torch.nn.Dropout().eval()
         self.probabilities = probabilities
         layers = 4 if probabilities is None else probabilities.shape[-1]
-        self.config = SimpleNamespace(num_hidden_layers=layers, capabilities=Capabilities())
+        self.config = SimpleNamespace(
+            num_hidden_layers=layers, capabilities=Capabilities(), num_labels=3, problem_type=None
+        )
         if halting is not None:
             unit = {"none": None, "token": "token"}.get(halting, "sequence")
             self.config.capabilities = Capabilities(halting, unit, halting_threshold=threshold)

@@ -126,15 +126,16 @@ def test_bfloat16_outputs(probabilities):
     np.testing.assert_allclose(record.mass.sum(axis=1), 1)
 
 
-def test_a_single_logit_is_a_binary_decision():
-    class Binary(FakeClassifier):
+def test_a_single_logit_is_a_number():
+    class Single(FakeClassifier):
         def forward(self, input_ids, **options):
             output = super().forward(input_ids, **options)
             output.logits = input_ids[:, :1].float() - 1.5
             return output
 
-    record = collect_halting(Binary(None, halting=None), batches_of(4, 4))
-    assert record.examples["prediction"].tolist() == [0, 0, 1, 1]
+    model = Single(None, halting=None)
+    model.config.num_labels = 1
+    assert collect_halting(model, batches_of(4, 4)).examples["prediction"].tolist() == [-1.5, -0.5, 0.5, 1.5]
 
 
 def test_bad_input(probabilities):

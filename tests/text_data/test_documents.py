@@ -284,7 +284,7 @@ def test_nothing_stands_around_a_text_so_that_a_prompt_goes_on(tmp_path, kind):
 
 
 def test_names_of_special_tokens_stay_text_where_nothing_stands_around_one():
-    framed = train_tokenizer("bytes", frame="classification")
+    framed = train_tokenizer("bytes", [], frame="classification")
     plain = with_plain_texts(framed)
     assert plain.model_max_length == framed.model_max_length
     expected = framed("a [EOS] b", add_special_tokens=False)["input_ids"]

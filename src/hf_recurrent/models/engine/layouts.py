@@ -61,8 +61,8 @@ def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
-    """Sums (R, W, F), at least float32, over each token and those before it, from those (R, F) `before` the first."""
-    states = at_least_float32(torch.where(mask[..., None], states, 0.0))
+    """Sums over each token and those before it, from the sums (R, F) `before` the first: (R, W, F) in float32."""
+    states = torch.where(mask[..., None], states, 0.0).float()
     if before is not None:
         states = torch.cat((states[:, :1] + before[:, None], states[:, 1:]), dim=1)
     return states.cumsum(1)
