@@ -46,7 +46,7 @@ from .run_folder import (
     remove_checkpoint,
     step_of,
 )
-from .trainer_checks import check_graphs, check_ponder_warmup
+from .trainer_checks import check_graphs
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -115,7 +115,6 @@ class RecurrentTrainer(Trainer):
         self.batch_weight: torch.Tensor | float = 1.0
         # of the present batch, to be recorded
         self.statistics: dict[str, torch.Tensor] = {}
-        check_ponder_warmup(self.args, self.model.config)
         check_graphs(self.args, self.model.config)
         self.graphs = TrainingGraphs(self.computed_step, self.model) if self.args.cuda_graphs else None
         self.token_batches = self.make_token_batches()
@@ -267,7 +266,8 @@ class RecurrentTrainer(Trainer):
     def scaled_ponder_loss(self) -> Iterator[None]:
         config = self.model.config
         warmup = self.args.ponder_warmup_steps
-        if not warmup or not self.model.training:
+        # recipes are shared with models that have no such loss
+        if not warmup or not self.model.training or not hasattr(config, "ponder_loss_weight"):
             yield
             return
         weight = config.ponder_loss_weight

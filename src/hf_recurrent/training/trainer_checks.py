@@ -88,15 +88,6 @@ def check_sharding(trainer: Trainer) -> None:
         )
 
 
-def check_ponder_warmup(args: TrainingArguments, config: Any) -> None:
-    """Raise a ValueError if the ponder loss of a model that has none is to rise."""
-    if args.ponder_warmup_steps and not hasattr(config, "ponder_loss_weight"):
-        raise ValueError(
-            f"ponder_warmup_steps is {args.ponder_warmup_steps}, but models of type {config.model_type!r} have no "
-            "ponder loss: set it to 0"
-        )
-
-
 def check_graphs(args: TrainingArguments, config: Any) -> None:
     """Raise a ValueError for passes that cannot be captured as CUDA graphs, if that is asked for."""
     if not args.cuda_graphs:

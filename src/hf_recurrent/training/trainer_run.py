@@ -43,13 +43,7 @@ from .run_folder import (
 )
 from .selection import check_selection, load_average, means_of, selection_of
 from .trainer import RecurrentTrainer, refusals
-from .trainer_checks import (
-    check_graphs,
-    check_ponder_warmup,
-    check_sharding,
-    check_split_batches,
-    require_defaults,
-)
+from .trainer_checks import check_graphs, check_sharding, check_split_batches, require_defaults
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -110,7 +104,6 @@ class TrainerRun(Run):
         data.check_data()
         config = check_model(self.model_args, data)
         check_evaluation_depth(config, self.args.evaluation_depth)
-        check_ponder_warmup(self.args, config)
         check_graphs(self.args, config)
 
     def prepare(self) -> None:
