@@ -75,7 +75,10 @@ class ModelArguments:
     def __post_init__(self) -> None:
         self.config = mapping("config", self.config)
         if (self.model_type is None) == (self.model_name_or_path is None):
-            raise ValueError("set exactly one of model_type and model_name_or_path")
+            raise ValueError(
+                "set exactly one of model_type and model_name_or_path, such as --model_type gut for a new model; "
+                f"there are {', '.join(ARCHITECTURES)}"
+            )
         for name in ("model_revision", "ignore_mismatched_sizes", "freeze_base_model"):
             if self.model_name_or_path is None and getattr(self, name):
                 raise ValueError(f"{name} is {getattr(self, name)!r}: it is for a checkpoint, model_name_or_path")

@@ -132,7 +132,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     if objective not in OF_KIND:
         raise ValueError(
             f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder "
-            "models, questions for models of such, and text for masked language models"
+            "models, questions for models of such, and text for masked language models; name a benchmark"
         )
     for name in given:
         if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
