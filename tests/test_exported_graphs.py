@@ -188,7 +188,12 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
     with pytest.raises(ImportError, match=r"'onnx' needs .*onnxruntime.*: pip install 'hf-recurrent\[export\]'"):
-        export_model(model_of("ut"), tmp_path / "model.onnx", "onnx")
+        export_model(model_of("ut"), tmp_path / "model.onnx")
+
+
+def test_the_format_is_that_of_the_suffix(tmp_path):
+    with pytest.raises(ValueError, match=r"whose format is not known: end it in one of \.pt2 "):
+        export_model(model_of("ut"), tmp_path / "model.txt")
 
 
 def test_results_that_differ_are_refused():

@@ -10,7 +10,13 @@ from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from hf_recurrent.benchmarks.long_documents.tokenizers import embedding_rows
-from hf_recurrent.text_data.tokenizers import KINDS, PADDING_SIDES, load_tokenizer, num_token_types, train_tokenizer
+from hf_recurrent.text_data.tokenizers import (
+    PADDING_SIDES,
+    TRAINED_KINDS,
+    load_tokenizer,
+    num_token_types,
+    train_tokenizer,
+)
 from hf_recurrent.text_data.word_tokens import words_of_tokens
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
@@ -60,7 +66,7 @@ def lossless():
     return {kind: trained(kind, "language") for kind in ("bpe", "bytes")}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED_KINDS)
 @pytest.mark.parametrize("frame", PADDING_SIDES)
 def test_frames(kind, frame):
     tokenizer = trained(kind, frame)
@@ -93,7 +99,7 @@ def test_bpe_and_bytes_lose_nothing(lossless, text):
 def saved(tmp_path_factory):
     """A tokenizer of each kind, and of bytes in two frames, as they are loaded."""
     loaded = []
-    for kind, frame in (*((kind, "classification") for kind in KINDS), ("bytes", "language")):
+    for kind, frame in (*((kind, "classification") for kind in TRAINED_KINDS), ("bytes", "language")):
         folder = tmp_path_factory.mktemp(f"{kind}-{frame}")
         trained(kind, frame).save_pretrained(folder)
         loaded.append(AutoTokenizer.from_pretrained(folder))
@@ -147,7 +153,7 @@ def test_spans_begin_with_a_word_and_not_with_a_space():
     assert any(token.startswith("Ġ") for token in tokens)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED_KINDS)
 def test_names_of_special_tokens_are_text(kind):
     tokenizer = trained(kind, "language", [*SENTENCES, ODD])
     ids = tokenizer(ODD)["input_ids"]
@@ -176,7 +182,7 @@ def test_sizes():
     assert 270 < len(whole) < 400
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED_KINDS)
 @pytest.mark.parametrize("frame", PADDING_SIDES)
 def test_saved_and_loaded(kind, frame, tmp_path):
     tokenizer = trained(kind, frame)

@@ -19,8 +19,6 @@ from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import JOINED, MULTI, NO_LABEL
 from .model_facts import DECODER, ENCODER, answers_tokens
 
-# label of a token that is not to be predicted
-
 
 @contextmanager
 def attention_implementation(model: Any, implementation: str) -> Iterator[None]:
@@ -174,7 +172,7 @@ def confidences(logits: torch.Tensor) -> np.ndarray:
     return as_numpy(logits.float().softmax(-1).amax(-1))
 
 
-def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str, np.ndarray]:
+def predictions(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
     """Columns `label`, `prediction` and `confidence` `(B,)`; of a language model those of `token_predictions`.
 
     By the `problem_type` of `config`, labels are class ids; with several labels the names of all that apply, joined,
@@ -182,9 +180,9 @@ def predictions(output: Any, labels: np.ndarray, config: Any = None) -> dict[str
     """
     if predicts_tokens(output):
         return token_predictions(output.logits, labels)
-    if config is not None and predicts_number(config):
+    if predicts_number(config):
         return {"label": labels.reshape(-1), "prediction": as_numpy(output.logits.float()).reshape(-1)}
-    if config is not None and config.problem_type == MULTI:
+    if config.problem_type == MULTI:
         predicted, confidence = several_labels(output.logits, config)
         return {"label": joined_labels(labels, config), "prediction": predicted, "confidence": confidence}
     return {

@@ -99,7 +99,7 @@ class PromptBatcher:
         self.max_new_tokens = config.max_new_tokens
         ends = [] if config.eos_token_id is None else config.eos_token_id
         self.ends = frozenset(ends if isinstance(ends, (list, tuple)) else [ends])
-        self.depth = DepthBatcher(model, **self.options)
+        self.depth_batcher = DepthBatcher(model, **self.options)
         self.new_cache()
 
     def new_cache(self) -> RecurrentCache:
@@ -146,7 +146,7 @@ class PromptBatcher:
     def new_pool(self) -> DecodingPool | TextPool:
         """A pool without texts; one whose tokens wait for each other if the model needs that."""
         with inference_mode(self.model):
-            call = self.depth.call()
+            call = self.depth_batcher.call()
             if self.model.model.can_decode(call) and not is_divided(self.model):
                 return TextPool(self.model, call, self.choose, self.ends)
         return DecodingPool(self.model, self.new_cache, self.choose, self.ends, self.options)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-KINDS = ("bpe", "words", "bytes")
+TRAINED_KINDS = ("bpe", "words", "bytes")
 PADDING_SIDES = {"classification": "right", "language": "left", "seq2seq": "right"}
 TYPE_INPUT = "token_type_ids"
 BPE_VOCAB_SIZE = 8000
@@ -59,8 +59,8 @@ def train_tokenizer(
     Raises:
         ValueError: an argument out of range, texts that are none, or no word in any of them.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
+    if kind not in TRAINED_KINDS:
+        raise ValueError(f"kind={kind!r}: expected one of {', '.join(TRAINED_KINDS)}")
     _check_frame(frame)
     if kind == "bytes":
         if vocab_size is not None:
@@ -102,7 +102,7 @@ def load_tokenizer(
             or for "seq2seq" texts that do not end with the latter.
     """
     _check_frame(frame)
-    expected = f"; expected {', '.join(KINDS)}, a name on the Hub, or a folder with a tokenizer"
+    expected = f"; expected {', '.join(TRAINED_KINDS)}, a name on the Hub, or a folder with a tokenizer"
     tokenizer = read_tokenizer("tokenizer", name, revision, token, expected)
     for role in _OTHER_NAMES:
         if getattr(tokenizer, role) is None and token_of(tokenizer, role) is not None:

@@ -15,7 +15,7 @@ from ..models.common.token_targets import NO_TARGET
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
 from ..text_data.documents import DocumentSource
 from ..text_data.examples import SLICE_TYPES, slice_type
-from ..text_data.tokenizers import KINDS, PADDING_SIDES, train_tokenizer, unknown_token_id, with_plain_texts
+from ..text_data.tokenizers import PADDING_SIDES, TRAINED_KINDS, train_tokenizer, unknown_token_id, with_plain_texts
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
@@ -50,7 +50,7 @@ def load_language_tokenizer(
         tokenizer = load_saved_tokenizer(name, **model.hub_options)
         if tokenizer.pad_token_id is None:
             raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
-    elif data.tokenizer not in (None, *KINDS):
+    elif data.tokenizer not in (None, *TRAINED_KINDS):
         tokenizer = load_foreign_tokenizer(data.tokenizer, frame="language", token=model.token)
         if not tokenizer.is_fast:
             raise ValueError(

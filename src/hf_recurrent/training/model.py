@@ -23,7 +23,7 @@ from ..hub.checkpoint import one_line, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..text_data.labels import REGRESSION, SINGLE, TOKENS, listed
-from ..text_data.tokenizers import KINDS, num_token_types, train_tokenizer
+from ..text_data.tokenizers import TRAINED_KINDS, num_token_types, train_tokenizer
 from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
 from .objectives import CLASSIFICATION, MULTIPLE_CHOICE, QUESTION_ANSWERING, SEQ2SEQ, Objective, objective_on
@@ -49,7 +49,7 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
         return load_saved_tokenizer(name, **arguments.hub_options)
     if data.own is None:
         return build_tokenizer(data.benchmark, data.benchmark_config)
-    if data.tokenizer not in (None, *KINDS):
+    if data.tokenizer not in (None, *TRAINED_KINDS):
         return load_foreign_tokenizer(data.tokenizer, frame=frame, token=arguments.token)
     train = some_texts(data)
     return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)

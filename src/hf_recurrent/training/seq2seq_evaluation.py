@@ -29,8 +29,6 @@ from .report_arguments import TimedReportArguments
 from .seq2seq_data import PairSplit, text_form
 from .text_arguments import BLEU
 
-# the benchmark that is measured by BLEU
-
 
 @dataclass(frozen=True)
 class Decoding:

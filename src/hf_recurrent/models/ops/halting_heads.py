@@ -1,6 +1,6 @@
 """Heads that turn the state of a halting unit, a sequence or a token, into its halting probability.
 
-Shapes: U units (any number of leading dims), E width.
+Shapes: U units (any number of leading dims), E width. Equations are those of the dynamic-halt paper.
 """
 
 from functools import partial
