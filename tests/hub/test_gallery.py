@@ -16,8 +16,9 @@ from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.templating import percent
-from support.checkpoints import GUT_LISTOPS
+from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 
+GALLERY_INDEX = MODEL_CARDS / "README.md"
 NAME, OTHER = GUT_LISTOPS.name, "ut-logical-inference"
 
 
@@ -178,6 +179,14 @@ def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
     assert [row["Above majority"] for row in index_rows(text, 0)] == ["yes", "**no**"]
     assert [row["Above majority"] for row in index_rows(text, 1)] == ["yes", "**no**", "**no**", "yes"]
     assert "two standard errors, 2 √(b (1 \u2212 b) / n)" in text
+    shown = [line for line in text.splitlines() if line.startswith("- [")]
+    assert all(line.endswith(". No better than the best constant answer on `low`.") for line in shown)
+
+
+def test_the_index_names_the_splits_of_which_it_tells():
+    (line,) = [line for line in GALLERY_INDEX.read_text().splitlines() if line.startswith("- [ndr-ctl-forward]")]
+    assert "of 6,088 examples of `test_basic`, `test`, `validation_ood` and `test_ood` it has 100.0% right" in line
+    assert line.endswith(" No better than the best constant answer on `test_new_primitive_1`.")
 
 
 def test_the_index_says_how_steps_follow_the_main_difficulty(committed, entries, tmp_path):

@@ -10,7 +10,7 @@ from ...analysis.tables import HALTING_FILE, RECURRENCE_FILE
 from ...registry import ARCHITECTURES
 from ..card import read_rendered
 from ..card_data import CardData
-from ..findings import depth_trends, time_saved
+from ..findings import above_majority, depth_trends, time_saved
 from ..lint import CARD_FILE
 from ..tasks import METRICS, Metric
 
@@ -88,6 +88,12 @@ class Entry:
     def trend(self) -> dict[str, Any] | None:
         """How steps follow difficulty, as `findings.depth_trends` tells it of the first split; None: depth is fixed."""
         return next(iter(depth_trends(self.card.to_dict())), None)
+
+    @property
+    def at_chance(self) -> list[str]:
+        """The splits on which it is no better than the most frequent answer; none of documents."""
+        tables = {result.split: result.table for result in self.card.results if not self.card.of_documents}
+        return [split for split, table in tables.items() if not above_majority(table)]
 
     @property
     def rank(self) -> tuple[bool, float, str]:
