@@ -184,9 +184,11 @@ def test_the_index_says_what_is_not_above_the_majority_class(tmp_path):
 
 
 def test_the_index_names_the_splits_of_which_it_tells():
-    (line,) = [line for line in GALLERY_INDEX.read_text().splitlines() if line.startswith("- [ndr-ctl-forward]")]
+    shown = re.findall(r"^- \[([^\]]+)\](.*)$", GALLERY_INDEX.read_text(), re.MULTILINE)
+    line = dict(shown)["ndr-ctl-forward"]
     assert "of 6,088 examples of `test_basic`, `test`, `validation_ood` and `test_ood` it has 100.0% right" in line
     assert line.endswith(" No better than the best constant answer on `test_new_primitive_1`.")
+    assert "; of 2,000 examples of `test` it has 66.9% right, and steps" in dict(shown)["gut-review-sentences"]
 
 
 def test_the_index_says_how_steps_follow_the_main_difficulty(committed, entries, tmp_path):
