@@ -291,13 +291,6 @@ def test_what_is_no_file(refuse, checkpoint, file):
     assert "unknown benchmark 'reviews'" in refuse("evaluate", checkpoint, "reviews")
 
 
-def test_language_models_have_other_data(refuse, file):
-    from test_cli_evaluate import MODEL_CARDS
-
-    problem = refuse("evaluate", MODEL_CARDS / "ut-flip-flop-cpu", file)
-    assert "is a causal language model: own examples are for classifiers and encoder-decoder models" in problem
-
-
 def test_flags_in_messages_are_those_of_commands():
     assert (
         hyphenated("pass --on_error skip, or a--b_c; max_length=3") == "pass --on-error skip, or a--b_c; max_length=3"

@@ -1,4 +1,4 @@
-"""Tiny checkpoints that answer for each token, with tokenizers of a few words, and rows for them."""
+"""Tiny checkpoints that answer for each token or the next one, with tokenizers of a few words, and rows for them."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import torch
 
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
-from hf_recurrent.models.gut.modeling_gut import GUTForMaskedLM, GUTForTokenClassification
+from hf_recurrent.models.gut.modeling_gut import GUTForCausalLM, GUTForMaskedLM, GUTForTokenClassification
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.masked_data import MASK, read_masks_in_texts
 
@@ -44,6 +44,16 @@ def masked_checkpoint(folder, **fields):
     torch.manual_seed(0)
     config = GUTConfig(vocab_size=len(tokenizer), **SIZES, **ids, **{"halting": "token", **fields})
     save_checkpoint(lively(GUTForMaskedLM(config)), folder, tokenizer)
+    return folder
+
+
+def causal_checkpoint(folder, **fields):
+    """A causal language model with random weights."""
+    tokenizer = train_tokenizer("words", WORDS, frame="language")
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    torch.manual_seed(0)
+    config = GUTConfig(vocab_size=len(tokenizer), is_causal=True, **SIZES, **ids, **fields)
+    save_checkpoint(lively(GUTForCausalLM(config)), folder, tokenizer)
     return folder
 
 

@@ -397,7 +397,7 @@ def refuse(tmp_path, speeches):
         ({"slice_by": "yeer", "pack": "false"}, "slice_by is 'yeer'.*did you mean year"),
         ({"label_column": "year"}, "unknown argument '--label_column'"),
         ({"task_name": "sst2"}, "unknown argument '--task_name'"),
-        ({"max_seq_length": 9}, "max_seq_length is 9: the length of blocks is block_size"),
+        ({"max_seq_length": 9, "block_size": 8}, "max_seq_length is 9 and block_size 8: both are the tokens of"),
         ({"max_length": 9}, "max_length is 9: the length of blocks is block_size"),
         ({"num_proc": 2}, "num_proc is 2: .* leave it out"),
         ({"benchmark": "flip_flop"}, "benchmark is 'flip_flop' and train_file .*: a benchmark and your own data"),

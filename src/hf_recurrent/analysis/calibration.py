@@ -57,8 +57,8 @@ from .exit_settings import (
     plan_runs,
     settings_of,
 )
-from .inference import prepare_batch
-from .model_facts import answers_tokens, is_classifier, labels_tokens
+from .inference import has_labels, prepare_batch
+from .model_facts import is_classifier, labels_tokens
 from .risk_control import (
     bounded_risk_p_values,
     fewest_examples,
@@ -196,7 +196,7 @@ def calibrate(
     table = {
         "n": n,
         **goal.record(),
-        **({"unit": "token"} if answers_tokens(model) else {}),
+        **({"unit": "token"} if prepared.batches[0].by_token else {}),
         "max_steps": runs.most_steps,
         "trained_steps": most_trained_steps(model.config),
         "repeats": repeats,
@@ -223,7 +223,7 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
     batches = list(examples.batches)
     if not batches:
         raise ValueError("there are no examples to calibrate on, or to test with")
-    if all("labels" in batch for batch in batches):
+    if all(map(has_labels, batches)):
         found = [prepare_batch(model, batch) for batch in batches]
         if any((batch.labels < 0).any() for batch in found if batch.labels.ndim == 1):
             raise ValueError(

@@ -18,7 +18,7 @@ from .inference import (
     progress_bar,
     require_right_answers,
 )
-from .model_facts import answers_tokens, require_early_answers, stack_depths
+from .model_facts import require_early_answers, stack_depths
 from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
 from .token_answers import token_answers
 from .token_halting import answer_steps
@@ -201,13 +201,9 @@ def measure(
     timed = batches[:: math.ceil(len(batches) / TIMED_BATCHES)]
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        found = (
-            token_answers(output, batch.labels)
-            if answers_tokens(model)
-            else answers(output, batch.labels, model.config)
-        )
+        found = token_answers(output, batch.labels) if batch.by_token else answers(output, batch.labels, model.config)
         kept = found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
-        return {**kept, "steps": answer_steps(model, output, batch)} if answers_tokens(model) else kept
+        return {**kept, "steps": answer_steps(model, output, batch)} if batch.by_token else kept
 
     passes = timed_settings(model, fields)
     with inference_mode(model):

@@ -19,6 +19,9 @@ from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import JOINED, MULTI, NO_LABEL
 from .model_facts import DECODER, ENCODER, answers_tokens
 
+# labels of a causal language model, each at the token before it, as in transformers
+SHIFTED = "shift_labels"
+
 
 @contextmanager
 def attention_implementation(model: Any, implementation: str) -> Iterator[None]:
@@ -84,31 +87,42 @@ class Batch(NamedTuple):
     """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, or token ids
     (B, S) or (B, T), -100 where there is none.
 
-    The inputs of an encoder and decoder include the target, shifted by one token.
+    The inputs of an encoder and decoder include the target, shifted by one token. `by_token` is whether each label
+    (B, S) is of the answer at its own place, and counts by itself.
     """
 
     inputs: dict[str, torch.Tensor]
     labels: np.ndarray
+    by_token: bool = False
 
 
 def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
     """A batch of a data loader, moved to the model's device, as inputs and labels: no loss is wanted.
 
+    The labels of a causal language model that are named `shift_labels` stand at the tokens that predict them.
+
     Raises:
         ValueError: it has no labels.
     """
-    if "labels" not in batch:
+    if not has_labels(batch):
         raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
     inputs = to_device(batch, model)
-    labels = inputs.pop("labels").cpu().numpy()
-    return Batch(inputs, labels if np.issubdtype(labels.dtype, np.floating) else labels.astype(np.int64))
+    shifted = SHIFTED in inputs
+    labels = inputs.pop(SHIFTED if shifted else "labels").cpu().numpy()
+    labels = labels if np.issubdtype(labels.dtype, np.floating) else labels.astype(np.int64)
+    return Batch(inputs, labels, shifted or answers_tokens(model))
+
+
+def has_labels(batch: Mapping[str, Any]) -> bool:
+    """Whether a batch of a data loader has labels."""
+    return "labels" in batch or SHIFTED in batch
 
 
 def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
     """`split_labels`, with the decoder's inputs, and without labels of tokens that padding on the left predicts."""
-    inputs, labels = split_labels(batch, model)
-    if answers_tokens(model):
-        return Batch(inputs, labels)
+    inputs, labels, by_token = found = split_labels(batch, model)
+    if by_token:
+        return found
     if model.config.capabilities.two_stacks:
         targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)

@@ -25,8 +25,8 @@ from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from ..models.common.token_targets import NO_TARGET
-from .inference import prepare_batch, progress_bar, split_labels
-from .model_facts import answers_tokens, is_classifier, require_early_answers, stack_depths
+from .inference import Batch, prepare_batch, progress_bar, split_labels
+from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
 MOST_UNITS, RUN_SHARE = 10_000, 5
@@ -226,27 +226,27 @@ def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
     """
     found, first = [], 0
     for batch in batches:
-        inputs, labels = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
-        rows = torch.arange(first, first + len(labels))
-        found.append(goals_of(model, inputs, torch.as_tensor(labels), rows))
-        first += len(labels)
+        own = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
+        rows = torch.arange(first, first + len(own.labels))
+        found.append(goals_of(model, own, rows))
+        first += len(own.labels)
     reads_chunks = model.config.capabilities.reads == "chunks"
     return [part for each in found for part in equal_lengths(each)] if reads_chunks else found
 
 
-def goals_of(model: Any, inputs: dict[str, torch.Tensor], labels: torch.Tensor, rows: torch.Tensor) -> Goals:
+def goals_of(model: Any, batch: Batch, rows: torch.Tensor) -> Goals:
     """The goals of a batch; tokens that are answered for are in the order of rows.
 
     Args:
-        labels: as of `inference.Batch`.
         rows: (B,) numbers of the examples.
     """
+    inputs, labels = batch.inputs, torch.as_tensor(batch.labels)
     if is_classifier(model):
         return Goals(inputs, labels if model.answer_head().answers == "labels" else labels.flatten(), rows)
     has_target = model.config.capabilities.two_stacks
     mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
     tokens = mask.cpu().bool()
-    at_its_place = has_target or answers_tokens(model)
+    at_its_place = has_target or batch.by_token
     wanted = labels if at_its_place else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_TARGET)
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 

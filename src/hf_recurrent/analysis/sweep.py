@@ -50,7 +50,7 @@ from .inference import (
     stack_output,
     token_predictions,
 )
-from .model_facts import DECODER, ENCODER, MODEL, answers_tokens, halting_unit, stack_depths
+from .model_facts import DECODER, ENCODER, MODEL, halting_unit, stack_depths
 from .tables import bucketize, join_batches, slice_frame
 from .token_answers import each_right, token_answers
 
@@ -216,11 +216,11 @@ def timed_passes(model: Any, fields: Mapping[str, Any]) -> dict[str, Callable[[B
 def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.ndarray]]:
     """Function of an output and its batch to the columns of `correctness`, and whether it was `written` right.
 
-    Of a model that answers for each token, the columns are those of `token_answers`.
+    Where each token is answered for, the columns are those of `token_answers`.
     """
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        if answers_tokens(model):
+        if batch.by_token:
             return token_answers(output, batch.labels)
         written = {"written": generates_target(model, batch)} if generate else {}
         return correctness(output, batch.labels, model.config) | written

@@ -36,26 +36,36 @@ class TextLosses(NamedTuple):
 
 
 def collect_text_losses(
-    model: Any, batches: Iterable[Mapping[str, torch.Tensor]], num_texts: int, *, progress: bool = False
+    model: Any,
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    num_texts: int,
+    *,
+    max_steps: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
 ) -> TextLosses:
     """Losses of a causal language model of this package on texts, each read from its first token.
 
     Args:
         batches: `input_ids` and `attention_mask` (B, S), padded on either side, and `text` (B,), numbers of the texts.
         num_texts: D.
+        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
 
     Raises:
         ValueError: nothing is to be predicted.
     """
     config, losses = model.config, None
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {name: value for name, value in options.items() if value is not None}
     right, steps = np.zeros(num_texts, dtype=np.int64), np.full(num_texts, np.nan)
     position_steps = np.zeros(len(EDGES) - 1)
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading texts", "batch"):
             inputs = to_device(batch, model)
             text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
-            outputs = model(**inputs)
+            outputs = model(**inputs, **options)
             # the token after each; padding on the left predicts nothing
             following = pad(inputs["input_ids"].masked_fill(~mask, NO_TARGET)[:, 1:], (0, 1), value=NO_TARGET)
             labels = following.masked_fill(~mask, NO_TARGET)
@@ -95,6 +105,7 @@ def text_table(
     *,
     kind: str,
     block_size: int,
+    max_steps: int | None = None,
     slices: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """`recurrence_table` of texts that were read in one piece, as plain Python data.
@@ -106,12 +117,13 @@ def text_table(
     Args:
         kind: "blocks" or "documents".
         block_size: most tokens of a text.
+        max_steps: depth limit of the run; None: the configured depth.
         slices: column -> a value for each text.
     """
     config, losses = model.config, found.losses
+    depth = config.num_hidden_layers if max_steps is None else max_steps
     record = RecurrenceRecord(
-        *(stopping_rule(config)[0], config.num_hidden_layers, block_size, config.capabilities.window_size),
-        {DOCUMENT: losses},
+        *(stopping_rule(config)[0], depth, block_size, config.capabilities.window_size), {DOCUMENT: losses}
     )
     table = recurrence_table(record, sizes)
     table["texts"] = kind

@@ -50,7 +50,7 @@ def collect_tokens(
     halts = config.capabilities.halts
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading tokens", "batch"):
-            inputs, labels = split_labels(batch, model)
+            inputs, labels, _ = split_labels(batch, model)
             chosen = torch.as_tensor(labels != NO_TARGET, device=model.device)
             output = model(**inputs, output_halting=halts, **options)
             found = answers(output.logits[chosen], labels[labels != NO_TARGET])

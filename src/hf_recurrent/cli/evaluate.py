@@ -59,9 +59,11 @@ def evaluate(
         data_arguments,
         evaluate_checkpoint,
         load_checkpoint,
+        reads_texts,
     )
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
+    from . import evaluate_texts as texts
 
     quiet_libraries()
     request = examples.request(split, limit, train_file=train_file)
@@ -86,9 +88,10 @@ def evaluate(
     warnings |= {name: result.get("unusual_inputs") for name, result in shown.items()}
     own_metric = loaded.objective in (*OF_TOKENS, *OF_QUESTIONS)
     metric = loaded.objective.metric if own_metric else metric_of(loaded.model.config.problem_type)
-    for drawn in documents.drawings(shown) if reads else drawings(shown, metric):
+    language = documents if reads else texts if reads_texts(loaded, request) else None
+    for drawn in drawings(shown, metric) if language is None else language.drawings(shown):
         out.print(drawn)
-    for line in documents.legend(shown) if reads else legend(shown, metric):
+    for line in legend(shown, metric) if language is None else language.legend(shown):
         out.print(line)
     for line in further(shown):
         out.print(line, markup=False)

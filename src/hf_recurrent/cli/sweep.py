@@ -137,7 +137,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
     from ..training.data import EvaluationSplit, by_length, encode
-    from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, requested_data
+    from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, reads_texts, requested_data
     from ..training.objectives import MULTIPLE_CHOICE, SEQ2SEQ
     from ..training.question_data import question_split
     from ..training.seq2seq_data import PairSplit, encode_pairs
@@ -146,7 +146,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         return rows.shuffle(seed=seed).select(range(limit)) if limit < len(rows) else rows
 
     arguments = requested_data(checkpoint, request)
-    if checkpoint.objective in OF_TOKENS:
+    if checkpoint.objective in OF_TOKENS or reads_texts(checkpoint, request):
         found = load_token_splits(checkpoint, request, arguments, chosen)
         yield from islice(found, None if request.splits else 1)
         return

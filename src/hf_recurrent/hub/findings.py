@@ -207,7 +207,8 @@ def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _above(found: Mapping[str, Any], table: Mapping[str, Any] | None) -> bool | None:
-    if table is None or found["accuracy"] is None:
+    # that of documents has bits, and no answers
+    if table is None or found["accuracy"] is None or "majority_baseline" not in table:
         return None
     return above_majority({**found, "majority_baseline": table["majority_baseline"]})
 

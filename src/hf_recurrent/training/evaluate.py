@@ -24,10 +24,11 @@ from ..hub.inputs import check_texts
 from ..hub.tasks import auto_class_of
 from ..inference.processes import is_first
 from ..models.common.exit_criteria import LEARNED
-from .arguments import DataArguments
+from .arguments import DataArguments, LanguageDataArguments
 from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
 from .document_checkpoint import quiet
 from .evaluation import further_scores
+from .language_data import TextSplit
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer, revision_options
 from .objectives import (
     CLASSIFICATION,
@@ -46,6 +47,7 @@ from .question_data import question_split
 from .question_evaluation import evaluate_choices, evaluate_spans
 from .seq2seq_data import PairSplit, encode_pairs
 from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
+from .text_examples import NextTokenSplit, chosen_blocks, evaluate_texts, next_token_splits
 from .token_data import TokenSplit
 from .token_evaluation import evaluate_tokens
 from .token_examples import Choice, masked_splits, word_splits
@@ -290,9 +292,14 @@ def wanted_splits(request: Request, arguments: DataArguments, found: Sequence[st
     return list(request.splits) or tests
 
 
+def reads_texts(checkpoint: Checkpoint, request: Request) -> bool:
+    """Whether a causal language model is to predict all tokens of a user's own texts."""
+    return checkpoint.objective is LANGUAGE_MODELLING and request.own is not None
+
+
 def load_token_splits(
     checkpoint: Checkpoint, request: Request, arguments: DataArguments, choose: Choice
-) -> Iterator[TokenSplit]:
+) -> Iterator[TokenSplit | NextTokenSplit]:
     """The splits to evaluate a model on that answers for each token, encoded.
 
     Args:
@@ -302,9 +309,11 @@ def load_token_splits(
         ValueError: as `load_examples`.
     """
     tokenizer, train_file = checkpoint.tokenizer, request.own.train_file
-    if checkpoint.objective is MASKED_MODELLING:
-        names = wanted_splits(request, arguments, list(arguments.own.places))
-        return masked_splits(arguments, tokenizer, dict.fromkeys(names, choose), train_file)
+    if checkpoint.objective in (MASKED_MODELLING, LANGUAGE_MODELLING):
+        choices = dict.fromkeys(wanted_splits(request, arguments, list(arguments.own.places)), choose)
+        if checkpoint.objective is LANGUAGE_MODELLING:
+            return next_token_splits(arguments, tokenizer, choices)
+        return masked_splits(arguments, tokenizer, choices, train_file)
     found = load_examples(replace(request, limit=None), arguments)
     return word_splits(arguments, tokenizer, {name: choose(rows) for name, rows in found.items()}, train_file)
 
@@ -362,6 +371,8 @@ def evaluate_checkpoint(
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
     if checkpoint.objective in OF_TOKENS:
         return evaluate_token_splits(checkpoint, request, arguments, batch_size, options)
+    if reads_texts(checkpoint, request):
+        return evaluate_text_splits(checkpoint, request, arguments, batch_size, options)
     if checkpoint.objective in OF_QUESTIONS:
         return evaluate_question_splits(checkpoint, request, arguments, batch_size, options)
     columns = arguments.info.slice_columns
@@ -407,6 +418,27 @@ def evaluate_token_splits(
         add_unusual_inputs(table, checkpoint.model.config, examples, options)
         tables[split.name] = table
     return tables
+
+
+def evaluate_text_splits(
+    checkpoint: Checkpoint,
+    request: Request,
+    arguments: LanguageDataArguments,
+    batch_size: int,
+    options: Mapping[str, Any],
+) -> dict[str, dict[str, Any]]:
+    """Split name -> losses of a causal language model on own texts, see `text_table`."""
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    choose = partial(some_examples, limit=request.limit)
+    names = wanted_splits(request, arguments, list(arguments.own.places))
+    return {
+        name: evaluate_texts(
+            *(model, tokenizer, TextSplit(name, rows, arguments.pack)),
+            *(arguments.block_size, batch_size),
+            **options,
+        )
+        for name, rows in chosen_blocks(arguments, tokenizer, dict.fromkeys(names, choose))
+    }
 
 
 def evaluate_question_splits(

@@ -188,6 +188,14 @@ class TextSplit:
         return DataLoader(order, batch_size=batch_size, collate_fn=collate)
 
 
+def with_numbers(rows: "Dataset", columns: tuple[str, ...]) -> "Dataset":
+    """Blocks whose `columns` of difficulty hold numbers, where all of their values are."""
+    for name in columns:
+        values = parsed(rows[name][:])
+        rows = rows.remove_columns(name).add_column(name, values)
+    return rows
+
+
 def parsed(values: list[Any]) -> list[Any]:
     """Values as numbers, if all of them are."""
     kinds = {slice_type(value) for value in values}

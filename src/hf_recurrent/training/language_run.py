@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.tables import RECURRENCE_FILE, write_tables
-from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
 from ..hub import CardData
 from ..inference.processes import is_first
 from .arguments import LANGUAGE_ARGUMENT_TYPES
@@ -15,6 +14,7 @@ from .data import Splits
 from .evaluation import Evaluation
 from .language_card import language_card
 from .language_data import LanguageCollator, TextSplit, load_blocks, load_language_tokenizer, require_end
+from .text_examples import evaluate_texts
 from .trainer_run import TrainerRun
 
 # options of the trainer that need to know all examples, or how many there are
@@ -84,16 +84,9 @@ class LanguageRun(TrainerRun):
         return evaluation
 
     def table_of(self, split: TextSplit) -> dict[str, Any]:
-        """The losses of a split, see `text_table`."""
-        args = self.args
-        batches = split.batches(self.tokenizer, args.per_device_eval_batch_size)
-        found = collect_text_losses(self.model, batches, len(split.dataset), progress=not args.disable_tqdm)
-        return text_table(
-            *(self.model, found, split.sizes(self.tokenizer)),
-            kind=BLOCKS if split.pack else DOCUMENTS,
-            block_size=self.data_args.block_size,
-            slices=split.slices,
-        )
+        """The losses of a split, see `evaluate_texts`."""
+        place = (self.model, self.tokenizer, split, self.data_args.block_size)
+        return evaluate_texts(*place, self.args.per_device_eval_batch_size, progress=not self.args.disable_tqdm)
 
     def card(self, facts: RunFacts) -> CardData:
         return language_card(self.model, self.tokenizer, self.data_args, self.report_args, self.evaluation, facts)

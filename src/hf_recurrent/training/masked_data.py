@@ -13,7 +13,7 @@ from ..models.common.token_targets import NO_TARGET
 from .arguments import ModelArguments
 from .collator import PaddingCollator
 from .data import Splits
-from .language_data import LENGTH, load_blocks, load_language_tokenizer, require_end
+from .language_data import LENGTH, load_blocks, load_language_tokenizer, require_end, with_numbers
 from .token_arguments import MaskedDataArguments
 from .token_data import CONTEXT_FREE, TokenSplit
 
@@ -89,7 +89,8 @@ def load_masked(data: MaskedDataArguments, tokenizer: Any) -> Splits:
     for split in splits.evaluation:
         rows = masked.get(split.name)
         rows = with_masks(split.dataset, data, tokenizer) if rows is None else rows
-        found = TokenSplit(split.name, rows, block_columns(data))
+        columns = block_columns(data)
+        found = TokenSplit(split.name, with_numbers(rows, columns), columns)
         require_masks(found, data)
         evaluation.append(with_frequencies(found, seen))
     return Splits(splits.train, masked, evaluation)

@@ -18,9 +18,10 @@ from ..text_data.evaluation_source import (
 from ..text_data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
 from ..text_data.places import TEXT_FILES
 from ..text_data.rows import SUFFIXES
-from .arguments import DataArguments, LabelledDataArguments, PairArguments
+from .arguments import DataArguments, LabelledDataArguments, LanguageDataArguments, PairArguments
 from .objectives import (
     CLASSIFICATION,
+    LANGUAGE_MODELLING,
     MASKED_MODELLING,
     MULTIPLE_CHOICE,
     QUESTION_ANSWERING,
@@ -40,6 +41,7 @@ OF_KIND = {
     CLASSIFICATION: ("text_column", "label_column", "label_delimiter", "max_seq_length"),
     SEQ2SEQ: ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name"),
     TOKEN_CLASSIFICATION: ("text_column", "label_column", "max_seq_length"),
+    LANGUAGE_MODELLING: ("text_column", "max_seq_length", "line_by_line"),
     MASKED_MODELLING: ("text_column", "max_seq_length", "mlm_probability", "line_by_line"),
     QUESTION_ANSWERING: (
         *("question_column", "context_column", "answer_column", "max_seq_length", "doc_stride", "max_answer_length"),
@@ -51,6 +53,7 @@ ARGUMENTS: dict[Objective, type[DataArguments]] = {
     CLASSIFICATION: LabelledDataArguments,
     SEQ2SEQ: PairArguments,
     TOKEN_CLASSIFICATION: WordDataArguments,
+    LANGUAGE_MODELLING: LanguageDataArguments,
     MASKED_MODELLING: MaskedDataArguments,
     QUESTION_ANSWERING: SpanDataArguments,
     MULTIPLE_CHOICE: ChoiceDataArguments,
@@ -58,6 +61,7 @@ ARGUMENTS: dict[Objective, type[DataArguments]] = {
 # where examples come from, if not a `TextSource`'s places
 SOURCES = {
     TOKEN_CLASSIFICATION: WordEvaluationSource,
+    LANGUAGE_MODELLING: DocumentEvaluationSource,
     MASKED_MODELLING: DocumentEvaluationSource,
     QUESTION_ANSWERING: SpanEvaluationSource,
     MULTIPLE_CHOICE: ChoiceEvaluationSource,
@@ -129,11 +133,6 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     given = {name: value for name, value in own.settings.items() if value not in (None, [])}
     if objective in SOURCES and "text_column" in given:
         given["text_column"] = one_column(given["text_column"])
-    if objective not in OF_KIND:
-        raise ValueError(
-            f"{checkpoint.name} is {objective.model_kind}: own examples are for classifiers and encoder-decoder "
-            "models, questions for models of such, and text for masked language models; name a benchmark"
-        )
     for name in given:
         if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
             raise ValueError(

@@ -16,7 +16,7 @@ from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments
 from .card import headline, limitations
 from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
-from .evaluate import OF_QUESTIONS, Checkpoint, Request
+from .evaluate import OF_QUESTIONS, Checkpoint, Request, reads_texts
 from .evaluation import Evaluation, evaluate_run
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
 from .own_examples import own_arguments
@@ -29,6 +29,7 @@ from .token_examples import word_splits
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 KEPT_OF_MASKS = "masked tokens are predicted anew only by `hf-recurrent evaluate`"
+KEPT_OF_TEXTS = "texts are predicted anew only by `hf-recurrent evaluate`"
 KEPT_OF_QUESTIONS = "questions are answered anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation
 KEPT = ("sweep", "experts", "calibration")
@@ -57,7 +58,7 @@ class Reevaluation:
 
 
 def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, request: Request) -> Reevaluation:
-    """The splits of a card's results, encoded; a card of sequence pairs, masked tokens or questions keeps its results.
+    """The splits of a card's results, encoded; a card of sequence pairs, texts or questions keeps its results.
 
     Args:
         request: where a user's own examples are, or the authors' own files, if the results were measured on those.
@@ -72,6 +73,8 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
         return Reevaluation(card, [], kept=KEPT_OF_MASKS)
     if checkpoint.objective in OF_QUESTIONS:
         return Reevaluation(card, [], kept=KEPT_OF_QUESTIONS)
+    if reads_texts(checkpoint, request):
+        return Reevaluation(card, [], kept=KEPT_OF_TEXTS)
     if card.benchmark.is_own:
         arguments = own_card_arguments(card, checkpoint, request)
     else:

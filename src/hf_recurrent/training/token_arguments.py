@@ -48,31 +48,16 @@ class MaskedDataArguments(LanguageDataArguments):
 
     own_objective: ClassVar[Objective] = MASKED_MODELLING
 
-    max_seq_length: int | None = HfArg(default=None, help="Tokens of a block; the same as block_size.")
-    line_by_line: bool = HfArg(
-        default=False, help="Each line of a text file is a document, and a block the beginning of one document."
-    )
     mlm_probability: float = HfArg(default=0.15, help="The share of tokens that are masked, and predicted.")
 
     def __post_init__(self) -> None:
         check_numbers(self, mlm_probability=MASS)
-        if self.max_seq_length is not None:
-            if self.block_size != type(self).block_size:
-                raise ValueError(
-                    f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
-                    "a block, set one of them"
-                )
-            self.block_size, self.max_seq_length = self.max_seq_length, None
         if self.streaming:
             raise ValueError(
                 "streaming is true: how often tokens occur in training is counted first; leave it out, or train a "
                 "causal language model"
             )
-        self.pack = self.pack and not self.line_by_line
         super().__post_init__()
-
-    def document_options(self) -> dict[str, Any]:
-        return {**super().document_options(), "line_by_line": self.line_by_line}
 
 
 WORD_ARGUMENT_TYPES = (ModelArguments, WordDataArguments, TimedReportArguments, RecurrentTrainingArguments)

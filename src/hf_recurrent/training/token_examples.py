@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.evaluation_source import EvaluationSource
+from .arguments import LanguageDataArguments
 from .data import by_length
-from .language_data import Blocks
+from .language_data import Blocks, with_numbers
 from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
 from .token_arguments import MaskedDataArguments, WordDataArguments
 from .token_data import TokenSplit, encode_words, with_knowledge, with_labels
@@ -57,15 +58,16 @@ def masked_splits(
         seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
     for name, choice in choices.items():
         rows = blocks_of(source, arguments, tokenizer).dataset(name, None)
-        masked = with_masks(choice(rows), arguments, tokenizer)
-        split = TokenSplit(name, masked, block_columns(arguments))
+        columns = block_columns(arguments)
+        masked = with_numbers(with_masks(choice(rows), arguments, tokenizer), columns)
+        split = TokenSplit(name, masked, columns)
         require_masks(split, arguments)
         kept = masked.filter(lambda row: any(label != NO_TARGET for label in row["labels"]), desc="masked blocks")
         split = replace(split, dataset=kept)
         yield split if seen is None else with_frequencies(split, seen)
 
 
-def blocks_of(source: EvaluationSource, arguments: MaskedDataArguments, tokenizer: Any) -> Blocks:
+def blocks_of(source: EvaluationSource, arguments: LanguageDataArguments, tokenizer: Any) -> Blocks:
     """Blocks of documents, where the name of a token is plain text, as it was in training."""
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.split_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens = True

@@ -1,0 +1,147 @@
+"""`hf-recurrent evaluate`, `calibrate`, `fit-probe` and `sweep` of causal language models on a user's own texts."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from hf_recurrent.models.common.exit_calibration import calibration_problem
+from support.token_checkpoints import causal_checkpoint, word_rows, write_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
+ROWS = 60
+
+
+def text_rows(seed):
+    rows = word_rows(ROWS, seed=seed)
+    return [{"text": " ".join(row["tokens"]), "size": len(row["tokens"]), "kind": row["kind"]} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """A checkpoint, and files of texts, by their names."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "book.txt").write_text("\n".join(row["text"] for row in text_rows(3)) + "\n")
+    files = {name: write_rows(folder / f"{name}.jsonl", text_rows(seed)) for seed, name in enumerate(("held", "test"))}
+    return {"model": causal_checkpoint(folder / "model"), "book": folder / "book.txt", **files}
+
+
+def by_hand(folder, texts, **options):
+    """Of each text whether its tokens but the first are predicted right, their nats, and the steps of all tokens."""
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    found = []
+    for text in texts:
+        ids = torch.tensor([[*tokenizer(text)["input_ids"], tokenizer.eos_token_id]])
+        with torch.no_grad():
+            output = model(ids, **options)
+        right = output.logits[0, :-1].argmax(-1) == ids[0, 1:]
+        nats = torch.nn.functional.cross_entropy(output.logits[0, :-1], ids[0, 1:], reduction="none")
+        found.append((right.numpy(), nats.numpy(), output.ponder_steps[0].numpy()))
+    return found
+
+
+def table_of(path):
+    return json.loads(path.read_text())["splits"]["test"]
+
+
+def test_texts_are_evaluated(run, refuse, places, tmp_path):
+    words = ("evaluate", places["model"], places["test"], "--line-by-line", "--json", tmp_path / "t.json")
+    status, out, err = run(*words, "--slice-by", "size")
+    assert status == 0, err
+    found, table = by_hand(places["model"], [row["text"] for row in text_rows(1)]), table_of(tmp_path / "t.json")
+    right, nats = (np.concatenate([own[place] for own in found]) for place in (0, 1))
+    assert (table["documents"], table["tokens"]) == (ROWS, len(right))
+    assert table["token_accuracy"] == pytest.approx(right.mean())
+    assert table["bits_per_token"] == pytest.approx(nats.mean() / np.log(2), abs=1e-5)
+    assert table["perplexity"] == pytest.approx(np.exp(nats.mean()), rel=1e-5)
+    assert table["mean_steps"] == pytest.approx(np.concatenate([own[2] for own in found]).mean())
+    # numbers of a file are in their order
+    assert [row["value"] for row in table["by_column"]["size"]["rows"]] == [str(size) for size in range(1, 10)]
+    assert "test.jsonl by size" in out
+    assert "test.jsonl by position in the text" in out
+    assert f"perplexity {table['perplexity']:.2f}" in " ".join(out.split())
+    # another exit, and fewer steps
+    status, _, err = run(*words, "--max-steps", "1")
+    assert status == 0, err
+    assert (table_of(tmp_path / "t.json")["max_steps"], table_of(tmp_path / "t.json")["mean_steps"]) == (
+        1,
+        pytest.approx(1, abs=0.1),
+    )
+    status, _, err = run(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")
+    assert status == 0, err
+    found = by_hand(
+        places["model"], [row["text"] for row in text_rows(1)], exit_criterion="confidence", exit_threshold=0.2
+    )
+    assert table_of(tmp_path / "t.json")["mean_steps"] == pytest.approx(
+        np.concatenate([own[2] for own in found]).mean()
+    )
+    status, _, err = run("evaluate", places["model"], places["book"], "--max-seq-length", "16", "--json", words[-1])
+    assert status == 0, err
+    assert (table_of(tmp_path / "t.json")["texts"], table_of(tmp_path / "t.json")["by_column"]) == ("blocks", {})
+
+
+def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
+    goal = ("--tolerance", "0.6", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
+    words = ("calibrate", places["model"], places["held"], "--test-file", places["test"], "--line-by-line", *goal)
+    words += ("--criterion", "stability", "--without-labels", "--slice-by", "size", "--difficulty", "size")
+    status, out, _ = run(*words, "--out", tmp_path / "copy")
+    assert status == 0, out
+    found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
+    assert (found["n"], found["unit"], found["risk"], found["difficulty"]) == (ROWS, "token", "differs", "size")
+    chosen, tests = found["chosen"], found["tests"]["test"]
+    assert chosen["criterion"] == "stability"
+    assert [row["value"] for row in tests["by_difficulty"]] == [str(size) for size in range(1, 10)]
+    texts, never = [row["text"] for row in text_rows(1)], {"halting_threshold": 1.0}
+    early, full = by_hand(tmp_path / "copy", texts), by_hand(places["model"], texts, **never)
+    right = np.concatenate([own[0] for own in early])
+    assert tests["accuracy"] == pytest.approx(right.mean())
+    assert tests["full_accuracy"] == pytest.approx(np.concatenate([own[0] for own in full]).mean())
+    # the last token of a text predicts nothing
+    assert tests["mean_depth"] == pytest.approx(np.mean([own[2][:-1].mean() for own in early]))
+    assert "labelled tokens of a sequence, on average over sequences like these" in " ".join(out.split())
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "copy")
+    assert (model.config.exit_criterion, model.config.exit_patience) == ("stability", chosen["patience"])
+    assert calibration_problem(model) is None
+
+
+def test_blocks_of_one_document_are_no_independent_draws(run, places, tmp_path):
+    words = ("calibrate", places["model"], places["book"], "--max-seq-length", "6", "--budget", "depth=0.9")
+    with pytest.warns(UserWarning, match="blocks of one document depend on each other"):
+        status, _, err = run(*words, "--repeats", "1", "--criterion", "convergence", "--out", tmp_path / "copy")
+    assert status == 0, err
+    assert json.loads((tmp_path / "copy" / "calibration.json").read_text())["difficulty"] is None
+
+
+def test_tokens_of_texts_stop_by_a_probe(run, places, tmp_path):
+    words = ("fit-probe", places["model"], places["held"], "--line-by-line", "--size", "4")
+    status, out, err = run(*words, "--out", tmp_path / "probed")
+    assert status == 0, err
+    tokens = sum(row["size"] for row in text_rows(0))
+    assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
+
+
+def test_thresholds_are_swept_over_texts(run, places, tmp_path):
+    words = (places["model"], places["test"], "--line-by-line")
+    status, _, err = run("sweep", *words, "--out", tmp_path / "out", "--repeats", "1", "--thresholds", "0.2,0.6")
+    assert status == 0, err
+    found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
+    status, _, err = run("evaluate", *words, "--json", tmp_path / "t.json")
+    assert status == 0, err
+    (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
+    assert own["accuracy"] == pytest.approx(table_of(tmp_path / "t.json")["token_accuracy"])
+    assert found["measured"] == "accuracy"
+
+
+def test_texts_that_cannot_be_read(refuse, places, tmp_path):
+    assert "text_column is 'txt'" in refuse("evaluate", places["model"], places["test"], "--text-column", "txt")
+    message = refuse("evaluate", places["model"], places["test"], "--mlm-probability", "0.3")
+    assert "mlm_probability is 0.3, but" in message
+    assert "is a causal language model: leave it out" in message
+    assert "name one column" in refuse(
+        "calibrate", places["model"], places["test"], "--text-column", "text", "--text-column", "kind"
+    )
+    # every text is a single token
+    (tmp_path / "short.txt").write_text("")
+    assert "short.txt" in refuse("evaluate", places["model"], tmp_path / "short.txt")
