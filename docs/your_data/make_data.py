@@ -1,4 +1,4 @@
-"""Write the data of docs/your_data.md into the working folder.
+"""Write the data of docs/experiments.md into the working folder.
 
     python docs/your_data/make_data.py movie_reviews.zip
 

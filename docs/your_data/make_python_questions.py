@@ -1,4 +1,4 @@
-"""Write the questions of docs/your_data.md into the working folder: about functions of the standard library's source.
+"""Write the questions of docs/experiments.md into the working folder: about functions of the standard library's source.
 
     python docs/your_data/make_python_questions.py
 
