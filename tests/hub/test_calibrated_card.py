@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 from calibration_data import curve_row, make_calibration, split_check, write_calibration
 from card_factory import make_card, make_table
+from document_card import make_document_card
 
 from hf_recurrent.analysis.calibration import ALL_TESTS
 from hf_recurrent.analysis.plots import plot_calibrated_steps
@@ -440,3 +441,13 @@ def test_all_test_splits_together_are_drawn_alone(tmp_path):
 def test_card_data_of_a_calibration_can_be_read_back():
     card = calibrated()
     assert type(card).from_dict(json.loads(json.dumps(card.to_dict()))) == card
+
+
+def test_a_language_model_of_own_texts_tells_of_tokens():
+    calibration = without_curves(make_calibration(unit="token"))
+    text = render_card(make_document_card(family="ut", chunks=None, compared=[], calibration=calibration))
+    assert "| Split | Examples | Stops | Token accuracy | Mean steps | Time |" in text
+    assert "With 95% confidence at most 1% of the labelled tokens of an input, on average over inputs like" in text
+    # whose bits say nothing of a most frequent answer
+    assert "no better than the most frequent one" not in text
+    assert text.index(f"## {TITLE}") < text.index("## Results")
