@@ -1,4 +1,4 @@
-"""Write the Python data of docs/experiments.md into the working folder: roles of words in the standard library's source.
+"""Write the Python data of docs/experiments.md into the working folder: roles of words in the standard library.
 
     python docs/your_data/make_python_data.py
 
