@@ -11,7 +11,7 @@ from . import options
 from .console import err, out, quiet_libraries, table
 
 if TYPE_CHECKING:
-    from ..training.evaluate import Request
+    from ..training.evaluate import Checkpoint, Request
 
 
 @options.takes_examples
@@ -51,7 +51,6 @@ def evaluate(
     from ..inference.processes import is_first
     from ..models.common.exit_calibration import calibration_problem
     from ..models.common.exit_criteria import ExitOptions, default_threshold_problem
-    from ..training.card import metric_of
     from ..training.evaluate import (
         OF_QUESTIONS,
         OF_SEQUENCES,
@@ -59,11 +58,9 @@ def evaluate(
         data_arguments,
         evaluate_checkpoint,
         load_checkpoint,
-        reads_texts,
     )
     from ..training.objectives import LONG_DOCUMENTS
     from . import evaluate_documents as documents
-    from . import evaluate_texts as texts
 
     quiet_libraries()
     request = examples.request(split, limit, train_file=train_file)
@@ -86,12 +83,10 @@ def evaluate(
     shown = {Path(examples.benchmark).name: tables["test"]} if split is None and is_file(request) else tables
     warnings = {"checkpoint": calibration_problem(loaded.model), "--exit-threshold": note}
     warnings |= {name: result.get("unusual_inputs") for name, result in shown.items()}
-    own_metric = loaded.objective in (*OF_TOKENS, *OF_QUESTIONS)
-    metric = loaded.objective.metric if own_metric else metric_of(loaded.model.config.problem_type)
-    language = documents if reads else texts if reads_texts(loaded, request) else None
-    for drawn in drawings(shown, metric) if language is None else language.drawings(shown):
-        out.print(drawn)
-    for line in legend(shown, metric) if language is None else language.legend(shown):
+    drawn, lines = presented(loaded, request, shown, reads)
+    for each in drawn:
+        out.print(each)
+    for line in lines:
         out.print(line)
     for line in further(shown):
         out.print(line, markup=False)
@@ -100,6 +95,27 @@ def evaluate(
             err.print(f"warning: {name}: {warning}", markup=False)
     if json is not None and is_first():
         write_json(json, {"splits": tables})
+
+
+def presented(
+    checkpoint: "Checkpoint", request: "Request", tables: dict[str, dict[str, Any]], reads: bool
+) -> tuple[list[Any], list[str]]:
+    """The tables to print, and the meanings of their headings.
+
+    Args:
+        reads: whether long documents were read.
+    """
+    from ..training.card import metric_of
+    from ..training.evaluate import OF_QUESTIONS, OF_TOKENS, reads_texts
+    from . import evaluate_documents as documents
+    from . import evaluate_texts as texts
+
+    if reads or reads_texts(checkpoint, request):
+        language = documents if reads else texts
+        return language.drawings(tables), language.legend(tables)
+    own_metric = checkpoint.objective in (*OF_TOKENS, *OF_QUESTIONS)
+    metric = checkpoint.objective.metric if own_metric else metric_of(checkpoint.model.config.problem_type)
+    return drawings(tables, metric), legend(tables, metric)
 
 
 def is_file(request: "Request") -> bool:

@@ -241,20 +241,9 @@ class LanguageDataArguments(BlockArguments, DataArguments):
     own_objective: ClassVar[Objective] = TEXT_MODELLING
 
     train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
-    max_seq_length: int | None = HfArg(default=None, help="Tokens of a block; the same as block_size.")
-    line_by_line: bool = HfArg(
-        default=False, help="Each line of a text file is a document, and a block the beginning of one document."
-    )
 
     def __post_init__(self) -> None:
-        if self.max_seq_length is not None:
-            if self.block_size != type(self).block_size:
-                raise ValueError(
-                    f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
-                    "a block, set one of them"
-                )
-            self.block_size, self.max_seq_length = self.max_seq_length, None
-        self.pack = self.pack and not self.line_by_line
+        self.name_blocks()
         super().__post_init__()
         self.check_blocks()
 

@@ -308,6 +308,26 @@ class BlockArguments(DocumentTextArguments):
         default=False, help="Read and encode documents while training, without a copy of them; needs max_steps."
     )
 
+    max_seq_length: int | None = HfArg(default=None, help="Tokens of a block; the same as block_size.")
+    line_by_line: bool = HfArg(
+        default=False, help="Each line of a text file is a document, and a block the beginning of one document."
+    )
+
+    def name_blocks(self) -> None:
+        """Read `max_seq_length` as `block_size`, and lines as documents that are not packed.
+
+        Raises:
+            ValueError: both lengths are set.
+        """
+        if self.max_seq_length is not None:
+            if self.block_size != type(self).block_size:
+                raise ValueError(
+                    f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
+                    "a block, set one of them"
+                )
+            self.block_size, self.max_seq_length = self.max_seq_length, None
+        self.pack = self.pack and not self.line_by_line
+
     def check_blocks(self) -> None:
         """Raise a ValueError for settings of blocks that do not go together."""
         if self.block_size < 2:
