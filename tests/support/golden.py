@@ -27,7 +27,6 @@ def assert_reproduced(
     outputs: Iterable[str],
     gradients: dict[str, torch.Tensor],
     select: Callable[[str, torch.Tensor], torch.Tensor],
-    tolerance: Callable[[str], float] = lambda key: TOLERANCE,
 ) -> None:
     """All outputs of a case, and no others, are as recorded where `select` looks, and so are its gradients."""
     assert set(outputs) == {key for key in found if "/" not in key}
@@ -37,7 +36,7 @@ def assert_reproduced(
         if theirs.dtype == torch.int64:
             assert torch.equal(ours, theirs), key
             continue
-        bound = tolerance(key) * max(1.0, theirs.nan_to_num().abs().max().item())
+        bound = TOLERANCE * max(1.0, theirs.nan_to_num().abs().max().item())
         torch.testing.assert_close(ours, theirs, rtol=0, atol=bound, equal_nan=True, msg=key)
     assert gradients
     for key, expected in gradients.items():

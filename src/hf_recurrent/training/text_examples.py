@@ -43,6 +43,9 @@ def chosen_blocks(
 
     Args:
         choices: split -> choice of its blocks.
+
+    Raises:
+        ValueError: texts cannot be read, or have no two tokens.
     """
     arguments.own.warn()
     blocks = blocks_of(arguments.own, arguments, tokenizer)
