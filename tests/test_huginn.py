@@ -50,7 +50,10 @@ def test_case_is_reproduced(name):
     def select(key: str, values: torch.Tensor) -> torch.Tensor:
         return values[mask] if key.startswith("unpadded_logits") else values
 
-    found = load_reference(CASES / name).run(io, gradients=True)
+    reference = load_reference(CASES / name)
+    # the cases of eight steps were recorded in float64: these steps amplify what float32 rounds
+    reference.model.to(io["input_states"].dtype)
+    found = reference.run(io, gradients=True)
     assert_reproduced(found, io, case["outputs"], gradients, select)
 
 

@@ -194,7 +194,7 @@ class AdaptiveLoop:
             values.append(float(value))
             if value >= threshold if criterion == "argmax-stability" else value < threshold:
                 break
-        return Read(self.logits(states), torch.tensor(values))
+        return Read(self.logits(states), torch.tensor(values, dtype=states.dtype))
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """Logits (n, V) of running states (n, E)."""
