@@ -103,7 +103,8 @@ def test_spans(qa_script, places, tmp_path):
     # as the card says
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    inputs = tokenizer("Where is Anna?", "Anna lives in Bern.", return_tensors="pt")
+    # as long as a first window: in a sentence that stood alone, training never had an answer for Anna
+    inputs = tokenizer("Where is Anna?", "Anna lives in Bern. Ben lives in Rome", return_tensors="pt")
     with torch.no_grad():
         outputs = model(**inputs)
     span = inputs.input_ids[0, outputs.start_logits.argmax() : outputs.end_logits.argmax() + 1]
