@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -132,6 +133,30 @@ def test_values_within_columns(model, tmp_path, suffix):
     table.write_text("both\nw5\n")
     with pytest.raises(ValueError, match=r"keep_columns is 'both.id', and .* has the columns both"):
         run(model, table, tmp_path / "p.parquet", keep_columns=("both.id",))
+
+
+@pytest.mark.parametrize("limit", [8, 11, NUMBER, NUMBER + 1])
+def test_the_first_rows_alone(model, file, tmp_path, limit, monkeypatch):
+    """Also where the run was stopped before, after 8 rows."""
+    answer, calls = predict.ClassifierPredictor.answer, []
+
+    def stopped(self, batches, found):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer(self, batches, found)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(predict.ClassifierPredictor, "answer", stopped)
+        run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit)
+    if limit > 8:
+        with pytest.raises(ValueError, match="limit"):
+            run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit + 1)
+        done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit)
+        assert (done.rows, done.resumed) == (min(limit, NUMBER), 8)
+    found = pq.read_table(tmp_path / "o.parquet")
+    assert found["id"].to_pylist() == list(range(min(limit, NUMBER)))
+    check(found, alone(model, texts()[:limit]))
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 7, 8, 9, 20])
@@ -392,6 +417,7 @@ REFUSED = [
     ({"max_new_tokens": 3}, "max_new_tokens is for models that write text, and this is a classifier"),
     ({"source_prefix": "w5 "}, "source_prefix is for models that write text, and this is a classifier"),
     ({"options": {"max_steps": 0}}, "max_steps is 0"),
+    ({"limit": 0}, "limit is 0: expected the number of rows"),
     ({"max_seq_length": 1}, "max_seq_length is 1: no text can be cut to so few tokens"),
 ]
 

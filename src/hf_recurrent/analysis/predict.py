@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ class PredictionSettings:
         max_new_tokens: of models that write text.
         source_prefix: text before every text, of models that write text.
         top_k: the likeliest tokens for each mask, of masked language models; None: 5.
+        limit: the first rows of the file to predict; None: all.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -63,6 +65,7 @@ class PredictionSettings:
     max_new_tokens: int | None = None
     source_prefix: str | None = None
     top_k: int | None = None
+    limit: int | None = None
 
 
 class Predicted(NamedTuple):
@@ -120,6 +123,8 @@ def predict_file(
     settings = settings or PredictionSettings()
     if Path(output).exists() and rows.path.samefile(output):
         raise ValueError(f"output is {str(output)!r}, the file with the rows: name another one")
+    if settings.limit is not None and settings.limit < 1:
+        raise ValueError(f"limit is {settings.limit!r}: expected the number of rows to predict, or None for all")
     texts = text_columns(rows, settings.text_columns, model)
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
@@ -135,8 +140,9 @@ def predict_file(
         rows = copy(rows)
         rows.start += parts.counts["read"]
         pad, sizes = tokenizer.pad_token_id or 0, (settings.batch_size, settings.batch_tokens)
-        with row_bar(rows, parts.counts["read"], progress) as bar:
-            for window in windows(rows, texts, settings.keep_columns, predictor.of_words):
+        most = None if settings.limit is None else settings.limit - parts.counts["read"]
+        with row_bar(rows, settings.limit, parts.counts["read"], progress) as bar:
+            for window in windows(rows, most, texts, settings.keep_columns, predictor.of_words):
                 if not window.read and parts.paths:
                     continue
                 encoded = encoder(*([prefix + as_text(text) for text in column] for column in window.texts))
@@ -280,14 +286,17 @@ def check_output_names(names: Sequence[str]) -> None:
         raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them in the file")
 
 
-def windows(rows: Rows, texts: Sequence[str], kept: Sequence[str], of_words: bool) -> Iterator[Window]:
+def windows(
+    rows: Rows, limit: int | None, texts: Sequence[str], kept: Sequence[str], of_words: bool
+) -> Iterator[Window]:
     """Rows of a file together, as many as fit a window; the last window may be empty.
 
     Args:
+        limit: the most rows to read; None: all.
         of_words: whether texts are lists of words.
     """
     window, read, characters = new_window(texts, kept), 0, 0
-    for number, row in rows.numbered(outer_columns([*texts, *kept], rows)):
+    for number, row in islice(rows.numbered(outer_columns([*texts, *kept], rows)), limit):
         read += 1
         values = {name: value_of(row, name) for name in (*texts, *kept)}
         problem = next(filter(None, (text_problem(row, name, of_words) for name in texts)), None)
@@ -365,9 +374,10 @@ def identity_of(
     chosen = asdict(settings) | {"text_columns": list(texts)}
     reading = {name: getattr(rows, name) for name in ("file_format", "encoding", "on_error", "start")}
     chosen |= reading
-    if chosen["source_prefix"] is None:
+    for name in ("source_prefix", "limit"):
         # parts of earlier versions are gone on with
-        chosen.pop("source_prefix")
+        if chosen[name] is None:
+            chosen.pop(name)
     if model.config.capabilities.division in (None, "fixed"):
         for name in ("batch_size", "batch_tokens"):
             chosen.pop(name)
@@ -407,9 +417,10 @@ def file_identity(path: Path) -> str:
     return f"{state.st_size} bytes of {state.st_mtime_ns}, {ends.hexdigest()}"
 
 
-def row_bar(rows: Rows, done: int, progress: bool) -> Any:
-    """A progress bar of rows on stderr; the number of rows is known of a Parquet file."""
+def row_bar(rows: Rows, limit: int | None, done: int, progress: bool) -> Any:
+    """A progress bar of rows on stderr; how many a file has, without a limit, is known of Parquet."""
     from tqdm.auto import tqdm
 
-    total = parquet_length(str(rows.path)) if rows.file_format == "parquet" else None
+    known = [limit, parquet_length(str(rows.path)) if rows.file_format == "parquet" else None]
+    total = min((number for number in known if number is not None), default=None)
     return tqdm(total=total, initial=done, desc="predicting", unit=" rows", disable=not (progress and is_first()))

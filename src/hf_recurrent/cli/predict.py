@@ -40,6 +40,7 @@ def predict(
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Of masked language models: tokens to name for each mask; 5 if not given.")
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Predict this many rows, the file's first ones.")] = None,
     max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
     ] = None,
@@ -95,6 +96,7 @@ def predict(
         max_new_tokens=max_new_tokens,
         source_prefix=source_prefix,
         top_k=top_k,
+        limit=limit,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
     check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
