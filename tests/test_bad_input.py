@@ -37,6 +37,8 @@ WRONG_FIELDS = [
     ({"pair_encoding": "cross"}, "`pair_encoding` is 'cross': it must be one of .*'joint', 'siamese'"),
     ({"lm_head": "deep"}, "`lm_head` is 'deep': it must be one of .*'linear', 'mlp'"),
     ({"hidden_size": "32"}, "`hidden_size` is '32': it must be a whole number"),
+    ({"num_layers": 3}, "no field `num_layers`: did you mean `num_hidden_layers`"),
+    ({"hidden_dropout_prob": 0.5}, "no field `hidden_dropout_prob`: did you mean `dropout`"),
     ({"num_atention_heads": 2}, "no field `num_atention_heads`: did you mean `num_attention_heads`"),
 ]
 WRONG_CHUNKS = [

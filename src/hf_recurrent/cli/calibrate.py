@@ -113,6 +113,7 @@ def calibrate(
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         request = request_of(examples, (split, *(test_split or ())), test_file, train_file, not without_labels)
+        warn_of_training_files(checkpoint, request)
         again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
@@ -134,7 +135,7 @@ def calibrate(
             measured = again.card
             if again.kept is None:
                 # as its users load it
-                stopping = load_checkpoint(checkpoint, device, objectives=objectives())
+                stopping = load_checkpoint(checkpoint, device, dtype="auto", objectives=objectives())
                 stopping.model.config.update(fields)
                 measured = again.evaluated(stopping, change.new, batch_size, progress=True)
             put_card(change, with_calibration(measured, found, change.new), before=again.card)
@@ -168,6 +169,23 @@ def request_of(
     files = {} if test_file is None else {"test": test_file}
     request = examples.request(splits, files=files, train_file=train_file)
     return request if request.own is None else replace(request, own=replace(request.own, labelled=labelled))
+
+
+def warn_of_training_files(checkpoint: str, request: "Request") -> None:
+    """Warn if a file to calibrate or test on is called as the one that the checkpoint was trained on, by its card."""
+    from ..hub.base_model import CARD_FILE
+    from ..hub.card import read_card
+
+    if request.own is None or not (Path(checkpoint) / CARD_FILE).is_file():
+        return
+    trained = (read_card(checkpoint).benchmark.parameters.get("files") or {}).get("train")
+    for place in request.own.files.values():
+        if Path(place).name == trained:
+            warnings.warn(
+                f"the checkpoint was trained on a file {trained!r}, as its card says: a guarantee asks for examples "
+                f"that training had not, so give others if {place} is that file",
+                stacklevel=2,
+            )
 
 
 def difficulty_columns(arguments: "DataArguments") -> tuple[str, ...]:

@@ -72,7 +72,8 @@ def evaluate(
         {**depth_options, **rule} if reads else reading,
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
     )
-    loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS, *OF_QUESTIONS))
+    kinds = (*OF_SEQUENCES, *OF_TOKENS, *OF_QUESTIONS)
+    loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
     note = default_threshold_problem(loaded.model.config, ExitOptions())
     if reads:

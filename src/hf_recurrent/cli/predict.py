@@ -64,7 +64,7 @@ def predict(
     ] = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
-    dtype: Annotated[str, typer.Option(help="Precision: float32, bfloat16 or float16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Precision: auto (the checkpoint's), float32, bfloat16 or float16.")] = "auto",
     disable_tqdm: Annotated[bool, typer.Option("--disable-tqdm", help="Show no progress bar.")] = False,
 ) -> None:
     """Predict each row of a file: label, probability and depth steps, of words or masks too, or what a model writes.
@@ -123,10 +123,10 @@ def predict(
 
 
 def precision(name: str):
-    """The dtype of a name. Raises ValueError for another one."""
+    """The dtype of a name, or "auto". Raises ValueError for another one."""
     import torch
 
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    known = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
         raise ValueError(f"dtype is {name!r}: expected one of {', '.join(known)}")
     return known[name]

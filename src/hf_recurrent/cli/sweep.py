@@ -67,7 +67,8 @@ def sweep(
     wanted = None if thresholds is None else parse_thresholds(thresholds)
     request = examples.request(split)
     with made_by_first(changed_files(target), target) as change:
-        loaded = load_checkpoint(checkpoint, device, revision, objectives=(*OF_SEQUENCES, *OF_TOKENS))
+        kinds = (*OF_SEQUENCES, *OF_TOKENS)
+        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         require_halting(loaded.model, checkpoint)
         tables, comparisons = {}, {}
         if quantize is not None:

@@ -90,7 +90,10 @@ def classification_columns(
     if label is None:
         label = next((name for name in LABEL_NAMES if name in found and name not in texts), None)
         if label is None and needs_label:
-            raise ValueError(f"{place} has no column 'label': name one of {', '.join(found)} with --label_column")
+            raise ValueError(
+                f"{place} has no column 'label': name one of {', '.join(map(repr, found))} with --label_column, "
+                "or, where none of them is a label, choose another task (hf-recurrent train --task)"
+            )
     elif needs_label:
         require_column("label_column", label, found, place)
     elif not has_column(found, label):

@@ -31,6 +31,15 @@ FOLLOWING = (
 )
 # what is stored of an exit criterion, and means nothing to another one
 EXIT_SETTINGS = ("exit_threshold", "exit_patience")
+# names that configs elsewhere have, and papers, for these fields
+OTHER_NAMES = {
+    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "max_steps"), "num_hidden_layers"),
+    **dict.fromkeys(("num_heads", "n_heads", "n_head"), "num_attention_heads"),
+    **dict.fromkeys(("d_model", "n_embd"), "hidden_size"),
+    **dict.fromkeys(("d_ff", "ffn_dim", "n_inner"), "intermediate_size"),
+    **dict.fromkeys(("hidden_dropout_prob", "hidden_dropout"), "dropout"),
+    "attention_probs_dropout_prob": "attention_dropout",
+}
 Built = TypeVar("Built", bound="RecurrentConfig")
 
 
@@ -194,9 +203,10 @@ class RecurrentConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs):
         fields = type(self).__dataclass_fields__
         for name in kwargs:
-            near = difflib.get_close_matches(name, fields, n=1, cutoff=0.85)
-            if near and name not in fields:
-                raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{near[0]}`?")
+            near = [OTHER_NAMES.get(name), *difflib.get_close_matches(name, fields, n=1, cutoff=0.85)]
+            meant = next((field for field in near if field in fields), None)
+            if meant is not None and name not in fields:
+                raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{meant}`?")
             if name in INHERITED:
                 check_field(name, INHERITED[name], kwargs[name])
         # of architectures where it follows the other one
