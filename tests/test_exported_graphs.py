@@ -11,7 +11,8 @@ from hf_recurrent.inference.export.program import example_inputs, has_loop
 from hf_recurrent.inference.export.runtimes import difference
 from hf_recurrent.inference.modes import inference_mode
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, make_model
+from support.compare import assert_close
+from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_batch, make_language_model, make_model
 from support.sut_models import make_sut
 from support.token_heads import CHOICE, MASKED, NEW_HEADS, SPAN, TOKENS, make_head
 
@@ -211,3 +212,19 @@ def test_results_that_differ_are_refused():
     for wrong in (torch.tensor([1.2, padded["start_logits"][1]]), torch.tensor([1.0, 0.0])):
         with pytest.raises(ValueError, match="`start_logits` of the exported graph differs"):
             difference({"start_logits": wrong}, padded)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["ut", "gut", "tlb", "block_recurrent", "sut", "ouro_recurrent"])
+def test_traces_depend_on_no_values(name):
+    """A trace of one batch computes another of the same shape, whose sequences have other lengths."""
+    variant = BY_NAME[name]
+    model = make_model(variant).eval()
+    model.config.return_dict = False
+    traced_with, others = (make_batch(variant, rows=4, seed=seed) for seed in (1, 2))
+
+    with torch.no_grad():
+        inputs = [(batch["input_ids"], batch["attention_mask"]) for batch in (traced_with, others)]
+        trace = torch.jit.trace(model, inputs[0], check_trace=False)
+        for each in inputs:
+            assert_close(trace(*each)[0], model(*each)[0], tolerance=1e-5)

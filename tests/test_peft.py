@@ -183,3 +183,14 @@ def test_adapted_language_models_generate():
     expected = adapted.merge_and_unload().generate(**prompt, **options)
     assert torch.equal(found.sequences, expected.sequences)
     assert torch.equal(found.ponder_steps, expected.ponder_steps)
+
+
+@pytest.mark.parametrize("name", ["ut", "block_recurrent", "ouro_recurrent"])
+def test_some_embeddings_are_trained(name):
+    variant = LANGUAGE_BY_NAME[name]
+    model, batch = make_language_model(variant), make_text(variant)
+    adapted = peft.get_peft_model(model, lora("CAUSAL_LM", trainable_token_indices=[5, 6]))
+    adapted.train()(**batch).loss.backward()
+    (delta,) = (p for name, p in adapted.named_parameters() if "trainable_tokens_delta" in name and p.requires_grad)
+    assert delta.shape[0] == 2
+    assert delta.grad.abs().sum() > 0

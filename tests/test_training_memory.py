@@ -1,6 +1,7 @@
 """What a training step keeps for its backward pass follows the units that are live, not those that have halted."""
 
 import functools
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,14 @@ from torch.utils._pytree import tree_leaves
 
 from hf_recurrent.models.ops.attention import PackedContext
 from hf_recurrent.models.ops.row_groups import GroupedRows
-from support.families import BY_NAME, make_batch, make_model
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    make_batch,
+    make_language_model,
+    make_model,
+    make_text,
+)
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
 # that live ones attend to
@@ -105,3 +113,24 @@ def test_checkpointed_steps_keep_each_frozen_key_once(name):
     batch = make_batch(BY_NAME[name], rows=40, length=24)
     (found, _), (whole, _) = (training_step(model, batch, True) for model in models(BY_NAME[name]))
     assert found < whole
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "tlb", "gutlb", "ndr", "sut", "ouro_recurrent", "huginn_recurrent"])
+def test_nothing_waits_for_cycles_to_be_collected(name):
+    """Tensors of a step, and a cache, are freed when their last user leaves: a GPU's memory starts no collection."""
+    variant = LANGUAGE_BY_NAME[name]
+    model, batch = make_language_model(variant).train(), make_text(variant)
+    model(**batch).loss.backward()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        model(**batch).loss.backward()
+        with torch.no_grad():
+            model.eval()(batch["input_ids"], batch["attention_mask"])
+        gc.collect()
+        assert [kept for kept in gc.garbage if isinstance(kept, torch.Tensor)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

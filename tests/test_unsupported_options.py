@@ -116,6 +116,18 @@ def test_assistants_change_no_text(name):
         assert torch.equal(model.generate(prompt, **{option: value}, **options), expected), option
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"exit_criterion": "convergence"}, {"max_steps": 3}, {"halting_threshold": 0.5}],
+    ids=lambda each: next(iter(each)),
+)
+def test_assistants_of_fixed_depth_take_no_exit_options(options):
+    model, assistant = (make_language_model(LANGUAGE_BY_NAME[name]) for name in ("gut", "xpos_transformer"))
+    prompt, options = torch.full((1, 3), 7), {**GREEDY, "suppress_tokens": [0], **options}
+    expected = model.generate(prompt, **options)
+    assert torch.equal(model.generate(prompt, assistant_model=assistant, **options), expected)
+
+
 @pytest.mark.parametrize("name", [*CONSTANT[:1], *(slow(name) for name in CONSTANT[1:])])
 def test_caches_of_constant_size_take_no_guess_back(name):
     model, ids = make_language_model(LANGUAGE_BY_NAME[name]), torch.full((1, 3), 7)

@@ -435,7 +435,8 @@ def test_places_that_do_not_fit(write, tmp_path):
     with pytest.raises(ValueError, match=r"^\S*a\.zip is no zip file, or not all of one"):
         source(str(tmp_path / "a.zip")).splits  # noqa: B018
     (tmp_path / "t.txt").write_text("a\nb\n")
-    with pytest.raises(ValueError, match=r"t\.txt has no column 'label': name one of 'text' with --label_column, .* train --task"):
+    expected = r"t\.txt has no column 'label': name one of 'text' with --label_column, .* train --task"
+    with pytest.raises(ValueError, match=expected):
         source(str(tmp_path / "t.txt")).splits  # noqa: B018
 
 

@@ -64,7 +64,7 @@ def predict(
     ] = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
-    dtype: Annotated[str, typer.Option(help="Precision: auto (the checkpoint's), float32, bfloat16 or float16.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Precision: auto, as saved; float32, bfloat16 or float16.")] = "auto",
     disable_tqdm: Annotated[bool, typer.Option("--disable-tqdm", help="Show no progress bar.")] = False,
 ) -> None:
     """Predict each row of a file: label, probability and depth steps, of words or masks too, or what a model writes.

@@ -17,9 +17,9 @@ from transformers.utils.generic import can_return_tuple
 from .assisted import ASSISTED, check_assistance, depth_restored
 from .cache import RecurrentCache, keeps_cache
 from .cache_name import CACHE_NAME, OLD_NAME, with_cache_named
-from .exit_criteria import AnswerHead, ExitOptions
+from .exit_criteria import EXIT_ARGUMENTS, AnswerHead, ExitOptions
 from .fields import shown
-from .head_options import RECORDS
+from .head_options import DEPTH_ARGUMENTS, RECORDS
 from .layers import of_tokens
 from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
@@ -244,11 +244,15 @@ class RecurrentGenerationMixin:
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
-        """Of a model that guesses with few of its own steps, one that takes so many."""
+        """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""
         generator = super()._get_candidate_generator(generation_config, *args, **kwargs)
         if generation_config.assistant_early_exit is not None:
             # transformers sets the depth of the config, which a decoder and a call with `max_steps` do not read
             generator.assistant_kwargs["max_steps"] = generation_config.assistant_early_exit
+        elif generation_config.prompt_lookup_num_tokens is None:
+            # another model may halt in no such way
+            for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
+                generator.assistant_kwargs.pop(name, None)
         return generator
 
     def init_continuous_batching(self, *args, **kwargs):

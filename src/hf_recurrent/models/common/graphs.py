@@ -23,7 +23,7 @@ recorders: list[Recorder | None] = []
 
 def in_graph() -> bool:
     """Whether a graph is being made, so that nothing may depend on the values of tensors."""
-    return torch.compiler.is_compiling() or bool(recorders)
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or bool(recorders)
 
 
 def is_captured() -> bool:

@@ -81,9 +81,7 @@ class RMSNorm(nn.RMSNorm):
 
 def embedding_width(table: nn.Module) -> int:
     """Width of an embedding table, which an adapter of peft may have wrapped."""
-    while hasattr(table, "base_layer"):
-        table = table.base_layer
-    return table.embedding_dim
+    return table.weight.shape[-1]
 
 
 # the widest vector instructions load so many bytes at once

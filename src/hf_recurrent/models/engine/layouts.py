@@ -161,7 +161,8 @@ class PaddedLayout:
         self.cache = cache
         in_place = not torch.is_grad_enabled() and getattr(context, "packing", None) is None
         self.can_compact = can_compact and (cache is None or in_place)
-        self.whole = self  # the layout of all rows
+        # of all rows; the layout itself would keep its memory until cycles are collected
+        self.whole = (mask, context, cache)
         self.left: tuple[LeftRows, ...] = ()
         self.rows = torch.arange(mask.shape[0], device=mask.device)
         self.columns = (0, mask.shape[1])
@@ -249,7 +250,8 @@ class PaddedLayout:
         """Cache, for the steps that each row skipped, the keys, values and sums of its final states."""
         if self.cache is None:
             return
-        groups, whole, strategy = (*self.left, self.leaving(state)), self.whole, self.strategy
+        groups, strategy = (*self.left, self.leaving(state)), self.strategy
+        mask, context, whole = self.whole
         rows = torch.cat([group.rows for group in groups])
 
         def in_order(states: list[torch.Tensor]) -> torch.Tensor:
@@ -265,30 +267,30 @@ class PaddedLayout:
         if last_keys_are_kept(self.config):
             for step in range(numbers[0], self.cache.depth):
                 index = skipping(step, numbers)
-                cache = whole.cache if index is None else whole.cache.of_rows(index)
+                cache = whole if index is None else whole.of_rows(index)
                 cache.write_new(step, *cache.newest(step - 1))
         elif numbers[0] < self.cache.depth:
             sources = [strategy.attended(group.state) for group in groups]
             sources = [group.state.hidden for group in groups] if sources[0] is None else sources
-            projected = block.keys_values(in_order(sources), whole.context)
+            projected = block.keys_values(in_order(sources), context)
             new = [states.transpose(1, 2) for states in projected]
             for step in range(numbers[0], self.cache.depth):
                 index = skipping(step, numbers)
                 if index is None:
-                    whole.cache.write_new(step, *new)
+                    whole.write_new(step, *new)
                 else:
-                    whole.cache.of_rows(index).write_new(step, *(states[index] for states in new))
+                    whole.of_rows(index).write_new(step, *(states[index] for states in new))
         if strategy.running_mean:
             numbers = [group.num_written_sums for group in groups]
             candidates = [group.state.hidden if strategy.needs_candidate else None for group in groups]
             pairs = zip(groups, candidates, strict=True)
             features = in_order([strategy.features(group.state, candidate) for group, candidate in pairs])
             for step in filter(strategy.decides, range(numbers[0], self.cache.depth)):
-                index, sums = skipping(step, numbers), running_sums(features, whole.mask, whole.cache.sums(step))
+                index, sums = skipping(step, numbers), running_sums(features, mask, whole.sums(step))
                 if index is None:
-                    whole.cache.write_sums(step, sums)
+                    whole.write_sums(step, sums)
                 else:
-                    whole.cache.of_rows(index).write_sums(step, sums[index])
+                    whole.of_rows(index).write_sums(step, sums[index])
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""

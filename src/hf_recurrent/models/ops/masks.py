@@ -8,9 +8,11 @@ from collections.abc import Callable
 import torch
 from transformers.cache_utils import Cache
 from transformers.masking_utils import (
+    ALL_MASK_ATTENTION_FUNCTIONS,
     create_bidirectional_mask,
     create_causal_mask,
     create_sliding_window_causal_mask,
+    eager_mask,
 )
 
 from ..common.cache_name import CACHE_NAME
@@ -102,6 +104,8 @@ def as_implemented(config, visible: torch.Tensor, dtype: torch.dtype) -> Mask:
     """A bool mask (B, 1, Q, K) of the visible keys, in the form that the implementation takes."""
     if is_flex(config):
         return FlexMask(visible)
-    if config._attn_implementation != "eager":
+    name = config._attn_implementation
+    # an implementation that a user has registered may take the form of "eager", too
+    if name == "sdpa" or (name != "eager" and ALL_MASK_ATTENTION_FUNCTIONS.get(name) is not eager_mask):
         return visible
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
