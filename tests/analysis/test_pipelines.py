@@ -56,6 +56,12 @@ def test_steps_with_labels_depth_and_pairs():
     assert result["steps"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("exit_treshold", "exit_threshold"), ("max_step", "max_steps")])
+def test_misspelt_arguments_are_refused(wrong, meant):
+    with pytest.raises(ValueError, match=f"the pipeline has no argument `{wrong}`: did you mean `{meant}`"):
+        classifier()(TEXTS, **{wrong: 0.1})
+
+
 def test_a_fixed_depth_has_no_steps():
     assert classifier("xpos_transformer")(TEXTS, return_steps=True)[0]["steps"] is None
 

@@ -90,6 +90,30 @@ def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, f
     assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
 
 
+def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": {"files": {"train": file.name}}}}))
+    goal = ("--tolerance", "0.1", "--criterion", "confidence", "--limit", "60")
+    other = write_csv(tmp_path / "tests.csv", rows(20, seed=1))
+    with pytest.warns(UserWarning, match=rf"trained on a file '{file.name}', as its card says: .* if .*{file.name} is"):
+        refuse("calibrate", folder, file, "--test-file", other, *goal, "--text-column", "stars")
+    refuse("calibrate", folder, other, "--test-file", other, *goal, "--text-column", "stars")
+
+
+def test_a_checkpoint_answers_in_its_own_precision(run, checkpoint, file, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(checkpoint, dtype=torch.bfloat16)
+    folder, found = tmp_path / "half", {}
+    save_checkpoint(model, folder, AutoTokenizer.from_pretrained(checkpoint))
+    for dtype in ((), ("--dtype", "bfloat16"), ("--dtype", "float32")):
+        place = tmp_path / f"{len(found)}.jsonl"
+        status, _, err = run("predict", folder, "--file", file, *COLUMNS[:2], "--output", place, *dtype)
+        assert status == 0, err
+        found[dtype] = [json.loads(line)["probability"] for line in place.read_text().splitlines()]
+    own, half, single = found.values()
+    assert own == pytest.approx(half, abs=1e-6)
+    assert own != pytest.approx(single, abs=1e-6)
+
+
 def tables(path):
     return json.loads(path.read_text())["splits"]
 

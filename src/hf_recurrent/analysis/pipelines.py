@@ -1,5 +1,6 @@
 """transformers' text classification pipeline, with the depth steps of each text."""
 
+import difflib
 from typing import Any
 
 from transformers import TextClassificationPipeline
@@ -27,7 +28,13 @@ class RecurrentTextClassificationPipeline(TextClassificationPipeline):
     """
 
     def _sanitize_parameters(self, return_steps: bool | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
-        depth = {name: kwargs.pop(name) for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS) if name in kwargs}
+        names = (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS)
+        depth = {name: kwargs.pop(name) for name in names if name in kwargs}
+        for name in kwargs:
+            # transformers passes what it does not know on to the tokenizer, which ignores it
+            near = difflib.get_close_matches(name, (*names, "return_steps"), n=1, cutoff=0.85)
+            if near:
+                raise ValueError(f"the pipeline has no argument `{name}`: did you mean `{near[0]}`?")
         preprocess, forward, postprocess = super()._sanitize_parameters(**kwargs)
         if return_steps is not None:
             postprocess["return_steps"] = return_steps

@@ -173,13 +173,10 @@ def request_of(
 
 def warn_of_training_files(checkpoint: str, request: "Request") -> None:
     """Warn if a file to calibrate or test on is called as the one that the checkpoint was trained on, by its card."""
-    from ..hub.base_model import CARD_FILE
-    from ..hub.card import read_card
+    from ..hub.inputs import training_file
 
-    if request.own is None or not (Path(checkpoint) / CARD_FILE).is_file():
-        return
-    trained = (read_card(checkpoint).benchmark.parameters.get("files") or {}).get("train")
-    for place in request.own.files.values():
+    trained = training_file(checkpoint)
+    for place in () if request.own is None else request.own.files.values():
         if Path(place).name == trained:
             warnings.warn(
                 f"the checkpoint was trained on a file {trained!r}, as its card says: a guarantee asks for examples "

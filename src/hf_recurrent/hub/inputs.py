@@ -19,6 +19,14 @@ def texts_of_inputs(folder: str | os.PathLike) -> int | None:
         return None
 
 
+def training_file(folder: str | os.PathLike) -> str | None:
+    """Name of the file that a checkpoint was trained on; None where no card tells of one."""
+    try:
+        return read_json(Path(folder) / CARD_FILE)["benchmark"]["parameters"]["files"]["train"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
 def check_texts(checkpoint: str, columns: Sequence[str]) -> None:
     """Raise a ValueError for columns of texts that are pairs where the checkpoint reads single texts, or vice versa."""
     known = texts_of_inputs(checkpoint)
