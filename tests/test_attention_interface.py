@@ -56,3 +56,8 @@ def test_masks_have_the_form_that_was_registered(name, form):
         expected = model(**batch).logits[mask]
         model.set_attn_implementation(form)
         assert_close(model(**batch).logits[mask], expected, tolerance=2e-5)
+        # read in two pieces, by a cache
+        ids, whole = batch["input_ids"], batch["attention_mask"]
+        first = model(ids[:, :-3], attention_mask=whole[:, :-3], use_cache=True)
+        last = model(ids[:, -3:], attention_mask=whole, past_key_values=first.past_key_values)
+        assert_close(torch.cat((first.logits, last.logits), dim=1)[mask], expected, tolerance=2e-5)

@@ -10,14 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from hf_recurrent.models.ops.attention import PackedContext
 from hf_recurrent.models.ops.row_groups import GroupedRows
-from support.families import (
-    BY_NAME,
-    LANGUAGE_BY_NAME,
-    make_batch,
-    make_language_model,
-    make_model,
-    make_text,
-)
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
 # that live ones attend to

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
@@ -127,6 +128,20 @@ def test_inputs_and_weights_that_void_the_promise(run, calibrated, tmp_path):
     err = run(*words, "test")[2]
     assert "warning: checkpoint: the exit criterion was calibrated on" in err
     assert "the weights are others" in err
+
+
+def test_a_checkpoint_in_half_precision_keeps_its_promise(run, checkpoint):
+    """It is calibrated and evaluated as it was saved."""
+    weights = {name: values.bfloat16() for name, values in load_file(checkpoint / "model.safetensors").items()}
+    save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
+    (checkpoint / "config.json").write_text(json.dumps(read(checkpoint) | {"dtype": "bfloat16"}))
+    goal = ("--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
+    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *CONVERGENCE, *goal)
+    assert status == 0, err
+    assert all(values.dtype == torch.bfloat16 for values in load_file(checkpoint / "model.safetensors").values())
+    status, _, err = run("evaluate", checkpoint, BENCHMARK, *SET, "--split", "test")
+    assert status == 0, err
+    assert "the weights are others" not in err
 
 
 def test_a_copy_can_be_calibrated_instead(run, checkpoint, tmp_path):

@@ -93,11 +93,15 @@ def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, f
 def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": {"files": {"train": file.name}}}}))
-    goal = ("--tolerance", "0.1", "--criterion", "confidence", "--limit", "60")
-    other = write_csv(tmp_path / "tests.csv", rows(20, seed=1))
+    others = [write_csv(tmp_path / f"{name}.csv", rows(60, seed=1)) for name in ("validation", "tests")]
+    # a column that there is not ends the command before it computes
+    words = ("--tolerance", "0.1", "--criterion", "confidence", "--limit", "60", "--label-column", "no")
     with pytest.warns(UserWarning, match=rf"trained on a file '{file.name}', as its card says: .* if .*{file.name} is"):
-        refuse("calibrate", folder, file, "--test-file", other, *goal, "--text-column", "stars")
-    refuse("calibrate", folder, other, "--test-file", other, *goal, "--text-column", "stars")
+        assert "label_column is 'no'" in refuse("calibrate", folder, file, "--test-file", others[1], *words)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert "label_column is 'no'" in refuse("calibrate", folder, others[0], "--test-file", others[1], *words)
+    assert [str(each.message) for each in caught if "trained on" in str(each.message)] == []
 
 
 def test_a_checkpoint_answers_in_its_own_precision(run, checkpoint, file, tmp_path):

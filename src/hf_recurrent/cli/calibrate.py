@@ -172,7 +172,7 @@ def request_of(
 
 
 def warn_of_training_files(checkpoint: str, request: "Request") -> None:
-    """Warn if a file to calibrate or test on is called as the one that the checkpoint was trained on, by its card."""
+    """Warn if a file to calibrate or test on has the name of the file of training that the card tells."""
     from ..hub.inputs import training_file
 
     trained = training_file(checkpoint)

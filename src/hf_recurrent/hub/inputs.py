@@ -1,28 +1,35 @@
 """What a checkpoint's card tells of its inputs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..files import read_json
 from .lint import CARD_FILE
 from .tasks import CLASSIFICATION
 
+Fact = TypeVar("Fact")
+
 
 def texts_of_inputs(folder: str | os.PathLike) -> int | None:
     """Texts in an input of a classifier that a run trained: one, or the two of a pair; None where no card tells."""
-    try:
-        card = read_json(Path(folder) / CARD_FILE)
+
+    def number(card: Any) -> int | None:
         return (1 if card["example"]["text_pair"] is None else 2) if card["task"] == CLASSIFICATION else None
-    # a card that is broken or not there is no reason to answer nothing
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+
+    return of_card(folder, number)
 
 
 def training_file(folder: str | os.PathLike) -> str | None:
     """Name of the file that a checkpoint was trained on; None where no card tells of one."""
+    return of_card(folder, lambda card: card["benchmark"]["parameters"]["files"]["train"])
+
+
+def of_card(folder: str | os.PathLike, read: Callable[[Any], Fact]) -> Fact | None:
+    """A fact that is `read` from the data of a card; None for a card that is broken or not there."""
     try:
-        return read_json(Path(folder) / CARD_FILE)["benchmark"]["parameters"]["files"]["train"]
+        return read(read_json(Path(folder) / CARD_FILE))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

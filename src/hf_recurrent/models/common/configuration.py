@@ -31,7 +31,7 @@ FOLLOWING = (
 )
 # what is stored of an exit criterion, and means nothing to another one
 EXIT_SETTINGS = ("exit_threshold", "exit_patience")
-# names that configs elsewhere have, and papers, for these fields
+# names of these fields in configs of other libraries, and in papers
 OTHER_NAMES = {
     **dict.fromkeys(("num_layers", "n_layers", "n_layer", "max_steps"), "num_hidden_layers"),
     **dict.fromkeys(("num_heads", "n_heads", "n_head"), "num_attention_heads"),

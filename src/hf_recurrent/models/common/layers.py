@@ -81,7 +81,10 @@ class RMSNorm(nn.RMSNorm):
 
 def embedding_width(table: nn.Module) -> int:
     """Width of an embedding table, which an adapter of peft may have wrapped."""
-    return table.weight.shape[-1]
+    while hasattr(table, "base_layer") or hasattr(table, "original_module"):
+        # the weights of the second kind of wrapper would be merged to be looked at
+        table = table.base_layer if hasattr(table, "base_layer") else table.original_module
+    return table.embedding_dim
 
 
 # the widest vector instructions load so many bytes at once

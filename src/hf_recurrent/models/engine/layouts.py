@@ -161,7 +161,7 @@ class PaddedLayout:
         self.cache = cache
         in_place = not torch.is_grad_enabled() and getattr(context, "packing", None) is None
         self.can_compact = can_compact and (cache is None or in_place)
-        # of all rows; the layout itself would keep its memory until cycles are collected
+        # of all rows; a reference to the layout itself would keep all of it until cycles are collected
         self.whole = (mask, context, cache)
         self.left: tuple[LeftRows, ...] = ()
         self.rows = torch.arange(mask.shape[0], device=mask.device)
@@ -251,7 +251,7 @@ class PaddedLayout:
         if self.cache is None:
             return
         groups, strategy = (*self.left, self.leaving(state)), self.strategy
-        mask, context, whole = self.whole
+        mask, context, whole_cache = self.whole
         rows = torch.cat([group.rows for group in groups])
 
         def in_order(states: list[torch.Tensor]) -> torch.Tensor:
@@ -267,7 +267,7 @@ class PaddedLayout:
         if last_keys_are_kept(self.config):
             for step in range(numbers[0], self.cache.depth):
                 index = skipping(step, numbers)
-                cache = whole if index is None else whole.of_rows(index)
+                cache = whole_cache if index is None else whole_cache.of_rows(index)
                 cache.write_new(step, *cache.newest(step - 1))
         elif numbers[0] < self.cache.depth:
             sources = [strategy.attended(group.state) for group in groups]
@@ -277,20 +277,20 @@ class PaddedLayout:
             for step in range(numbers[0], self.cache.depth):
                 index = skipping(step, numbers)
                 if index is None:
-                    whole.write_new(step, *new)
+                    whole_cache.write_new(step, *new)
                 else:
-                    whole.of_rows(index).write_new(step, *(states[index] for states in new))
+                    whole_cache.of_rows(index).write_new(step, *(states[index] for states in new))
         if strategy.running_mean:
             numbers = [group.num_written_sums for group in groups]
             candidates = [group.state.hidden if strategy.needs_candidate else None for group in groups]
             pairs = zip(groups, candidates, strict=True)
             features = in_order([strategy.features(group.state, candidate) for group, candidate in pairs])
             for step in filter(strategy.decides, range(numbers[0], self.cache.depth)):
-                index, sums = skipping(step, numbers), running_sums(features, mask, whole.sums(step))
+                index, sums = skipping(step, numbers), running_sums(features, mask, whole_cache.sums(step))
                 if index is None:
-                    whole.write_sums(step, sums)
+                    whole_cache.write_sums(step, sums)
                 else:
-                    whole.of_rows(index).write_sums(step, sums[index])
+                    whole_cache.of_rows(index).write_sums(step, sums[index])
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""
