@@ -3,6 +3,7 @@
 import difflib
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     import jinja2
 
 NOTHING = "\u2013"
+# a text that Markdown, HTML or a reader would take for something else than a value
+MISTAKABLE = re.compile(r"[\[\]<>`*]|\{\{|\{%|%\}|\}\}|(?i:More Information Needed)|^(?:None|nan|NaN|Undefined)$")
 
 
 @functools.cache
@@ -99,14 +102,19 @@ def literal(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """Text that cannot end its table cell or break its line."""
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    """Text that cannot end its table cell or break its line; as code where it could be taken for something else."""
+    text = str(value)
+    return code(text) if MISTAKABLE.search(text) else text.replace("|", "\\|").replace("\n", " ")
 
 
-def code(text: str) -> str:
+def code(text: str, in_table: bool = True) -> str:
     """A text as inline code that cannot end its table cell, break its line or be taken for markup."""
-    text = text.replace("|", "\\|").replace("\n", "\\n")
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
+    text = text.replace("\n", "\\n")
+    if in_table:
+        text = text.replace("|", "\\|")
+    # more backticks than the text has in a row
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"`{text}`" if fence == "`" else f"{fence} {text} {fence}"
 
 
 FILTERS = {item.__name__: item for item in (percent, number, steps, bits, signed, duration, literal, cell, code)}

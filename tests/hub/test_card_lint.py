@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from safetensors.torch import save_file
 
 from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, write_card
+from hf_recurrent.hub.card import Benchmark, SplitResult
 from hf_recurrent.hub.sections import without_curves
 
 
@@ -61,6 +63,38 @@ def test_each_defect_is_named(folder, old, new, problem):
     edit(folder, old, new)
     with pytest.raises(ValueError, match=re.escape(problem)):
         lint_card(folder)
+
+
+ODD = ["None", "nan", "Undefined", "{{ x }}", "{% if", "![x](y.png)", "More information needed", "<b>", "a`b``c|d"]
+
+
+def odd(value, names):
+    """A table whose splits, columns and values are called so."""
+    return {name: {**value, "slices": {name: odd_slice(value["slices"]["operator"], names)}} for name in names}
+
+
+def odd_slice(column, names):
+    return {**column, "rows": [{**column["rows"][0], "value": name} for name in names]}
+
+
+def test_names_of_own_data_are_no_marks_of_a_template(tmp_path, picture):
+    table = make_card().results[0].table
+    results = [SplitResult(name, own) for name, own in odd(table, ODD).items()]
+    card = make_card(results=results, plots=[picture])
+    named = {**vars(card.benchmark), "name": "nan", "seed": None, "parameters": dict(zip(ODD, ODD, strict=True))}
+    write_card(tmp_path, replace(card, benchmark=Benchmark(**named)))
+    lint_card(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    for shown in ("| `None` |", "| `nan` |", "| `{{ x }}` |", "| `![x](y.png)` |", "| ``` a`b``c\\|d ``` |"):
+        assert shown in text
+
+
+def test_a_card_that_cannot_be_published_is_kept(tmp_path, picture):
+    card = make_card(plots=[picture], notice="The texts of /home/ann/texts, {{ all }} of them.")
+    with pytest.warns(UserWarning, match="not be published as it is: the text contains.*; a local path: /home/ann"):
+        write_card(tmp_path, card)
+    with pytest.raises(ValueError, match="local path: /home/ann"):
+        lint_card(tmp_path)
 
 
 EXIT = {"exit_criterion": "convergence", "exit_threshold": 0.25, "exit_patience": 1, "num_hidden_layers": 16}

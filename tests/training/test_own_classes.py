@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning"),
 ]
 
-ODD = ['a | "b"', "c/d\n`e`", "*f* [g](h) é", "<script>"]
+ODD = ['a | "b"', "c/d\n`e`", "*f* [g](h) é", "<script>", "None", "{{ x }} ![y](z.png)"]
 
 
 class Killed(BaseException):
@@ -189,14 +189,14 @@ def test_pairs(encoding, run):
 
 def test_labels_and_texts_that_markdown_reads(run):
     rows = [
-        {"text": f"{text} | `x` <b> /home/ada/{i}", "label": ODD[i % 4], "k|nd": ODD[i % 4]}
+        {"text": f"{text} | `x` <b> /home/ada/{i}", "label": ODD[i % 6], "k|nd": ODD[i % 6]}
         for i, text in enumerate(texts(24))
     ]
     folder = run(rows, "--slice_by", "k|nd")
     _, text = published(folder)
     assert list(config_of(folder)["id2label"].values()) == sorted(ODD)
     assert "/home/ada" not in text
-    (line,) = [line for line in text.splitlines() if line.startswith("| <script>")]
+    (line,) = [line for line in text.splitlines() if line.startswith("| `<script>`")]
     assert line.count("|") == 8
 
 

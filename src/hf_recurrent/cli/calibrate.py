@@ -126,6 +126,7 @@ def calibrate(
         found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
         source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
         found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
+        leave_out_disclosing(found["tests"])
         show(found)
         if found["chosen"] is None:
             out.print("Nothing is stored: the checkpoint stays as it is.")
@@ -333,6 +334,17 @@ def with_texts(
     texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
     difficulty = None if column is None else rows.dataset[column][:]
     return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
+
+
+def leave_out_disclosing(tests: dict[str, Any]) -> None:
+    """Take examples with local paths or access tokens, which are never published, out of those that are shown."""
+    from ..hub.secrets import disclosures
+
+    for table in tests.values():
+        texts = ("text", "label", "prediction", "difficulty")
+        table["examples"] = [
+            example for example in table["examples"] if not any(disclosures(str(example[name])) for name in texts)
+        ]
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:

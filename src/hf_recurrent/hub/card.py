@@ -40,7 +40,7 @@ from .findings import (
     steps_name,
     trends,
 )
-from .lint import CARD_FILE, README_FILE, card_problems, raise_problems
+from .lint import CARD_FILE, README_FILE, card_problems, check_rendered, raise_problems
 from .metadata import eval_results_yaml, front_matter, results_path
 from .phrases import render
 from .stored import contradictions
@@ -124,8 +124,8 @@ def render_card(data: CardData) -> str:
 def write_card(folder: str | os.PathLike, data: CardData) -> Path:
     """Write `card.json`, `README.md` and `.eval_results/<benchmark>.yaml` into `folder`.
 
-    The card is checked first (figures must already lie in the folder): a ValueError lists what is wrong, and
-    nothing is written.
+    Its front matter and figures, which must already lie in the folder, are checked first: a ValueError lists what is
+    wrong, and nothing is written. A warning tells what in its texts keeps it from being published.
     """
     with changed_files(folder) as change:
         put_card(change, data)
@@ -136,10 +136,10 @@ def put_card(change: Change, data: CardData, before: CardData | None = None) -> 
     """Let the files of `write_card` be part of a change, which removes the figures that only the card `before` shows.
 
     Raises:
-        ValueError: the card could not be published.
+        ValueError: its front matter or figures are wrong.
     """
     text = render_card(data)
-    raise_problems(card_problems(text, change.file), change.folder)
+    check_rendered(text, change)
     write_json(change.new / CARD_FILE, data.to_dict())
     write_bytes(change.new / README_FILE, text.encode())
     results = eval_results_yaml(data)

@@ -19,7 +19,7 @@ from .base_model import CONVERTED_FILE, BaseModel
 from .card_data import Paper, Plot
 from .card_types import build, located
 from .findings import depth_trends, has_exit, is_calibrated
-from .lint import README_FILE, card_problems, raise_problems
+from .lint import README_FILE, check_rendered
 from .metadata import dumped, without_none
 from .phrases import render
 from .sections import with_calibration
@@ -101,10 +101,10 @@ def put_converted(change: Change, data: ConvertedData, before: ConvertedData | N
     """Let a card be part of a change of its folder, which removes the figures that only the card `before` shows.
 
     Raises:
-        ValueError: the card could not be published.
+        ValueError: its front matter or figures are wrong.
     """
     text = render_converted(data)
-    raise_problems(card_problems(text, change.file), change.folder)
+    check_rendered(text, change)
     write_json(change.new / CONVERTED_FILE, plain(asdict(data)))
     write_bytes(change.new / README_FILE, text.encode())
     if before is not None:

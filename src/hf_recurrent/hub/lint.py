@@ -2,9 +2,11 @@
 
 import math
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from ..changes import Change
 from ..files import FRONT_MATTER, parse_yaml
 from .disclosure import FENCED_CODE, entries
 from .figures import figure_problems
@@ -17,7 +19,8 @@ REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags", "hf_recurren
 RESULT_KEYS = ("metrics", "model-index")
 REQUIRED_TAGS = ("hf_recurrent", "custom_code")
 
-INLINE_CODE = re.compile(r"`[^`\n]*`")
+# between as many backticks, or in HTML
+INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code>[^\n]*?</code>")
 # ![text](path "title"), ![text][name] with [name]: path elsewhere, and HTML
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]*)[^)]*\)")
 IMAGE_BY_NAME = re.compile(r"!\[([^\]]*)\]\[([^\]]*)\]")
@@ -39,18 +42,31 @@ def raise_problems(problems: list[str], folder: Path) -> None:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
+def check_rendered(text: str, change: Change) -> None:
+    """Raise a ValueError for a wrong form of a card that is written, and warn of content that is not published."""
+    raise_problems(form_problems(text, change.file), change.folder)
+    problems = content_problems(text)
+    if problems:
+        # a finished training is kept, however its labels and values are called
+        warnings.warn(f"this card will not be published as it is: {'; '.join(problems)}", stacklevel=4)
+
+
 def card_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
     """Problems of a card's text; `file_of` gives the file at a path of the card's folder."""
+    return [*form_problems(text, file_of), *content_problems(text)]
+
+
+def form_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
+    """Problems of a card's front matter and figures."""
     match = FRONT_MATTER.match(text)
     if match is None:
         return ["no YAML front matter between --- lines at the top"]
-    body = text[match.end() :]
-    return [
-        *_metadata_problems(match.group(1)),
-        *_leftover_problems(body),
-        *_image_problems(body, file_of),
-        *map(masked, disclosures(text)),
-    ]
+    return [*_metadata_problems(match.group(1)), *_image_problems(text[match.end() :], file_of)]
+
+
+def content_problems(text: str) -> list[str]:
+    """Problems that a user's own names and texts may bring into a card, too: marks of a template, paths, tokens."""
+    return [*_leftover_problems(FRONT_MATTER.sub("", text)), *map(masked, disclosures(text))]
 
 
 def image_paths(text: str) -> list[str]:

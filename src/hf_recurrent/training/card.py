@@ -19,6 +19,7 @@ from ..hub import CardData
 from ..hub.base_model import BaseModel
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.findings import above_majority
+from ..hub.secrets import disclosures
 from ..hub.tasks import task_for
 from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
@@ -416,6 +417,13 @@ def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objec
     # the longest prompt that is still readable, or the shortest there is
     place = max((place for place in answered if place <= MAX_EXAMPLE_TOKENS), default=answered[0])
     return Example(" ".join(words[:place]), answer=words[place])
+
+
+def publishable_example(example: Example) -> Example:
+    """The example, or one of the same form in the place of a text with a local path or an access token."""
+    if not any(disclosures(text) for text in (example.text, example.text_pair, example.answer) if text):
+        return example
+    return Example(NO_EXAMPLE, None if example.text_pair is None else NO_EXAMPLE)
 
 
 def beginning(text: str) -> str:

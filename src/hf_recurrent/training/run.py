@@ -24,7 +24,7 @@ from ..hub.errors import explanation
 from ..inference.processes import shared_after_training
 from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
-from .card import RunFacts, recipe_of, without_folders
+from .card import RunFacts, publishable_example, recipe_of, without_folders
 from .embeddings import take_embeddings
 from .engine_checks import avoid_broken_kernels, check_launcher, join_processes_on_cpus
 from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
@@ -231,7 +231,7 @@ class Run(ABC):
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
         recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
         write_bytes(self.folder / "recipe.yaml", recipe.encode())
-        write_card(self.folder, card)
+        write_card(self.folder, dataclasses.replace(card, example=publishable_example(card.example)))
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
         write_run(self.folder, self.identifying_settings, evaluated=True)
