@@ -112,6 +112,23 @@ def test_what_cannot_be_compared_is_refused(card, tmp_path, change, message):
         compared_cards(card, [tmp_path])
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("label_column", "stars", False), ("text_column", ["title"], False), ("tokenizer", "words", True)],
+)
+def test_own_examples_have_the_same_columns(card, tmp_path, name, value, allowed):
+    parameters = {"text_column": ["text"], "label_column": "label", "tokenizer": "bytes", "examples": {"test": 60}}
+    own = replace(card.benchmark, seed=None, parameters=parameters)
+    card = replace(card, benchmark=own)
+    other = replace(own, parameters={**parameters, name: value, "examples": {"test": 60, "train": 9}})
+    write_card(tmp_path, with_accuracy(card, 0.4, benchmark=other))
+    if allowed:
+        assert len(compared_cards(card, [tmp_path])) == 1
+        return
+    with pytest.raises(ValueError, match=rf"has parameters of its examples .*'{name}': .*: compare runs on the same"):
+        compared_cards(card, [tmp_path])
+
+
 def test_runs_of_another_size_are_another_model_and_none_counts_twice(card, folders, tmp_path):
     wide = with_accuracy(card, 0.4)
     wide = replace(wide, training=replace(wide.training, num_parameters=9))

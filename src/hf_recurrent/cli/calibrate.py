@@ -340,11 +340,10 @@ def leave_out_disclosing(tests: dict[str, Any]) -> None:
     """Take examples with local paths or access tokens, which are never published, out of those that are shown."""
     from ..hub.secrets import disclosures
 
-    for table in tests.values():
-        texts = ("text", "label", "prediction", "difficulty")
-        table["examples"] = [
-            example for example in table["examples"] if not any(disclosures(str(example[name])) for name in texts)
-        ]
+    names = ("text", "label", "prediction", "difficulty")
+    for tested in tests.values():
+        shown = tested["examples"]
+        tested["examples"] = [item for item in shown if not any(disclosures(str(item[name])) for name in names)]
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:

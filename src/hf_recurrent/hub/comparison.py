@@ -16,6 +16,8 @@ FACTS = ("n", "documents", "tokens", "bytes", "segment_length")
 # parameters of a benchmark that change its training examples alone, or how examples are read
 OF_TRAINING = {"max_train_length", "train_length", "p_ignore", "max_train_samples", "max_eval_samples"}
 OF_READING = {"tokenizer", "max_seq_length", "max_source_length", "max_target_length"}
+# ends of the names of those that tell which part of a user's own data the examples are
+OF_OWN_DATA = ("_column", "_columns", "_percentage")
 # flags of a training command by which runs of one model differ
 OF_A_RUN = {
     *("seed", "output_dir", "disable_tqdm", "logging_steps", "report_to", "save_total_limit"),
@@ -116,8 +118,7 @@ def _check_comparable(card: CardData, other: CardData, folder: Path) -> None:
     }
     theirs, ours = ({result.split: result.table for result in one.results} for one in (other, card))
     shared = [split for split in ours if split in theirs]
-    if card.benchmark.seed is not None:
-        facts["parameters of its examples"] = (_parameters(other), _parameters(card))
+    facts["parameters of its examples"] = (_parameters(other), _parameters(card))
     facts |= {f"examples of {split}": (_examples(theirs[split]), _examples(ours[split])) for split in shared}
     for name, (found, expected) in facts.items():
         if found != expected:
@@ -131,9 +132,11 @@ def _check_comparable(card: CardData, other: CardData, folder: Path) -> None:
 
 
 def _parameters(card: CardData) -> dict[str, Any]:
-    """The parameters of a benchmark on which its test examples depend, beside their number."""
+    """The parameters of a benchmark or of own data on which the test examples depend, beside their number."""
     free = OF_TRAINING | OF_READING
     found = card.benchmark.parameters.items()
+    if card.benchmark.is_own:
+        return {name: value for name, value in found if name.endswith(OF_OWN_DATA)}
     return {name: value for name, value in found if name not in free and not name.startswith("num_")}
 
 

@@ -181,7 +181,7 @@ def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str, thr
     Args:
         threshold: that of the results, by which a halting head that was calibrated is told from a trained one.
     """
-    if not is_calibrated(calibration):
+    if not has_exit(calibration):
         return False
     chosen = calibration["chosen"]
     return threshold != chosen["threshold"] if chosen["criterion"] == LEARNED else chosen["criterion"] != halting
