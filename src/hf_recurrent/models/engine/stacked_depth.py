@@ -10,7 +10,7 @@ import torch
 
 from ..common.layers import computing_dtype
 from ..common.sharding import touch_all_parameters
-from ..common.validation import check_given_positions, check_place
+from ..common.validation import check_given_positions, check_place, refuse
 from ..ops.attention import KeyValue, PaddedContext, Rotations
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
@@ -20,6 +20,21 @@ from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, 
 from .layouts import PaddedLayout
 from .run_on import RunOn
 from .shared_block import SequenceModel, check_never_halting
+
+
+def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
+    """Raise a ValueError unless positions (B, S) or (1, S) rise from token to token, by the mask (B, S)."""
+    restarts = (positions.diff() <= 0) & mask[:, 1:] & mask[:, :-1]
+
+    def message() -> str:
+        row, column = restarts.nonzero()[0].tolist()
+        before, after = positions.expand(mask.shape)[row, column : column + 2].tolist()
+        return (
+            f"`position_ids` row {row} holds {after} after {before}, as where texts are packed into a row: they would "
+            "read each other; pass each text as a row of its own"
+        )
+
+    refuse((restarts.any(), message))
 
 
 class StackedDepthModel(SequenceModel):
@@ -87,6 +102,7 @@ class StackedDepthModel(SequenceModel):
         else:
             check_place(self.embed_tokens, position_ids=positions)
             check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
+            check_one_text(positions, newest_columns(mask, hidden.shape[1]))
         table = self.rotations(positions)
         masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
         if self.window is not None:
