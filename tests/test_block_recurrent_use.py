@@ -177,6 +177,17 @@ def test_readouts(pooling):
     torch.testing.assert_close(model(**inputs).logits, model.classifier(base.pooler_output), rtol=0, atol=TOLERANCE)
 
 
+def test_a_resized_vocabulary_leaves_the_scale_of_logits(tmp_path):
+    model, inputs = make_block_model("first_release"), prompt()
+    expected = model(**inputs).logits
+    for size in (24, 31):
+        model.resize_token_embeddings(size)
+        torch.testing.assert_close(model(**inputs).logits[..., :19], expected, rtol=0, atol=TOLERANCE)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    torch.testing.assert_close(loaded(**inputs).logits[..., :19], expected, rtol=0, atol=TOLERANCE)
+
+
 def test_dropout_is_of_tokens_only():
     """Between calls in training the states' own update differs only by what it sees of tokens: not without any."""
     model = make_block_model("fixed_dual", dropout=0.5).train()

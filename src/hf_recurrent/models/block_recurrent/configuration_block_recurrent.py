@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from ..common.configuration import AttentionConfig, Capabilities, require
-from ..common.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, checked_config
+from ..common.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
 from ..common.presets import BLOCK_RECURRENT_SIZES
 
 
@@ -39,7 +39,8 @@ class BlockRecurrentConfig(AttentionConfig):
             "exact" returns the k best.
         memory_position_bias: whether such a layer has position biases in its window (the release of 2022 had).
         relative_attention_num_buckets, relative_attention_max_distance: T5's position biases, one table a layer.
-        logit_divisor: logits are divided by the square root of "hidden_size", or of "vocab_size" (release of 2022).
+        logit_divisor: logits are divided by the square root of "hidden_size", of "vocab_size" (release of 2022), or of
+            a number; a vocabulary that is resized leaves that of before.
         attention_scale: the learned scale of a head counts by its "absolute" value, or with its sign (release of 2022).
         attention_scale_init: initial value of that scale. Queries and keys have length one, so that attention at 1 (the
             reference implementation) is nearly uniform until the scale has grown; short trainings want more.
@@ -76,7 +77,7 @@ class BlockRecurrentConfig(AttentionConfig):
     memory_position_bias: bool = False
     relative_attention_num_buckets: Length = 32
     relative_attention_max_distance: Length = 128
-    logit_divisor: Literal["hidden_size", "vocab_size"] = "hidden_size"
+    logit_divisor: Literal["hidden_size", "vocab_size"] | Vocabulary = "hidden_size"
     attention_scale: Literal["absolute", "signed"] = "absolute"
     pooling: Literal["states", "mean", "end", "cls"] | None = None
     state_initializer_range: NotNegative = 0.1

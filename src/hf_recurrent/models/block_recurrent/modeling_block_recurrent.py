@@ -28,6 +28,14 @@ class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     _supports_flash_attn = False
     _learned_biases = True
 
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        before = self.config.vocab_size
+        embedding = super().resize_token_embeddings(*args, **kwargs)
+        if self.config.logit_divisor == "vocab_size" and self.config.vocab_size != before:
+            # the head was trained with it
+            self.config.logit_divisor = before
+        return embedding
+
 
 class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
     """Tokens attend to a window before them; recurrent layers carry state vectors from block to block.
@@ -231,8 +239,9 @@ class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, Gene
 
     def predict(self, states: torch.Tensor) -> torch.Tensor:
         """Logits, divided by a root because embeddings are as large as states: (B, S, E) -> (B, S, V)."""
-        divisor = getattr(self.config, self.config.logit_divisor) ** 0.5
-        return self.lm_head(self.dropout(states) / divisor)
+        divisor = self.config.logit_divisor
+        size = getattr(self.config, divisor) if isinstance(divisor, str) else divisor
+        return self.lm_head(self.dropout(states) / size**0.5)
 
 
 __all__ = [
