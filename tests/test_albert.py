@@ -209,6 +209,16 @@ def test_position_ids_are_those_of_transformers():
             ours(**batch | {"position_ids": wrong})
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_a_new_masked_language_model_are_finite(dtype):
+    """Its head maps the zero state of padding to a state without variance."""
+    config = AlbertRecurrentConfig(**TINY)
+    model = transformers.AutoModelForMaskedLM.from_config(config).to(dtype)
+    ids, mask = torch.full((2, 4), 7), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    model(ids, attention_mask=mask, labels=ids).loss.backward()
+    assert all(each.grad.isfinite().all() for each in model.parameters() if each.grad is not None)
+
+
 def test_refused(tmp_path):
     config = AlbertRecurrentConfig(**TINY, num_hidden_groups=2)
     model = ARCHITECTURES["albert_recurrent"].model_class("AutoModel")(config).eval()

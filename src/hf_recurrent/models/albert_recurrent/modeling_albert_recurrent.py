@@ -177,6 +177,16 @@ class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurr
         return super().predict(dropout(states, self.config.classifier_dropout, self.training))
 
 
+class FiniteLayerNorm(nn.LayerNorm):
+    """In float16 computed in float32: a zero state, as at padding, has a larger inverse deviation than float16 holds."""
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        if states.dtype is not torch.float16:
+            return super().forward(states)
+        weight, bias = self.weight.float(), self.bias.float()
+        return nn.functional.layer_norm(states.float(), self.normalized_shape, weight, bias, self.eps).half()
+
+
 class TokenPrediction(nn.Module):
     """From states to logits of token ids, by way of the width of the embeddings."""
 
@@ -184,7 +194,7 @@ class TokenPrediction(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.activation = activation_function(config.hidden_act)
-        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.norm = FiniteLayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
