@@ -5,6 +5,7 @@ import copy
 import peft
 import pytest
 import torch
+import transformers
 
 from hf_recurrent import ARCHITECTURES
 from support.compare import assert_close
@@ -13,6 +14,7 @@ from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
     make_batch,
+    make_config,
     make_language_model,
     make_model,
     make_text,
@@ -84,6 +86,15 @@ def test_classifiers_have_default_modules(name, tmp_path):
     variant = BY_NAME[name]
     names = check_round_trip(make_model(variant), lora("SEQ_CLS"), make_batch(variant), tmp_path)
     assert names == set(ARCHITECTURES[variant.architecture].adapted)
+
+
+def test_classifiers_of_each_step_are_trained_along(tmp_path):
+    variant = BY_NAME["albert_recurrent"]
+    model = transformers.AutoModelForSequenceClassification.from_config(
+        make_config(variant, step_classifiers="separate", initializer_range=0.5)
+    )
+    config = lora("SEQ_CLS", modules_to_save=["classifiers"])
+    check_round_trip(model.eval(), config, make_batch(variant), tmp_path)
 
 
 @pytest.mark.slow

@@ -138,11 +138,12 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
         return self.widened(hidden, token_positions(mask)[mask])
 
 
-class StepClassifiers(nn.ModuleList):
+# a `ModuleList` cannot be one of peft's `modules_to_save`
+class StepClassifiers(nn.Sequential):
     """A linear classifier for each depth step (PABEE, section 3)."""
 
     def __init__(self, config, num_features: int):
-        super().__init__([nn.Linear(num_features, config.num_labels) for _ in range(config.num_hidden_layers)])
+        super().__init__(*(nn.Linear(num_features, config.num_labels) for _ in range(config.num_hidden_layers)))
 
     def forward(self, features: torch.Tensor, steps: int | torch.Tensor) -> torch.Tensor:
         """Logits (n, C) from features (n, F) after so many steps, of all units or of each (n,)."""
