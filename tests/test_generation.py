@@ -102,6 +102,9 @@ def test_chunks_of_a_whole_row_generate_without_a_cache():
     model, prompt = make_language_model(variant), prompt_of(variant)
     with pytest.raises(ValueError, match=r"`chunking` is 'count': .*pass use_cache=False"):
         generate(model, prompt)
+    embedded = {"inputs_embeds": model.get_input_embeddings()(prompt["input_ids"])}
+    with pytest.raises(ValueError, match="`inputs_embeds` is given, .* can have none: pass `input_ids` and use_cache"):
+        generate(model, embedded, use_cache=False)
     generated = generate(model, prompt, 6, use_cache=False)
     for step in range(6):
         sequences = generated.sequences[:, : 14 + step]
@@ -174,6 +177,15 @@ def test_prompt_lookup_changes_nothing(name):
     assert max(steps[1:]) > 1
     plain = generate(model, prompt, 16)
     assert torch.equal(drafted, plain.sequences)
+
+
+def test_any_number_of_guesses_is_taken_back():
+    """More than a cache keeps running sums for."""
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    prompt = {"input_ids": torch.arange(3, 20).repeat(10)[None]}
+    expected = generate(model, prompt, 4).sequences
+    drafted = model.generate(**prompt, max_new_tokens=4, prompt_lookup_num_tokens=150, do_sample=False)
+    assert torch.equal(drafted, expected)
 
 
 @pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm", "block_recurrent"])

@@ -96,6 +96,9 @@ class RecurrentCache(Cache):
         with self.unchanged_by_errors():
             super().crop(number)
 
+    def keep_for_crops(self) -> None:
+        """From now on keep what cropping any number of later tokens needs."""
+
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Have these sequences (n,) of the present ones, as beam search does.
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import torch
 from torch import nn
 from transformers import GenerationConfig
-from transformers.generation import GenerationMixin
+from transformers.generation import GenerationMixin, GenerationMode
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -224,8 +224,10 @@ class RecurrentGenerationMixin:
             model_kwargs[CACHE_NAME].pin()
         return compiles
 
-    def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, generation_mode, *args, **kwargs):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
+        if model_kwargs.get("inputs_embeds") is not None and not self.config.is_encoder_decoder:
+            self.check_reads_embeddings()
         if generation_config.use_cache is not False and model_kwargs.get(CACHE_NAME) is None:
             kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
             is_static = kind == "static" and not grows
@@ -241,7 +243,22 @@ class RecurrentGenerationMixin:
             generation_config.cache_implementation = None
             cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_steps"))
             cache.is_static = is_static
-        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+        takes_back = generation_config.is_assistant or generation_mode is GenerationMode.ASSISTED_GENERATION
+        if takes_back and isinstance(model_kwargs.get(CACHE_NAME), RecurrentCache):
+            model_kwargs[CACHE_NAME].keep_for_crops()
+        return super()._prepare_cache_for_generation(
+            generation_config, model_kwargs, generation_mode, *args, **kwargs
+        )
+
+    def check_reads_embeddings(self) -> None:
+        """Raise a ValueError unless the model can have a cache, with which alone transformers reads embeddings."""
+        try:
+            self.model.check_cache(self.model.new_cache(), None)
+        except ValueError as error:
+            raise ValueError(
+                "`inputs_embeds` is given, which `generate` reads with a cache whatever use_cache is, but this model "
+                "can have none: pass `input_ids` and use_cache=False"
+            ) from error
 
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
         """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""

@@ -124,12 +124,13 @@ class KeyValueBesideRows(KeyValueOfRows):
 
 
 class DepthLayer(DynamicLayer):
-    """Keys and values (B, H, P, D) of one depth step, and running sums (B, at most MAX_CACHED_SUMS, F).
+    """Keys and values (B, H, P, D) of one depth step, and running sums (B, P or at most `max_sums`, F).
 
     `offset` is the position of the first column, by which keys are rotated.
     """
 
     required = ("keys", "values")
+    max_sums: int | None = MAX_CACHED_SUMS
 
     def __init__(self):
         super().__init__()
@@ -151,7 +152,7 @@ class DepthLayer(DynamicLayer):
         self.keys, self.values, self.is_initialized = key, value, True
         if sums is not None:
             sums = sums if self.sums is None else torch.cat((self.sums, sums), dim=1)
-            self.sums = sums[:, -MAX_CACHED_SUMS:]
+            self.sums = sums if self.max_sums is None else sums[:, -self.max_sums :]
 
     def detach(self) -> None:
         if self.is_initialized:
@@ -281,6 +282,10 @@ class DepthCache(RecurrentCache):
     def offset(self) -> int:
         """Position of the first column."""
         return self.layers[0].offset
+
+    def keep_for_crops(self) -> None:
+        for layer in self.layers:
+            layer.max_sums = None
 
     def end_with(self, other: "DepthCache", num_columns: int) -> None:
         for layer in self.layers:
