@@ -128,6 +128,21 @@ def test_assistants_of_fixed_depth_take_no_exit_options(options):
     assert torch.equal(model.generate(prompt, assistant_model=assistant, **options), expected)
 
 
+@pytest.mark.parametrize("name", ["gut", slow("xpos_transformer"), slow("ndr"), slow("sut")])
+def test_models_of_transformers_can_be_assisted(name):
+    """They pass the positions that they have counted."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=24, n_embd=8, n_layer=1, n_head=1, eos_token_id=None, bos_token_id=None)
+    model, assistant = transformers.GPT2LMHeadModel(config).eval(), make_language_model(LANGUAGE_BY_NAME[name])
+    options = {**GREEDY, "suppress_tokens": [0], "pad_token_id": 0}
+    for prompt, mask in ([[7, 8, 9]], None), ([[0, 7, 8]], torch.tensor([[0, 1, 1]])):
+        inputs = {"inputs": torch.tensor(prompt), "attention_mask": mask, **options}
+        assert torch.equal(model.generate(**inputs, assistant_model=assistant), model.generate(**inputs))
+    for positions in ([[0, 1, 0]], [[1, 2, 3]], [[0, 1]]):
+        with pytest.raises(ValueError, match=r"`position_ids` is .*: positions are counted from the first token"):
+            assistant.generate(torch.tensor([[7, 8, 9]]), position_ids=torch.tensor(positions), **GREEDY)
+
+
 @pytest.mark.parametrize("name", [*CONSTANT[:1], *(slow(name) for name in CONSTANT[1:])])
 def test_caches_of_constant_size_take_no_guess_back(name):
     model, ids = make_language_model(LANGUAGE_BY_NAME[name]), torch.full((1, 3), 7)

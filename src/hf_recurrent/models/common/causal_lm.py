@@ -100,6 +100,22 @@ def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
         raise ValueError(f"`{name}` has shape {tuple(ids.shape)}: pass at least one prompt, and a token of each")
 
 
+def without_counted(arguments: dict, ids: torch.Tensor) -> dict:
+    """Arguments without `position_ids` of whole texts (B, S) that are counted by `attention_mask`, as models count.
+
+    A model of transformers passes them to its assistant.
+    """
+    positions, mask = arguments.get("position_ids"), arguments.get("attention_mask")
+    mask = torch.ones_like(ids) if mask is None else mask
+    if not all(isinstance(each, torch.Tensor) and each.dim() == 2 for each in (positions, mask)):
+        return arguments
+    if positions.shape not in (mask.shape, (1, mask.shape[1])):
+        return arguments
+    if bool(((positions != mask.cumsum(-1) - 1) & mask.bool()).any()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name != "position_ids"}
+
+
 def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> None:
     """Raise a ValueError unless prompts (B, S) go on after what a cache holds of them, or are all new by their mask."""
     length = cache.get_seq_length() if isinstance(cache, RecurrentCache) else 0
@@ -171,6 +187,8 @@ class RecurrentGenerationMixin:
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
+                    if "position_ids" not in self.model.model_arguments:
+                        kwargs = without_counted(kwargs, prompt)
                 check_assistance(self, chosen, prompt)
                 num_read = prompt.shape[1]
         self.check_generation(chosen)
