@@ -8,7 +8,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, GenerationConfig
 
 from hf_recurrent.models.common.classification import split_pairs
 from hf_recurrent.models.common.exit_criteria import CRITERIA
@@ -394,6 +394,23 @@ def test_generation_returns_the_steps_of_each_token(variant, beams):
     with torch.no_grad():
         whole = model(generated.sequences, **rest, **options)
     assert steps.tolist() == whole.ponder_steps[:, -6:-1].tolist()
+
+
+def test_generation_configs_have_options_of_a_call(tmp_path):
+    model, prompt = make_language_model(LANGUAGE_BY_NAME["gut"]), {"inputs": torch.full((1, 5), 7)}
+    options = {"max_new_tokens": 6, "do_sample": False, "return_dict_in_generate": True}
+    exits = {"exit_criterion": "convergence", "exit_threshold": 0.3, "max_steps": 5}
+    expected = model.generate(**prompt, **options, **exits).ponder_steps
+    of_two_steps = model.generate(**prompt, **options, **{**exits, "max_steps": 2}).ponder_steps
+    assert not torch.equal(expected, of_two_steps)
+    model.generation_config = GenerationConfig(**exits, pad_token_id=0)
+    model.save_pretrained(tmp_path)
+    saved = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(saved.generate(**prompt, **options).ponder_steps, expected)
+    # what is given comes first
+    assert torch.equal(saved.generate(**prompt, **options, max_steps=2).ponder_steps, of_two_steps)
+    given = GenerationConfig(**options, max_steps=2)
+    assert torch.equal(saved.generate(**prompt, generation_config=given).ponder_steps, of_two_steps)
 
 
 @pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 4}, {"guidance_scale": 2}])

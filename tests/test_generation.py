@@ -103,7 +103,7 @@ def test_chunks_of_a_whole_row_generate_without_a_cache():
     with pytest.raises(ValueError, match=r"`chunking` is 'count': .*pass use_cache=False"):
         generate(model, prompt)
     embedded = {"inputs_embeds": model.get_input_embeddings()(prompt["input_ids"])}
-    with pytest.raises(ValueError, match="`inputs_embeds` is given, .* can have none: pass `input_ids` and use_cache"):
+    with pytest.raises(ValueError, match=r"`inputs_embeds` is given, .* can have none: pass `input_ids` and use_cache"):
         generate(model, embedded, use_cache=False)
     generated = generate(model, prompt, 6, use_cache=False)
     for step in range(6):

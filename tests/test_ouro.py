@@ -283,7 +283,7 @@ def test_refused(tmp_path):
     # the second row is padded on the left
     rows, mask = torch.full((2, 4), 4), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
     model(rows, attention_mask=mask, position_ids=torch.tensor([[0, 1, 2, 3], [1, 1, 0, 1]]))
-    with pytest.raises(ValueError, match="`position_ids` row 0 holds 0 after 1, as where texts are packed .* own"):
+    with pytest.raises(ValueError, match=r"`position_ids` row 0 holds 0 after 1, as where texts are packed .* own"):
         model(rows, attention_mask=mask, position_ids=torch.tensor([[0, 1, 0, 1]]))
     cache = model(ids, use_cache=True).past_key_values
     with pytest.raises(ValueError, match=r"takes 2 steps but `past_key_values` was made for 4: .*pass max_steps=4"):

@@ -88,6 +88,13 @@ def test_texts_exit_as_alone(name):
     assert_as_alone(model, make_prompts(model), batch_size=3, **options)
 
 
+def test_texts_exit_as_the_generation_config_says():
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    model.generation_config.max_steps = 2
+    texts = assert_as_alone(model, make_prompts(model), batch_size=3)
+    assert max(text.ponder_steps.max() for text in texts) == 2
+
+
 @pytest.mark.parametrize("name", ["gut", "rnn_lstm"])
 def test_texts_end_at_an_end_token(name):
     model = make_language_model(LANGUAGE_BY_NAME[name])

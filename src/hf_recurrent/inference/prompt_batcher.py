@@ -89,11 +89,10 @@ class PromptBatcher:
         if not is_recurrent(model) or not hasattr(model, "predict") or model.config.is_encoder_decoder:
             raise ValueError(f"model is a {type(model).__name__}: pass a causal language model of this package")
         self.model, self.batch_size, self.do_sample = model, checked("batch_size", batch_size), do_sample
-        self.options = {name: options.pop(name) for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS) if name in options}
         if max_new_tokens is not None:
             options["max_new_tokens"] = checked("max_new_tokens", max_new_tokens)
-        config, unknown = model._prepare_generation_config(None, do_sample=do_sample, **options)
-        for name in unknown:
+        config, self.options = model._prepare_generation_config(None, do_sample=do_sample, **options)
+        for name in self.options.keys() - {*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS}:
             raise TypeError(f"PromptBatcher() got an unexpected option {name!r}")
         self.processors = token_processors(model, config)
         self.max_new_tokens = config.max_new_tokens

@@ -179,7 +179,7 @@ class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurr
 
 
 class FiniteLayerNorm(nn.LayerNorm):
-    """In float16 computed in float32: a zero state, as at padding, has a larger inverse deviation than float16 holds."""
+    """In float16 computed in float32: the inverse deviation of a zero state, as at padding, exceeds float16."""
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         if states.dtype is not torch.float16:

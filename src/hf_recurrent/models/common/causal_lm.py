@@ -264,9 +264,7 @@ class RecurrentGenerationMixin:
         takes_back = generation_config.is_assistant or generation_mode is GenerationMode.ASSISTED_GENERATION
         if takes_back and isinstance(model_kwargs.get(CACHE_NAME), RecurrentCache):
             model_kwargs[CACHE_NAME].keep_for_crops()
-        return super()._prepare_cache_for_generation(
-            generation_config, model_kwargs, generation_mode, *args, **kwargs
-        )
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, generation_mode, *args, **kwargs)
 
     def check_reads_embeddings(self) -> None:
         """Raise a ValueError unless the model can have a cache, with which alone transformers reads embeddings."""
@@ -277,6 +275,15 @@ class RecurrentGenerationMixin:
                 "`inputs_embeds` is given, which `generate` reads with a cache whatever use_cache is, but this model "
                 "can have none: pass `input_ids` and use_cache=False"
             ) from error
+
+    def _prepare_generation_config(self, *args, **kwargs):
+        """With the options of a model's calls that `generation_config` holds among those of the call."""
+        generation_config, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
+        for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
+            # the call's own have been written into it
+            value = vars(generation_config).pop(name, None)
+            model_kwargs |= {} if value is None else {name: value}
+        return generation_config, model_kwargs
 
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
         """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""
