@@ -210,7 +210,9 @@ def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
     (run_folder / "README.md").write_text("old")
     status, _, err = run("cards", "check", root)
     assert status == 1
-    assert err.splitlines() == ["gut-listops-cpu/README.md differs from its rendering: run `make cards`"]
+    assert err.splitlines() == [
+        "gut-listops-cpu/README.md differs from its rendering: run `hf-recurrent cards refresh` on the gallery"
+    ]
     status, out, _ = run("cards", "refresh", root)
     assert out.splitlines() == ["gut-listops-cpu/README.md", "1 files changed"]
     assert run("cards", "build", root, "--out", root.parent / "page.html")[0] == 0

@@ -15,7 +15,7 @@ from hf_recurrent import GUTConfig, GUTForSequenceClassification
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.checkpoint import save_checkpoint, update_config
-from hf_recurrent.models.common.exit_calibration import weights_digest
+from hf_recurrent.models.common.exit_calibration import exit_digest
 from hf_recurrent.training.evaluate import Request, load_checkpoint
 from support.families import BY_NAME, make_model
 
@@ -191,19 +191,27 @@ def test_weights_keep_their_precision(run, quick, tmp_path):
     assert after["exit_probe.norm.weight"].dtype == torch.float32
 
 
-def test_other_weights_void_a_calibration(run, quick, tmp_path, caplog):
+@pytest.mark.parametrize("criterion", ["convergence", "probe"])
+def test_a_probe_voids_the_calibration_of_a_probe_alone(run, quick, tmp_path, caplog, criterion):
     folder = small_gut(tmp_path / "gut")
-    model = load_checkpoint(folder, "cpu").model
-    fields = {"exit_criterion": "convergence", "exit_threshold": 0.3}
-    source = {"benchmark": "listops", "split": "unseen"}
-    calibration = {**source, "fields": fields, "weights": weights_digest(model)}
-    update_config(folder, {**fields, "exit_calibration": calibration})
     status, _, err = run("fit-probe", folder, *LISTOPS)
     assert status == 0, err
-    assert "the exit criterion was calibrated on listops (unseen), but the weights are others" in caplog.text
+    model = load_checkpoint(folder, "cpu").model
+    fields = {"exit_criterion": criterion, "exit_threshold": 0.3}
+    source = {"benchmark": "listops", "split": "unseen"}
+    calibration = {**source, "fields": fields, "weights": exit_digest(model, criterion)}
+    update_config(folder, {**fields, "exit_calibration": calibration})
+    status, _, err = run("fit-probe", folder, *LISTOPS, "--seed", "5")
+    assert status == 0, err
+    told = "the exit criterion was calibrated on listops (unseen), but the weights are others"
     new = read_config(folder)
-    assert new["exit_calibration"] is None
-    assert (new["exit_criterion"], new["exit_threshold"]) == ("convergence", 0.3)
+    if criterion == "probe":
+        assert told in caplog.text
+        assert new["exit_calibration"] is None
+    else:
+        assert told not in caplog.text
+        assert new["exit_calibration"] == calibration
+    assert (new["exit_criterion"], new["exit_threshold"]) == (criterion, 0.3)
 
 
 def test_checkpoints_that_do_not_fit(refuse, tmp_path):

@@ -387,7 +387,9 @@ def about_calibration(root):
 
 def test_refreshing_takes_up_a_calibration(folder):
     root = folder.parent
-    assert about_calibration(root) == ["one/calibration.json disagrees with card.json: run `make cards`"]
+    assert about_calibration(root) == [
+        "one/calibration.json disagrees with card.json: run `hf-recurrent cards refresh` on the gallery"
+    ]
     changed = [path.as_posix() for path in refresh(root)]
     assert {"one/card.json", "one/README.md", "one/assets/calibrated_steps_depth.png", "README.md"} <= set(changed)
     assert about_calibration(root) == []

@@ -138,7 +138,7 @@ def test_the_index_shows_every_checkpoint_and_split(entries):
             column, rows = next((item for item in slices if len(item[1]) > 1), slices[0])
             assert f"| **{percent(accuracy)}** |" in line
             assert f"{column}: " + ", ".join(f"{row['value']} {percent(row['accuracy'])}" for row in rows) in line
-    assert "`make cards`" in text
+    assert "`hf-recurrent cards refresh`" in text
     assert "`import hf_recurrent`" in text
 
 

@@ -45,7 +45,7 @@ def test_refresh_mends_what_the_check_finds(single, case):
     (problem,) = gallery_problems(single)
     assert problem.startswith(f"{NAME}/{file} ")
     assert words in problem
-    assert problem.endswith("run `make cards`")
+    assert problem.endswith("run `hf-recurrent cards refresh` on the gallery")
     assert refresh(single) == [Path(NAME) / file]
     assert gallery_problems(single) == []
     assert contents(single) == before
@@ -55,7 +55,9 @@ def test_refresh_mends_an_edited_index(single):
     index = single / "README.md"
     before = index.read_text()
     index.write_text(before.replace("%", "0%", 1))
-    assert gallery_problems(single) == ["README.md differs from its rendering: run `make cards`"]
+    assert gallery_problems(single) == [
+        "README.md differs from its rendering: run `hf-recurrent cards refresh` on the gallery"
+    ]
     assert refresh(single) == [Path("README.md")]
     assert index.read_text() == before
 

@@ -44,7 +44,7 @@ import torch
 from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
-from ..models.common.exit_calibration import weights_digest
+from ..models.common.exit_calibration import exit_digest
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI
 from .exit_settings import (
@@ -486,6 +486,6 @@ def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> di
         **{name: table[name] for name in kept},
         **choice,
         "fields": fields,
-        "weights": weights_digest(model),
+        "weights": exit_digest(model, fields.get("exit_criterion")),
     }
     return {**fields, "exit_calibration": record}

@@ -30,6 +30,14 @@ def weights_digest(model, state_dict: Mapping[str, torch.Tensor] | None = None) 
     return digest.hexdigest()
 
 
+def exit_digest(model, criterion: str | None, state_dict: Mapping[str, torch.Tensor] | None = None) -> str:
+    """`weights_digest` of the weights on which answers and an exit by `criterion` depend: a probe is for its own."""
+    state = model.state_dict() if state_dict is None else state_dict
+    if criterion != "probe":
+        state = {name: tensor for name, tensor in state.items() if not name.startswith("exit_probe.")}
+    return weights_digest(model, state)
+
+
 def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
     """Why the promise of `config.exit_calibration` does not hold for a model; None if it holds or there is none.
 
@@ -50,7 +58,11 @@ def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = N
         reason = f"the config has {', '.join(changed)}"
     elif not getattr(model, "is_quantized", False):
         state = model.state_dict() if state_dict is None else state_dict
-        if any(tensor.is_meta for tensor in state.values()) or weights_digest(model, state) == calibration["weights"]:
+        if any(tensor.is_meta for tensor in state.values()):
+            return None
+        criterion = calibration["fields"].get("exit_criterion")
+        # earlier versions took a probe along
+        if calibration["weights"] in (exit_digest(model, criterion, state), weights_digest(model, state)):
             return None
         reason = "the weights are others (fine-tuned, merged or cast)"
     else:
