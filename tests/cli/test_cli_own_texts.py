@@ -1,6 +1,7 @@
 """`hf-recurrent evaluate`, `calibrate`, `fit-probe` and `sweep` of causal language models on a user's own texts."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -104,6 +105,46 @@ def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "copy")
     assert (model.config.exit_criterion, model.config.exit_patience) == ("stability", chosen["patience"])
     assert calibration_problem(model) is None
+
+
+def recorded(model, folder, recipe, **facts):
+    """A copy of a checkpoint with what a run leaves of its settings."""
+    shutil.copytree(model, folder)
+    (folder / "recipe.yaml").write_text(recipe)
+    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
+    return folder
+
+
+def test_texts_are_read_as_in_training(run, places, tmp_path):
+    """By default; options override what the run has recorded."""
+    read_so = ("--max-seq-length", "6", "--line-by-line", "--no-keep-linebreaks")
+    recipe = "block_size: 9\nline_by_line: true\nkeep_linebreaks: false\n"
+
+    def table(model, *flags):
+        status, _, err = run("evaluate", model, places["book"], "--json", tmp_path / "t.json", *flags)
+        assert status == 0, err
+        return table_of(tmp_path / "t.json")
+
+    # a model had positions for six tokens alone
+    runs = [recorded(places["model"], tmp_path / "run", recipe, block_size=6, pack=False)]
+    # a published one has a card alone
+    facts = {"block_size": 6, "pack": False, "line_by_line": True, "keep_linebreaks": False}
+    runs.append(recorded(places["model"], tmp_path / "published", "", **facts))
+    wanted = table(places["model"], *read_so)
+    assert (wanted["documents"], wanted["segment_length"]) == (ROWS, 6)
+    for folder in runs:
+        assert table(folder) == wanted
+        assert table(folder, "--max-seq-length", "5") == table(places["model"], *read_so, "--max-seq-length", "5")
+        packed = table(folder, "--no-line-by-line", "--keep-linebreaks")
+        assert packed == table(places["model"], "--max-seq-length", "6")
+        assert packed["texts"] == "blocks"
+    whole = table(runs[0], "--no-line-by-line", "--no-pack", "--max-seq-length", "1000")
+    assert (whole["documents"], whole["texts"]) == (1, "documents")
+    # a copy with another exit is read the same
+    goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--limit", "9")
+    status, _, err = run("calibrate", runs[0], places["book"], "--out", tmp_path / "copy", *goal)
+    assert status == 0, err
+    assert table(tmp_path / "copy", "--max-seq-length", "6", "--exit-criterion", "learned") == wanted
 
 
 def test_blocks_of_one_document_are_no_independent_draws(run, places, tmp_path):

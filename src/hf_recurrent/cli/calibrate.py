@@ -1,5 +1,6 @@
 """`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
 
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -259,10 +260,15 @@ def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Cha
     """A change that makes a new folder with a copy of a checkpoint."""
     from ..changes import Change, new_folder
     from ..hub.base_model import write_lineage
+    from ..training.recipes import RECIPE_FILE
 
+    recipe = Path(checkpoint) / RECIPE_FILE
     with new_folder(folder, lambda _: refuse(folder)) as built:
         yield Change(folder, built)
         write_lineage(built, checkpoint, revision)
+        if recipe.is_file():
+            # the copy reads texts as the checkpoint does
+            shutil.copyfile(recipe, built / RECIPE_FILE)
 
 
 def refuse(folder: Path) -> None:

@@ -115,15 +115,33 @@ class Examples(NamedTuple):
     label_delimiter: Annotated[str | None, own_option("Text between the labels of an example with several.")] = None
     source_column: Annotated[str | None, own_option("Column of the sources of an encoder-decoder model.")] = None
     target_column: Annotated[str | None, own_option("Column of its targets.")] = None
-    source_prefix: Annotated[str | None, own_option("Text before every source, as in training.")] = None
+    source_prefix: Annotated[str | None, own_option("Text before every source; as in training if unset.")] = None
     slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
     max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens; as in training if unset.")] = None
     mlm_probability: Annotated[
-        float | None, own_option("Share of tokens that are masked for a masked language model; 0.15 if not given.")
+        float | None, own_option("Share of tokens masked for a masked language model; as in training, or 0.15.")
     ] = None
     line_by_line: Annotated[
-        bool, own_option("Each line of a text file is a document by itself, not a part of one.", "--line-by-line")
-    ] = False
+        bool | None,
+        own_option(
+            "Each line of a text file is a document by itself, not a part of one; as in training if unset.",
+            "--line-by-line/--no-line-by-line",
+        ),
+    ] = None
+    pack: Annotated[
+        bool | None,
+        own_option(
+            "Join texts, and cut them into blocks, or read the beginning of each; as in training if unset.",
+            "--pack/--no-pack",
+        ),
+    ] = None
+    keep_linebreaks: Annotated[
+        bool | None,
+        own_option(
+            "Keep the line breaks of text files, or take spaces for them; as in training if unset.",
+            "--keep-linebreaks/--no-keep-linebreaks",
+        ),
+    ] = None
     question_column: Annotated[str | None, own_option("Column of questions; question if not given.")] = None
     context_column: Annotated[
         str | None, own_option("Column of the texts that have the answers, or that go on; context or sent1.")
@@ -131,13 +149,19 @@ class Examples(NamedTuple):
     answer_column: Annotated[str | None, own_option("Column of answers within the context; answers.")] = None
     start_column: Annotated[str | None, own_option("Column of a text that begins every ending; sent2.")] = None
     ending_columns: Annotated[list[str] | None, own_option("Column of an ending; once for each. ending0 ...")] = None
-    doc_stride: Annotated[int | None, own_option("Tokens of a context that its windows share; 128.")] = None
-    max_answer_length: Annotated[int | None, own_option("The most tokens of an answer; 30 if not given.")] = None
+    doc_stride: Annotated[
+        int | None, own_option("Tokens of a context that its windows share; as in training, or 128.")
+    ] = None
+    max_answer_length: Annotated[int | None, own_option("The most tokens of an answer; as in training, or 30.")] = None
     version_2_with_negative: Annotated[
-        bool, own_option("Some questions have no answer, as in training.", "--version-2-with-negative")
-    ] = False
+        bool | None,
+        own_option(
+            "Some questions have no answer; as in training if unset.",
+            "--version-2-with-negative/--no-version-2-with-negative",
+        ),
+    ] = None
     null_score_diff_threshold: Annotated[
-        float | None, own_option("How much likelier no answer must be than the best one to be given, as in training.")
+        float | None, own_option("How much likelier no answer must be than the best one to be given; as in training.")
     ] = None
     max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
     metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
@@ -175,7 +199,6 @@ class Examples(NamedTuple):
             raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
         from_file = place is not None and holds_examples(place)
         settings = {name: getattr(self, name) for name in OWN_SETTINGS}
-        settings |= {name: getattr(self, name) or None for name in ("line_by_line", "version_2_with_negative")}
         named = {f"{split}_file": path for split, path in (files or {}).items()}
         if place is not None and not from_file:
             given = {"dataset_revision": self.dataset_revision, **named, "train_file": train_file}
@@ -198,7 +221,7 @@ class Examples(NamedTuple):
     def refuse(place: str, options: dict[str, Any]) -> None:
         """Raise a ValueError for options that were given and have no meaning for a place."""
         for name, value in options.items():
-            if value:
+            if value not in (None, [], (), {}):
                 shown = " ".join(value) if isinstance(value, list) else value
                 raise ValueError(f"--{name.replace('_', '-')} {shown}: this is not for {place}, leave it out")
 

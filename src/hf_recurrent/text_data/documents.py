@@ -334,6 +334,7 @@ class DocumentSource(TextSource):
     def facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.files.items()} or None}
         facts |= {"text_column": self.readings["train"].columns.texts[0], "streaming": self.streaming or None}
+        facts |= {"line_by_line": self.line_by_line or None, "keep_linebreaks": None if self.keep_linebreaks else False}
         if self.holds_out:
             facts["validation_split_percentage"] = self.validation_split_percentage
         if self.streaming:

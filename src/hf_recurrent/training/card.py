@@ -258,11 +258,19 @@ def history(facts: RunFacts, config: Any) -> list[str]:
     return [*lines, *facts.notes]
 
 
+# settings by which a user's own data are read
+READING = (
+    *("max_seq_length", "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples"),
+    *("block_size", "pack", "mlm_probability"),
+    *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
+)
+
+
 def own_facts(data: DataArguments, dataset_id: str | None) -> Benchmark:
     """A user's own data, for a card: their columns and sizes, and a digest instead of a version."""
     own = data.own
-    limits = ("max_seq_length", "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples")
-    facts = {**own.facts, **{name: without_folders(getattr(data, name, None)) for name in ("tokenizer", *limits)}}
+    settings = {name: without_folders(getattr(data, name, None)) for name in ("tokenizer", *READING)}
+    facts = {**own.facts, **settings}
     return Benchmark(
         name=own.name,
         config=own.config,

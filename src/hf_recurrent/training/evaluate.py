@@ -42,7 +42,7 @@ from .objectives import (
     Objective,
     objective_of,
 )
-from .own_examples import OwnExamples, own_arguments
+from .own_examples import OwnExamples, own_arguments, settings_of_training
 from .question_data import question_split
 from .question_evaluation import evaluate_choices, evaluate_spans
 from .seq2seq_data import PairSplit, encode_pairs
@@ -64,12 +64,13 @@ OF_QUESTIONS = (QUESTION_ANSWERING, MULTIPLE_CHOICE)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its head ready to evaluate, with its tokenizer and objective."""
+    """A model with its head ready to evaluate, with its tokenizer, objective and `settings_of_training`."""
 
     name: str
     model: Any
     tokenizer: Any
     objective: Objective
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def load_checkpoint(
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     tokenizer = load_saved_tokenizer(name, **options)
-    return Checkpoint(name, model.to(device).eval(), tokenizer, objective)
+    settings = settings_of_training(name, objective, **options)
+    return Checkpoint(name, model.to(device).eval(), tokenizer, objective, settings)
 
 
 def read_objective(name: str, options: Mapping[str, Any], objectives: Sequence[Objective] = OF_SEQUENCES) -> Objective:

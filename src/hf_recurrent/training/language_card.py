@@ -1,6 +1,7 @@
 """The card of a finished run on a user's own documents."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..analysis.text_losses import BLOCKS
@@ -60,8 +61,7 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
 def language_facts(data: LanguageDataArguments, dataset_id: str | None, tokenizer: Any) -> Benchmark:
     """The documents, how they were cut, and the size of the tokenizer."""
     facts = own_facts(data, dataset_id)
-    added = {"block_size": data.block_size, "pack": data.pack, "tokens of the tokenizer": len(tokenizer)}
-    return Benchmark(**{**vars(facts), "parameters": {**facts.parameters, **added}})
+    return replace(facts, parameters={**facts.parameters, "tokens of the tokenizer": len(tokenizer)})
 
 
 def language_card(

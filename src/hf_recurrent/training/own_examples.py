@@ -5,8 +5,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformers.utils import cached_file
+
 from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import list_benchmarks
+from ..hub.inputs import of_card
+from ..hub.lint import CARD_FILE
 from ..models.common.classification import predicts_number
 from ..text_data.evaluation_source import (
     ChoiceEvaluationSource,
@@ -30,24 +34,33 @@ from .objectives import (
     Objective,
 )
 from .question_arguments import ChoiceDataArguments, SpanDataArguments
-from .recipes import near_matches
+from .recipes import RECIPE_FILE, near_matches, read_mapping
 from .token_arguments import MaskedDataArguments, WordDataArguments
 
 if TYPE_CHECKING:
     from .evaluate import Checkpoint
 
+# settings of blocks of texts
+OF_BLOCKS = ("max_seq_length", "pack", "line_by_line", "keep_linebreaks")
 # settings of each kind of data beside those that all have
 OF_KIND = {
     CLASSIFICATION: ("text_column", "label_column", "label_delimiter", "max_seq_length"),
     SEQ2SEQ: ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name"),
     TOKEN_CLASSIFICATION: ("text_column", "label_column", "max_seq_length"),
-    LANGUAGE_MODELLING: ("text_column", "max_seq_length", "line_by_line"),
-    MASKED_MODELLING: ("text_column", "max_seq_length", "mlm_probability", "line_by_line"),
+    LANGUAGE_MODELLING: ("text_column", *OF_BLOCKS),
+    MASKED_MODELLING: ("text_column", *OF_BLOCKS, "mlm_probability"),
     QUESTION_ANSWERING: (
         *("question_column", "context_column", "answer_column", "max_seq_length", "doc_stride", "max_answer_length"),
         *("version_2_with_negative", "null_score_diff_threshold"),
     ),
     MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
+}
+# those that are as in training, unless others are given; lengths of the other kinds are the tokenizer's
+AS_TRAINED = {
+    SEQ2SEQ: ("source_prefix",),
+    LANGUAGE_MODELLING: OF_BLOCKS,
+    MASKED_MODELLING: (*OF_BLOCKS, "mlm_probability"),
+    QUESTION_ANSWERING: ("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
 }
 ARGUMENTS: dict[Objective, type[DataArguments]] = {
     CLASSIFICATION: LabelledDataArguments,
@@ -120,6 +133,28 @@ def is_export(folder: Path) -> bool:
     return (folder / "README.md").is_file() and not any(next(folder.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
 
 
+def settings_of_training(name: str, objective: Objective, **options: Any) -> dict[str, Any]:
+    """How training read a checkpoint's examples, by the card and, in the folder of a run, by its recipe.
+
+    Args:
+        options: of the loaders of the checkpoint.
+    """
+    if objective not in AS_TRAINED:
+        return {}
+    missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
+    card = cached_file(name, CARD_FILE, **options, **missing)
+    facts = {} if card is None else of_card(Path(card).parent, lambda card: dict(card["benchmark"]["parameters"])) or {}
+    try:
+        recipe = read_mapping(Path(name) / RECIPE_FILE)
+    except (OSError, ValueError):
+        # only the run's own folder has it
+        recipe = {}
+    for settings in (recipe, facts):
+        if "block_size" in settings:
+            settings["max_seq_length"] = settings["block_size"]
+    return {key: value for key, value in {**recipe, **facts}.items() if key in AS_TRAINED[objective]}
+
+
 def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[str] = ()) -> DataArguments:
     """The arguments of a run on the examples, whose `own` has the checkpoint's labels; nothing is read yet.
 
@@ -143,10 +178,17 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
             "tokens without their context, leave it out"
         )
+    trained = dict(checkpoint.settings)
+    if "line_by_line" in given:
+        # lines are packed otherwise than whole files
+        trained.pop("pack", None)
+    given = {**trained, **given}
     limit = checkpoint.tokenizer.model_max_length
     if limit < NO_LIMIT:
         # as training cut them
         given.setdefault("max_source_length" if objective == SEQ2SEQ else "max_seq_length", limit)
+    if "pack" in OF_KIND[objective]:
+        given.setdefault("max_seq_length", LanguageDataArguments.block_size)
     # the settings of a run on one of the files; where the examples are is said below
     first = next(iter(own.files.values()), None)
     names = ("dataset_name", "dataset_config_name", "dataset_revision")

@@ -21,6 +21,8 @@ from ..templating import near_matches
 from .run_folder import NOT_IDENTITY
 from .values import check_type
 
+# in the folder of a run
+RECIPE_FILE = "recipe.yaml"
 # settings that do not change the experiment: beside those that never change a run, chance, precision, placement, and
 # the source of the data, which the card states itself
 NO_EXPERIMENT = NOT_IDENTITY | {

@@ -40,7 +40,7 @@ from .objectives import (
     TOKEN_CLASSIFICATION,
     script_of,
 )
-from .recipes import FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
+from .recipes import RECIPE_FILE, FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
 from .text_arguments import CHOOSING, SCRIPTS
 from .values import check_type
@@ -230,7 +230,7 @@ class Run(ABC):
     def write_results(self, card: CardData, timing: dict[str, Any] | None) -> None:
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
         recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
-        write_bytes(self.folder / "recipe.yaml", recipe.encode())
+        write_bytes(self.folder / RECIPE_FILE, recipe.encode())
         write_card(self.folder, dataclasses.replace(card, example=publishable_example(card.example)))
         if timing is not None:
             write_json(self.folder / "timing.json", timing)

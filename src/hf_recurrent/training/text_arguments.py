@@ -299,10 +299,10 @@ class BlockArguments(DocumentTextArguments):
     block_size: int = HfArg(
         default=512, help="Tokens of a block: what a model is trained on and evaluated on in one piece."
     )
-    pack: bool = HfArg(
-        default=True,
+    pack: bool | None = HfArg(
+        default=None,
         help="Join documents, with an end-of-text token after each, and cut them into blocks; else a block is the "
-        "beginning of one document.",
+        "beginning of one document. True if unset, but for line_by_line.",
     )
     streaming: bool = HfArg(
         default=False, help="Read and encode documents while training, without a copy of them; needs max_steps."
@@ -314,7 +314,7 @@ class BlockArguments(DocumentTextArguments):
     )
 
     def name_blocks(self) -> None:
-        """Read `max_seq_length` as `block_size`, and lines as documents that are not packed.
+        """Read `max_seq_length` as `block_size`.
 
         Raises:
             ValueError: both lengths are set.
@@ -326,10 +326,15 @@ class BlockArguments(DocumentTextArguments):
                     "a block, set one of them"
                 )
             self.block_size, self.max_seq_length = self.max_seq_length, None
-        self.pack = self.pack and not self.line_by_line
 
     def check_blocks(self) -> None:
-        """Raise a ValueError for settings of blocks that do not go together."""
+        """Pack documents unless they are lines, or `pack` says what to do.
+
+        Raises:
+            ValueError: settings of blocks do not go together.
+        """
+        if self.pack is None or self.line_by_line:
+            self.pack = not self.line_by_line
         if self.block_size < 2:
             raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens or more, to predict one")
         for name in ("max_seq_length", "max_length"):
