@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.models.common.exit_calibration import calibration_problem
-from support.token_checkpoints import causal_checkpoint, word_rows, write_rows
+from support.token_checkpoints import causal_checkpoint, masked_checkpoint, word_rows, write_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
 ROWS = 60
@@ -115,6 +115,7 @@ def recorded(model, folder, recipe, **facts):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
 def test_texts_are_read_as_in_training(run, places, tmp_path):
     """By default; options override what the run has recorded."""
     read_so = ("--max-seq-length", "6", "--line-by-line", "--no-keep-linebreaks")
@@ -145,6 +146,20 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
     status, _, err = run("calibrate", runs[0], places["book"], "--out", tmp_path / "copy", *goal)
     assert status == 0, err
     assert table(tmp_path / "copy", "--max-seq-length", "6", "--exit-criterion", "learned") == wanted
+
+
+def test_texts_that_are_cut_are_told(run, places, tmp_path):
+    flags, goal = ("--line-by-line", "--max-seq-length", "6"), ("--budget", "depth=0.9", "--criterion", "convergence")
+    lengths = [row["size"] + 1 for row in text_rows(3)]
+    cut = sum(length > 6 for length in lengths)
+    message = f"book.txt: {cut} of {ROWS} documents have more than max_seq_length=6 tokens, at most {max(lengths)}, and"
+    for command in (("evaluate",), ("calibrate", *goal, "--repeats", "1", "--out", tmp_path / "copy")):
+        with pytest.warns(UserWarning, match=message):
+            status, _, err = run(command[0], places["model"], places["book"], *flags, *command[1:])
+        assert status == 0, err
+    masked = masked_checkpoint(tmp_path / "masked")
+    with pytest.warns(UserWarning, match=message):
+        run("evaluate", masked, places["book"], *flags)
 
 
 def test_blocks_of_one_document_are_no_independent_draws(run, places, tmp_path):

@@ -130,6 +130,19 @@ def test_documents_are_the_same_wherever_they_are_read_from(tmp_path):
         assert source.counts["train"].documents == 30
 
 
+def test_each_line_of_text_files_may_be_a_document(tmp_path):
+    folder, *_ = write_all(tmp_path, ["one\r\ntwo\rthree", "\n\nfour\u2028five\n"])
+    (folder / "b.md").write_text("six\n")
+    lines = ["one", "two", "three", "four\u2028five"]
+    (tmp_path / "book.md").write_text("\n".join(lines))
+    for place, found in ((folder, [*lines, "six"]), (tmp_path / "texts.zip", lines), (tmp_path / "book.md", lines)):
+        source = DocumentSource(files=twice(place), line_by_line=True)
+        assert whole(source, "train") == found
+    (folder / "c.txt").write_bytes("one".encode("utf-16-le"))
+    with pytest.raises(ValueError, match=r"texts/c.txt: character 1 is a byte of zero"):
+        whole(DocumentSource(files={"train": str(folder)}, line_by_line=True), "train")
+
+
 def test_every_twentieth_document_is_held_out(tmp_path):
     place = write_all(tmp_path, SPEECHES)[3]
     source = DocumentSource(files={"train": str(place)})

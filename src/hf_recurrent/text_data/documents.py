@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,10 +93,10 @@ class TextFile(FilePlace):
 
 
 class DocumentFolder(FolderPlace):
-    """A folder or zip file of text files, each of which is a document."""
+    """A folder or zip file of text files, each of which, or each of their lines if `line_by_line`, is a document."""
 
-    def __init__(self, path: str, encoding: str = "utf-8"):
-        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
+    def __init__(self, path: str, encoding: str = "utf-8", line_by_line: bool = False):
+        self.path, self.encoding, self.name, self.line_by_line = Path(path), encoding, Path(path).name, line_by_line
         with open_texts(self.path) as files:
             self.files = text_files(files.files, self.name)
         if not self.files:
@@ -107,7 +108,12 @@ class DocumentFolder(FolderPlace):
         return [TEXT]
 
     def rows(self, skipped):
-        return ((place, {TEXT: text}) for _, place, text in self.texts(skipped))
+        for _, place, text in self.texts(skipped):
+            if not self.line_by_line:
+                yield place, {TEXT: text}
+                continue
+            for number, line in enumerate(StringIO(text, newline=""), start=1):
+                yield f"{place}, line {number}", {TEXT: line.rstrip("\r\n")}
 
 
 class StreamPlace(DatasetPlace):
@@ -165,7 +171,7 @@ class DocumentSource(TextSource):
 
     def place_at(self, path):
         if is_folder(path):
-            return DocumentFolder(path, self.encoding)
+            return DocumentFolder(path, self.encoding, self.line_by_line)
         is_document = not self.line_by_line and matches(path.lower().removesuffix(GZIP), TEXT_FILES)
         kind = TextFile if is_document else FilePlace
         return kind(path, self.encoding)

@@ -15,7 +15,7 @@ from ..files import parse_json
 from .lines import GZIP, Lines, csv_records, open_lines
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "text")
-SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".txt": "text", ".tab": "tsv"}
+SUFFIXES = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl", ".txt": "text", ".md": "text", ".tab": "tsv"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 # what else stands between values, in files that are called so
 OTHER_DELIMITERS = ",;\t|"

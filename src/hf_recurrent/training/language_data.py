@@ -213,12 +213,12 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     """
     source, blocks = data.own, Blocks(data.own, tokenizer, data.block_size, data.pack)
     if source.streaming:
-        require_block(blocks)
+        require_block(blocks, data)
         train: Any = BlockStream(blocks, data.max_train_samples)
     else:
         source.warn()
         train = blocks.dataset("train", data.max_train_samples)
-        require_whole_block(train, data, source)
+        require_whole_block(train, data)
     limit = STREAM_EVALUATION if source.streaming and data.max_eval_samples is None else data.max_eval_samples
     found = {split: blocks.dataset(split, limit) for split in source.all_splits if split != "train"}
     for split, rows in found.items():
@@ -227,7 +227,7 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
         warn_of_unknown_tokens(split, rows, unknown_token_id(tokenizer))
     cut = {split: rows for split, rows in {"train": train, **found}.items() if not (data.pack or source.streaming)}
     for split, rows in cut.items():
-        warn_of_cuts(split, rows, data.block_size)
+        warn_of_cuts(split, rows, data)
     role = "test" if "test" in found else "validation"
     return Splits(
         train=train,
@@ -236,24 +236,26 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     )
 
 
-def require_block(blocks: Blocks) -> None:
+def require_block(blocks: Blocks, data: LanguageDataArguments) -> None:
     """Raise a ValueError if a stream has no whole block."""
     first = next(blocks("train"), None)
     if first is None or (blocks.pack and len(first["input_ids"]) < blocks.block_size):
         tokens = 0 if first is None else len(first["input_ids"])
-        raise too_short(blocks.source, blocks.block_size, tokens)
+        raise too_short(data, tokens)
 
 
-def require_whole_block(train: "Dataset", data: LanguageDataArguments, source: DocumentSource) -> None:
+def require_whole_block(train: "Dataset", data: LanguageDataArguments) -> None:
     """Raise a ValueError if there are no training documents, or fewer tokens than a block has."""
     lengths = token_counts(train.select(range(min(len(train), 1))))
     if not len(lengths) or (data.pack and lengths[0] < data.block_size):
-        raise too_short(source, data.block_size, int(lengths.sum()))
+        raise too_short(data, int(lengths.sum()))
 
 
-def too_short(source: DocumentSource, block_size: int, tokens: int) -> ValueError:
+def too_short(data: LanguageDataArguments, tokens: int) -> ValueError:
     remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
-    return ValueError(f"block_size is {block_size}, but {source.place} has {tokens} tokens to train on: {remedy}")
+    return ValueError(
+        f"{data.length_name} is {data.block_size}, but {data.own.place} has {tokens} tokens to train on: {remedy}"
+    )
 
 
 def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> None:
@@ -272,14 +274,15 @@ def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> 
         )
 
 
-def warn_of_cuts(split: str, rows: "Dataset", block_size: int) -> None:
-    """Warn of documents of which the end is not read."""
+def warn_of_cuts(place: str, rows: "Dataset", data: LanguageDataArguments) -> None:
+    """Warn of documents of which the end is not read; `place` is what the message calls where they are."""
     lengths = np.asarray(rows[LENGTH][:])
-    cut = lengths > block_size
+    cut = lengths > data.block_size
     if cut.any():
-        lost = int((lengths[cut] - block_size).sum())
+        lost = int((lengths[cut] - data.block_size).sum())
         warnings.warn(
-            f"{split}: {int(cut.sum()):,} of {len(lengths):,} documents have more than block_size={block_size} tokens, "
-            f"at most {lengths.max():,}, and were cut: {lost:,} of {int(lengths.sum()):,} tokens are not read",
+            f"{place}: {int(cut.sum()):,} of {len(lengths):,} documents have more than "
+            f"{data.length_name}={data.block_size} tokens, at most {lengths.max():,}, and were cut: {lost:,} of "
+            f"{int(lengths.sum()):,} tokens are not read",
             stacklevel=3,
         )

@@ -294,7 +294,13 @@ class DocumentTextArguments:
 
 @dataclass
 class BlockArguments(DocumentTextArguments):
-    """Own documents as blocks of tokens for a language model."""
+    """Own documents as blocks of tokens for a language model.
+
+    Attributes:
+        length_name: the field that the user has set the length of blocks by, for messages.
+    """
+
+    length_name: ClassVar[str] = "block_size"
 
     block_size: int = HfArg(
         default=512, help="Tokens of a block: what a model is trained on and evaluated on in one piece."
@@ -325,7 +331,7 @@ class BlockArguments(DocumentTextArguments):
                     f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
                     "a block, set one of them"
                 )
-            self.block_size, self.max_seq_length = self.max_seq_length, None
+            self.block_size, self.max_seq_length, self.length_name = self.max_seq_length, None, "max_seq_length"
 
     def check_blocks(self) -> None:
         """Pack documents unless they are lines, or `pack` says what to do.
@@ -336,7 +342,7 @@ class BlockArguments(DocumentTextArguments):
         if self.pack is None or self.line_by_line:
             self.pack = not self.line_by_line
         if self.block_size < 2:
-            raise ValueError(f"block_size is {self.block_size}: a block needs 2 tokens or more, to predict one")
+            raise ValueError(f"{self.length_name} is {self.block_size}: a block needs 2 tokens or more, to predict one")
         for name in ("max_seq_length", "max_length"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is block_size")

@@ -13,7 +13,7 @@ from ..models.common.token_targets import NO_TARGET
 from .arguments import LanguageDataArguments
 from .collator import PaddingCollator
 from .data import EvaluationSplit, by_length
-from .language_data import TextSplit, with_numbers
+from .language_data import TextSplit, warn_of_cuts, with_numbers
 from .masked_data import block_columns
 from .token_examples import Choice, blocks_of
 
@@ -50,9 +50,11 @@ def chosen_blocks(
     arguments.own.warn()
     blocks = blocks_of(arguments.own, arguments, tokenizer)
     for name, choice in choices.items():
-        rows = choice(blocks.dataset(name, None))
+        rows, place = choice(blocks.dataset(name, None)), arguments.own.place_name(name)
         if not len(rows):
-            raise ValueError(f"{arguments.own.place_name(name)} has no two tokens of text: name another file")
+            raise ValueError(f"{place} has no two tokens of text: name another file")
+        if not arguments.pack:
+            warn_of_cuts(place, rows, arguments)
         yield name, rows
 
 

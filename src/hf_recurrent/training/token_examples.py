@@ -9,7 +9,7 @@ from ..models.common.token_targets import NO_TARGET
 from ..text_data.evaluation_source import EvaluationSource
 from .arguments import LanguageDataArguments
 from .data import by_length
-from .language_data import Blocks, with_numbers
+from .language_data import Blocks, warn_of_cuts, with_numbers
 from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
 from .token_arguments import MaskedDataArguments, WordDataArguments
 from .token_data import TokenSplit, encode_words, with_knowledge, with_labels
@@ -57,9 +57,11 @@ def masked_splits(
         blocks = blocks_of(of_training(source, train_file), arguments, tokenizer)
         seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
     for name, choice in choices.items():
-        rows = blocks_of(source, arguments, tokenizer).dataset(name, None)
+        rows = choice(blocks_of(source, arguments, tokenizer).dataset(name, None))
+        if not arguments.pack:
+            warn_of_cuts(source.place_name(name), rows, arguments)
         columns = block_columns(arguments)
-        masked = with_numbers(with_masks(choice(rows), arguments, tokenizer), columns)
+        masked = with_numbers(with_masks(rows, arguments, tokenizer), columns)
         split = TokenSplit(name, masked, columns)
         require_masks(split, arguments)
         kept = masked.filter(lambda row: any(label != NO_TARGET for label in row["labels"]), desc="masked blocks")

@@ -243,7 +243,8 @@ def limit_length(config: Any, data: Any) -> None:
     if most is not None and hasattr(data, "block_size"):
         if data.block_size > most:
             warnings.warn(
-                f"block_size is {data.block_size}, but the model has {most} positions: taking {most}", stacklevel=2
+                f"{data.length_name} is {data.block_size}, but the model has {most} positions: taking {most}",
+                stacklevel=2,
             )
         data.block_size = min(data.block_size, most)
     elif most is not None and hasattr(data, "max_seq_length"):
