@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..benchmarks.files import matches
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
-from .examples import SHOWN
+from .examples import SHOWN, slices_of, text_of
 from .lines import GZIP, open_lines
 from .places import (
     TEXT_FILES,
@@ -213,15 +213,13 @@ class DocumentSource(TextSource):
             if text is None or (isinstance(text, str) and not text.strip()):
                 counts.empty += 1
                 continue
-            slices = {name: value_of(row, name) for name in columns.slices}
-            missing = [name for name, value in slices.items() if value is None]
-            if missing or not isinstance(text, str):
-                reason = f"{columns.texts[0]} is {text!r:.60}, which is no text"
-                if missing:
-                    reason = f"{missing[0]} is not there, by which results are sliced"
+            try:
+                slices = slices_of(row, columns)
+                text = text_of(row, columns.texts[0])
+            except ValueError as error:
                 if not skip:
-                    raise ValueError(f"{where}: {reason}; correct it, or pass --on_error skip")
-                counts.skipped.append((where, reason))
+                    raise ValueError(f"{where}: {error}; correct it, or pass --on_error skip") from error
+                counts.skipped.append((where, str(error)))
                 continue
             if isinstance(place, DocumentFolder) and not self.keep_linebreaks:
                 text = LINE_BREAK.sub(" ", text)

@@ -115,12 +115,16 @@ def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
                 require_one_each(example["label"], len(example["words"]))
         except ValueError as error:
             raise ValueError(f"{columns.label} is {error}") from error
-    for column in columns.slices:
-        value = value_of(row, column)
+    return example | slices_of(row, columns)
+
+
+def slices_of(row: Mapping[str, Any], columns: Columns) -> dict[str, str | int | float]:
+    """The values of difficulty. Raises a ValueError, which does not name the row, for none and for other values."""
+    found = {column: value_of(row, column) for column in columns.slices}
+    for column, value in found.items():
         if not isinstance(value, str | int | float) or value in ("", math.inf, -math.inf) or value != value:
             raise ValueError(f"{column} is {value!r:.60}: expected a number or text (slice_by)")
-        example[column] = value
-    return example
+    return found
 
 
 def texts_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
