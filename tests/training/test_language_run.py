@@ -481,7 +481,7 @@ def test_a_tokenizer_in_python_is_refused(refuse, tmp_path):
 def test_a_document_without_its_value_of_difficulty_is_a_broken_row(refuse, tmp_path):
     file, options = tmp_path / "years.jsonl", {"slice_by": "year", "pack": "false", "tokenizer": "bytes"}
     # an empty one would make all of them names, out of their order
-    for value in (None, "", float("nan"), [1901]):
+    for value in ("", float("nan"), [1901], None):
         rows = [{"text": "a b c " * 9, "year": year} for year in (1900, value, 1902)]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         wanted = f"years.jsonl, line 2: year is {value!r}: expected a number or text (slice_by); correct it, or pass"
