@@ -267,6 +267,7 @@ def test_all_criteria_share_the_level(run, checkpoint):
     [
         ((), "2000 examples are too few"),
         (("--tolerance", "2"), "tolerance is 2.0: pass a share above 0 and below 1"),
+        (("--confidence", "95"), "confidence is 95.0: pass a share above 0 and below 1, as in 0.95"),
         (("--budget", "width=0.5"), "budget is 'width=0.5': pass a share of full depth, as in depth=0.5 or time=0.5"),
         (("--budget", "depth=half"), "budget is 'depth=half': pass a share of full depth"),
         (("--budget", "time=1.5"), "budget is 1.5: pass a share of full depth above 0 and up to 1"),

@@ -308,6 +308,22 @@ def test_bad_requests_are_named(refuse, checkpoint, file, words, message):
     assert re.search(message, refuse("evaluate", checkpoint, file, *words))
 
 
+def test_remedies_are_options_of_the_command(refuse, file, tmp_path):
+    folder = classifier(tmp_path / "numbers", problem_type="regression", num_labels=1)
+    message = refuse("evaluate", folder, file, *COLUMNS)
+    assert "expected a number of 32 bits (regression); correct it" in message
+
+
+def test_columns_to_slice_by_are_no_surprise(run, refuse, checkpoint, file, tmp_path):
+    words = ("--thresholds", "0.5", "--repeats", "1", "--limit", "20", "--out", tmp_path)
+    status, _, err = run("sweep", checkpoint, file, *COLUMNS, *words)
+    assert status == 0, err
+    table = json.loads((tmp_path / "halting_sweep.json").read_text())["splits"]["test"]
+    assert list(table["full_depth"]["slices"]) == ["kind"]
+    message = "--slice-by kind: this is not for counts of experts, leave it out"
+    assert message in refuse("experts", checkpoint, file, *COLUMNS)
+
+
 def test_what_is_no_file(refuse, checkpoint, file):
     assert "there is no such file; did you mean reviews.csv" in refuse(
         "evaluate", checkpoint, file.with_name("review.csv")

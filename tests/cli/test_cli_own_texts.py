@@ -190,6 +190,16 @@ def test_thresholds_are_swept_over_texts(run, places, tmp_path):
     assert found["measured"] == "accuracy"
 
 
+def test_remedies_are_options_of_the_command(run, refuse, places, tmp_path):
+    words = ("evaluate", places["model"], places["test"], "--slice-by", "size")
+    assert "blocks hold parts of several documents; pass --line-by-line" in refuse(*words)
+    assert "pack is True and line_by_line True" in refuse(*words, "--line-by-line", "--pack")
+    goal = ("--budget", "depth=0.9", "--difficulty", "size", "--out", tmp_path / "copy")
+    message = "difficulty is 'size': the examples have no columns of difficulty; leave it out, give --line-by-line"
+    with pytest.warns(UserWarning, match="blocks of one document"):
+        assert message in refuse("calibrate", places["model"], places["held"], *goal)
+
+
 def test_texts_that_cannot_be_read(refuse, places, tmp_path):
     assert "text_column is 'txt'" in refuse("evaluate", places["model"], places["test"], "--text-column", "txt")
     message = refuse("evaluate", places["model"], places["test"], "--mlm-probability", "0.3")

@@ -1,6 +1,7 @@
 """`hf-recurrent evaluate` and `calibrate` of models that answer questions, and what commands refuse of them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -70,6 +71,20 @@ def test_spans_are_evaluated(run, places, tmp_path):
     assert table["steps"]["mean"] == pytest.approx(np.mean(steps))
     assert list(table["slices"]) == ["kind", "length"]
     assert 0 <= table["scores"]["f1"] <= 1
+
+
+def test_windows_are_shorter_than_the_usual_overlap(run, places, tmp_path):
+    folder = shutil.copytree(places["spans"], tmp_path / "short")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.model_max_length = 30
+    tokenizer.save_pretrained(folder)
+    table = evaluated(run, tmp_path, folder, places["spans_file"])
+    assert table == evaluated(run, tmp_path, folder, places["spans_file"], "--doc-stride", "10")
+    # a run has recorded another one
+    (folder / "recipe.yaml").write_text("doc_stride: 2\nmax_answer_length: 3\n")
+    table = evaluated(run, tmp_path, folder, places["spans_file"])
+    words = ("--doc-stride", "2", "--max-answer-length", "3")
+    assert table == evaluated(run, tmp_path, places["spans"], places["spans_file"], "--max-seq-length", "30", *words)
 
 
 def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):

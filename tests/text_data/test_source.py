@@ -397,7 +397,10 @@ def test_labels_that_training_has_not(name, write):
             {"text_columns": ("text", "text")},
             "text_column is text, text: expected one or two columns beside the label's",
         ),
-        ({"text_columns": ("label",)}, "text_column is label: expected|a.csv has no column 'label'"),
+        (
+            {"text_columns": ("label",)},
+            "a.csv has no column 'label' beside text_column 'label': name one of 'text' with --label_column",
+        ),
         ({"label_names": ("good",)}, "train has 1 label that label_list has not: 'bad'"),
         ({"label_names": ("good", "bad", "bad")}, "label_list is good, bad, bad: name each label once"),
         ({"do_regression": True}, "a.csv, line 2: the label is 'bad': expected a number of 32 bits"),

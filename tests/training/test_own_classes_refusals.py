@@ -58,6 +58,10 @@ def refused(script, tmp_path):
         ("--train_file FILE --on_error stop", "on_error is 'stop': expected one of raise, skip"),
         ("--train_file FILE --max_seq_length 0", "max_seq_length is 0: expected an integer from 1"),
         ("--train_file FILE --validation_split_percentage 100", "validation_split_percentage is 100: expected"),
+        (
+            "--train_file FILE --validation_file FILE --validation_split_percentage 9",
+            "validation_split_percentage is 9 and validation_file ",
+        ),
         ("--train_file FILE --train_split a", "train_split is a split of a data set, but train_file names a file"),
         ("--train_file FILE --dataset_config_name en", "dataset_config_name is 'en', but train_file names a file"),
         ("--train_file FILE --dataset_revision v2", "dataset_revision is 'v2', but train_file names a file"),

@@ -112,7 +112,7 @@ class Goal:
     def check(self) -> None:
         """Raise a ValueError for shares out of range."""
         require_probability("tolerance", self.tolerance)
-        require_probability("confidence", self.confidence)
+        require_probability("confidence", self.confidence, usual=0.95)
         if self.budget is not None and not 0 < self.budget[1] <= 1:
             raise ValueError(f"budget is {self.budget[1]!r}: pass a share of full depth above 0 and up to 1, as in 0.5")
 

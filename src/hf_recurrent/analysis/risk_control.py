@@ -74,7 +74,7 @@ def fixed_sequence(p_values: Sequence[float] | np.ndarray, level: float) -> np.n
     return np.logical_and.accumulate(np.asarray(p_values, dtype=float) <= level)
 
 
-def require_probability(name: str, value: float) -> None:
-    """Raise a ValueError unless a value lies strictly between 0 and 1."""
+def require_probability(name: str, value: float, usual: float = 0.01) -> None:
+    """Raise a ValueError, with a `usual` value, unless a value lies strictly between 0 and 1."""
     if not (math.isfinite(value) and 0 < value < 1):
-        raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in 0.01")
+        raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in {usual}")

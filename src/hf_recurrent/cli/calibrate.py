@@ -320,7 +320,11 @@ def difficulty_column(name: str | None, columns: Sequence[str]) -> str | None:
     if name is None:
         return USUAL_DIFFICULTY if USUAL_DIFFICULTY in columns else next(iter(columns), None)
     if name not in columns:
-        raise ValueError(f"difficulty is {name!r}: the examples have {', '.join(columns)}")
+        remedy = "name one of them" if columns else "leave it out, give --line-by-line if they are packed texts"
+        raise ValueError(
+            f"difficulty is {name!r}: the examples have {', '.join(columns) or 'no columns of difficulty'}; {remedy}, "
+            "or name one of your file with --slice-by, too"
+        )
     return name
 
 

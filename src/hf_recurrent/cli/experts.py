@@ -35,6 +35,7 @@ def experts(
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
+    examples.refuse("counts of experts", {"slice_by": examples.slice_by})
     request = examples.request(split)
     with changed_files(target) as change:
         loaded = load_checkpoint(checkpoint, device, revision)

@@ -75,7 +75,7 @@ def sweep(
             check_kind(loaded.model, quantize)
         for rows in encoded(loaded, request, limit, seed):
             batches = rows.batches(loaded.tokenizer, batch_size)
-            slices = {name: values(rows, name) for name in slice_ or ()}
+            slices = {name: values(rows, name) for name in (*(slice_ or ()), *(examples.slice_by or ()))}
             found = sweep_thresholds(
                 loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
             )

@@ -90,8 +90,10 @@ def classification_columns(
     if label is None:
         label = next((name for name in LABEL_NAMES if name in found and name not in texts), None)
         if label is None and needs_label:
+            rest = [name for name in found if name not in texts]
+            beside = " beside text_column 'label'" if "label" in texts else ""
             raise ValueError(
-                f"{place} has no column 'label': name one of {', '.join(map(repr, found))} with --label_column, "
+                f"{place} has no column 'label'{beside}: name one of {', '.join(map(repr, rest))} with --label_column, "
                 "or, where none of them is a label, choose another task (hf-recurrent train --task)"
             )
     elif needs_label:

@@ -85,9 +85,10 @@ class Labels:
         if self.problem_type == REGRESSION:
             wrong = [name for name in seen.counts if as_number(name) is None]
             if wrong:
+                remedy = "with classes, pass --do_regression false" if known == "training" else "correct it"
                 raise ValueError(
                     f"{seen.first[wrong[0]]}: the label is {wrong[0]!r:.60}: expected a number of 32 bits "
-                    "(regression); with classes, pass --do_regression false"
+                    f"(regression); {remedy}"
                 )
             return
         several = self.problem_type in (MULTI, TOKENS)

@@ -178,10 +178,10 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
             "tokens without their context, leave it out"
         )
-    trained = dict(checkpoint.settings)
-    if "line_by_line" in given:
-        # lines are packed otherwise than whole files
-        trained.pop("pack", None)
+    trained = checkpoint.settings
+    if "line_by_line" in given or given.get("pack"):
+        # lines are not packed, and whole files are
+        trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
     given = {**trained, **given}
     limit = checkpoint.tokenizer.model_max_length
     if limit < NO_LIMIT:
@@ -189,6 +189,9 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
         given.setdefault("max_source_length" if objective == SEQ2SEQ else "max_seq_length", limit)
     if "pack" in OF_KIND[objective]:
         given.setdefault("max_seq_length", LanguageDataArguments.block_size)
+    if objective == QUESTION_ANSWERING and "max_seq_length" in given:
+        # the usual share of a window
+        given.setdefault("doc_stride", min(given["max_seq_length"] // 3, SpanDataArguments.doc_stride))
     # the settings of a run on one of the files; where the examples are is said below
     first = next(iter(own.files.values()), None)
     names = ("dataset_name", "dataset_config_name", "dataset_revision")

@@ -35,6 +35,8 @@ SCRIPTS = {
     MULTIPLE_CHOICE: objectives.MULTIPLE_CHOICE.script,
 }
 FILES = {"train": "train_file", "validation": "validation_file", "test": "test_file"}
+# instead of which training examples are held out
+HELD_OUT_FOR = ("validation_file", "test_file", "validation_split", "test_split")
 ON_ERROR = ("raise", "skip")
 # scores of written targets
 EXACT_MATCH, BLEU = "exact_match", "bleu"
@@ -74,8 +76,9 @@ class TextArguments:
         default=None, aliases=["--validation_split_name"], help="To validate on; validation if unset."
     )
     test_split: str | None = HfArg(default=None, aliases=["--test_split_name"], help="To test on; test if unset.")
-    validation_split_percentage: int = HfArg(
-        default=5, help="Percentage of the training examples to evaluate on, where there is no other split."
+    validation_split_percentage: int | None = HfArg(
+        default=None,
+        help="Percentage of the training examples to evaluate on, where there is no other split; 5 if unset.",
     )
     slice_by: list[str] = HfArg(
         default_factory=list, help="Columns by which results are sliced, beside the length in tokens."
@@ -116,6 +119,12 @@ class TextArguments:
                 raise ValueError(f"{name} is {path!r}: there is no such file or folder{near}")
             if getattr(self, f"{split}_split") is not None:
                 raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
+        others = [name for name in HELD_OUT_FOR if getattr(self, name) is not None]
+        if others and self.validation_split_percentage is not None:
+            raise ValueError(
+                f"validation_split_percentage is {self.validation_split_percentage} and {others[0]} "
+                f"{getattr(self, others[0])!r}, so that no training examples are held out: set one of them"
+            )
         for name in ("dataset_config_name", "dataset_revision"):
             if self.train_file is not None and getattr(self, name) is not None:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, but train_file names a file: leave it out")
@@ -149,17 +158,19 @@ class TextArguments:
     def source_options(self) -> dict[str, Any]:
         """The fields of a `TextSource` that every objective has."""
         files = {split: getattr(self, name) for split, name in FILES.items() if getattr(self, name) is not None}
-        return {
+        options = {
             "dataset_name": self.dataset_name,
             "dataset_config_name": self.dataset_config_name,
             "revision": self.dataset_revision,
             "files": files,
             "split_names": {split: getattr(self, f"{split}_split") for split in FILES},
             "slice_by": tuple(self.slice_by),
-            "validation_split_percentage": self.validation_split_percentage,
             "encoding": self.encoding,
             "on_error": self.on_error,
         }
+        if self.validation_split_percentage is not None:
+            options["validation_split_percentage"] = self.validation_split_percentage
+        return options
 
 
 @dataclass
@@ -339,7 +350,12 @@ class BlockArguments(DocumentTextArguments):
         Raises:
             ValueError: settings of blocks do not go together.
         """
-        if self.pack is None or self.line_by_line:
+        if self.pack and self.line_by_line:
+            raise ValueError(
+                "pack is True and line_by_line True: a line is a document, and a block the beginning of one; leave one "
+                "of them out"
+            )
+        if self.pack is None:
             self.pack = not self.line_by_line
         if self.block_size < 2:
             raise ValueError(f"{self.length_name} is {self.block_size}: a block needs 2 tokens or more, to predict one")
@@ -348,8 +364,8 @@ class BlockArguments(DocumentTextArguments):
                 raise ValueError(f"{name} is {getattr(self, name)}: the length of blocks is block_size")
         if self.slice_by and self.pack:
             raise ValueError(
-                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass --pack false, "
-                "for one document a block"
+                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass "
+                "--line_by_line, for one document a block"
             )
         if self.num_proc is not None:
             raise ValueError(
