@@ -150,7 +150,7 @@ def test_texts_are_cut_as_in_training(run, checkpoint, file, tmp_path):
     tokenizer.save_pretrained(folder)
     process = [sys.executable, "-m", "hf_recurrent", "evaluate", str(folder), str(file), *COLUMNS]
     said = subprocess.run(process, capture_output=True, text=True, check=True).stderr
-    assert "\nwarning: 36 of 60 examples of reviews have more than max_seq_length=5 tokens, at most 11" in said
+    assert "\nwarning: 36 of 60 examples of reviews.csv have more than max_seq_length=5 tokens, at most 11" in said
     assert "UserWarning" not in said
     found = []
     for name, words in ((folder, ()), (checkpoint, ("--max-seq-length", "5")), (checkpoint, ())):

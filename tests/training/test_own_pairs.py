@@ -14,7 +14,7 @@ from hf_recurrent.training.data import within
 from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.own_examples import OwnExamples
 from hf_recurrent.training.recipes import with_mapping
-from hf_recurrent.training.seq2seq_data import REFERENCE, encode_own_pairs
+from hf_recurrent.training.seq2seq_data import REFERENCE, encode_own_pairs, load_pairs
 from hf_recurrent.training.seq2seq_evaluation import scores
 from hf_recurrent.training.text_arguments import PAIR_METRICS
 from support.other_tokenizers import OTHERS
@@ -193,7 +193,7 @@ def test_another_encoding(tmp_path):
 
 def encoded(files, tokenizer, **options):
     own = arguments(files, **options)
-    return encode_own_pairs(own.own.splits["train"], own, tokenizer)
+    return encode_own_pairs(own.own.splits["train"], own, tokenizer, own.own.place_name("train"))
 
 
 def test_lengths_are_cut_and_counted(files):
@@ -210,6 +210,16 @@ def test_lengths_are_cut_and_counted(files):
     # lengths before the cut, and whole targets to compare with
     assert max(rows["length"][:]) == max(len(source) + 1 for source in rows["source"][:])
     assert rows[REFERENCE][:] == rows["target"][:]
+
+
+def test_what_is_cut_is_told_by_its_file(files):
+    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
+    for chosen, place in ((files, "held.jsonl"), ({"train_file": files["train_file"]}, "the part of pairs.jsonl that")):
+        with pytest.warns(UserWarning, match="were cut") as said:
+            load_pairs(arguments(chosen, max_source_length=8, max_target_length=2), tokenizer)
+        messages = {str(warning.message) for warning in said if "were cut" in str(warning.message)}
+        for name in ("pairs.jsonl have", place):
+            assert sum(f"s of {name}" in text for text in messages) == 2
 
 
 def test_targets_with_unknown_words_cannot_be_written(files, tmp_path):

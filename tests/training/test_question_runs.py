@@ -241,7 +241,7 @@ def test_questions_have_the_steps_of_all_their_windows(places, tokenizer):
 
 def test_choices_are_padded_together(places, tokenizer):
     arguments = ChoiceDataArguments(train_file=places["CHOICES"])
-    encoded = encode_choices(arguments.own.splits["train"].select(range(3)), arguments, tokenizer)
+    encoded = encode_choices(arguments.own.splits["train"].select(range(3)), arguments, tokenizer, "choices")
     batch = ChoiceCollator(tokenizer)([*encoded.select_columns(["input_ids", "token_type_ids", "labels"])])
     longest = max(encoded["length"])
     assert batch["input_ids"].shape == batch["attention_mask"].shape == (3, 3, longest)
@@ -335,5 +335,5 @@ def test_refused_in_one_line(script, flags, message, places, tmp_path, request):
 
 def test_encode_spans_counts_whole_texts(places, tokenizer):
     arguments = SpanDataArguments(train_file=places["ANSWERED"], max_seq_length=None)
-    encoded = encode_spans(arguments.own.read_all()["train"], arguments, tokenizer)
+    encoded = encode_spans(arguments.own.read_all()["train"], arguments, tokenizer, "spans")
     assert [len(ids) for ids in encoded["input_ids"]] == encoded["length"][:]

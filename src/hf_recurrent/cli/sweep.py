@@ -137,7 +137,7 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
-    from ..training.data import EvaluationSplit, by_length, encode
+    from ..training.data import EvaluationSplit, by_length, encode, split_place
     from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, reads_texts, requested_data
     from ..training.objectives import MULTIPLE_CHOICE, SEQ2SEQ
     from ..training.question_data import question_split
@@ -158,7 +158,8 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
         if checkpoint.objective is MULTIPLE_CHOICE:
             yield question_split(name, rows, arguments, checkpoint.tokenizer)
             continue
-        rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer))
+        place = split_place(name, arguments)
+        rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer, place))
         split_type = PairSplit if pairs else EvaluationSplit
         yield split_type(name, rows, arguments.info.slice_columns)
 

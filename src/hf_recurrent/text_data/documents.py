@@ -287,9 +287,6 @@ class DocumentSource(TextSource):
             raise ValueError(f"{self.place_name(split)} has no text{report}: name another file, split or column")
         return counts
 
-    def place_name(self, split: str) -> str:
-        return self.places[split].name if split in self.places else f"the part of {self.place} that is held out"
-
     def warn(self) -> None:
         """Warn of what is left out; what is held out is counted with the training documents."""
         for split, counts in self.counts.items():

@@ -219,6 +219,10 @@ class TextSource:
             raise ValueError(f"splits have texts in different columns ({texts}): name them with {flags}")
         return found
 
+    def place_name(self, split: str) -> str:
+        """A split as messages call it."""
+        return self.places[split].name if split in self.places else f"the part of {self.place} that is held out"
+
     def columns_of(self, place: Place, split: str) -> Columns:
         """The columns of a place's texts, label and difficulty; tests may have no label."""
         found = place.columns

@@ -98,13 +98,18 @@ def load_config(arguments: DataArguments, config: str) -> dict[str, "Dataset"]:
     return load_benchmark(arguments.benchmark, config, **options, **arguments.evaluate_params.get(config, {}))
 
 
-def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
-    """Token ids and `labels` beside the texts and slice columns.
+def split_place(split: str, arguments: BenchmarkArguments) -> str:
+    """Where the examples of a split are, for messages."""
+    return arguments.benchmark if arguments.own is None else arguments.own.place_name(split)
+
+
+def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
+    """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples.
 
     `labels` is the benchmark's `label`, or, where it has none, one label for each token: `read_labels`.
     """
     if arguments.own is not None:
-        return encode_own(examples, arguments, tokenizer)
+        return encode_own(examples, arguments, tokenizer, place)
     info, vocabulary = arguments.info, tokenizer.get_vocab()
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
@@ -118,7 +123,7 @@ def encode(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Da
     return encoded.rename_column("label", "labels") if info.label_names else encoded
 
 
-def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Token ids, `labels` and the `length` in tokens, before a cut to `max_seq_length`, beside texts and slice columns.
 
     Warns if texts are cut.
@@ -135,8 +140,8 @@ def encode_own(examples: "Dataset", arguments: DataArguments, tokenizer: Any) ->
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     lengths = np.asarray(encoded[LENGTH][:])
-    require_tokens(encoded, lengths > 0, columns[0], arguments)
-    warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {arguments.info.name}")
+    require_tokens(encoded, lengths > 0, columns[0], place)
+    warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {place}")
     return encoded.rename_column("label", "labels") if "label" in encoded.column_names else encoded
 
 
@@ -158,12 +163,12 @@ def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: list[st
     return encoded, lengths
 
 
-def require_tokens(examples: "Dataset", has_tokens: np.ndarray, column: str, arguments: DataArguments) -> None:
+def require_tokens(examples: "Dataset", has_tokens: np.ndarray, column: str, place: str) -> None:
     """Raise a ValueError for a text of own data that a tokenizer leaves nothing of."""
     if not has_tokens.all():
         text = examples[int(has_tokens.argmin())][column]
         raise ValueError(
-            f"{arguments.info.name} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
+            f"{place} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or "
             "leave such texts out"
         )
 
@@ -259,7 +264,7 @@ def require_train(splits: "dict[str, Dataset]", arguments: DataArguments) -> Non
 def load_splits(
     arguments: DataArguments,
     tokenizer: Any,
-    encode: Callable[["Dataset", DataArguments, Any], "Dataset"] = encode,
+    encode: Callable[["Dataset", DataArguments, Any, str], "Dataset"] = encode,
     split_type: type[EvaluationSplit] = EvaluationSplit,
 ) -> Splits:
     """Load and encode everything a run needs.
@@ -271,7 +276,8 @@ def load_splits(
     """
     own = load_config(arguments, arguments.benchmark_config)
     require_train(own, arguments)
-    train = encode(some_examples(own["train"], arguments.max_train_samples), arguments, tokenizer)
+    chosen = some_examples(own["train"], arguments.max_train_samples)
+    train = encode(chosen, arguments, tokenizer, split_place("train", arguments))
     if arguments.max_length is not None:
         train = train.filter(lambda example: len(example["input_ids"]) <= arguments.max_length)
     if not len(train):
@@ -284,13 +290,15 @@ def load_splits(
     tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
     limit, labels = arguments.max_eval_samples, None if arguments.own is None else arguments.own.labels
 
-    def prepare(examples: "Dataset") -> "Dataset":
-        return by_length(encode(some_examples(examples, limit), arguments, tokenizer))
+    def prepare(name: str, examples: "Dataset") -> "Dataset":
+        return by_length(encode(some_examples(examples, limit), arguments, tokenizer, split_place(name, arguments)))
 
     return Splits(
         train=train,
-        validation={name: prepare(examples) for name, examples in own.items() if name.startswith("validation")},
-        evaluation=[split_type(name, prepare(examples), columns, kinds, labels) for name, examples in tests.items()],
+        validation={name: prepare(name, examples) for name, examples in own.items() if name.startswith("validation")},
+        evaluation=[
+            split_type(name, prepare(name, examples), columns, kinds, labels) for name, examples in tests.items()
+        ],
     )
 
 

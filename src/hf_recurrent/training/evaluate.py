@@ -25,7 +25,7 @@ from ..hub.tasks import auto_class_of
 from ..inference.processes import is_first
 from ..models.common.exit_criteria import LEARNED
 from .arguments import DataArguments, LanguageDataArguments
-from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
+from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples, split_place
 from .document_checkpoint import quiet
 from .evaluation import further_scores
 from .language_data import TextSplit
@@ -382,8 +382,9 @@ def evaluate_checkpoint(
     labels = None if arguments.own is None else arguments.own.labels
     tables = {}
     for split, examples in load_examples(request, arguments).items():
+        place = split_place(split, arguments)
         if checkpoint.objective is SEQ2SEQ:
-            pairs = PairSplit(split, by_length(encode_pairs(examples, arguments, checkpoint.tokenizer)), columns)
+            pairs = PairSplit(split, by_length(encode_pairs(examples, arguments, checkpoint.tokenizer, place)), columns)
             decoding = Decoding.of(checkpoint.model)
             if is_first():
                 decoding.warn_of_longer(pairs)
@@ -395,7 +396,7 @@ def evaluate_checkpoint(
             )
             tables[split] = pair_table(record, arguments)
             continue
-        examples = by_length(encode(examples, arguments, checkpoint.tokenizer))
+        examples = by_length(encode(examples, arguments, checkpoint.tokenizer, place))
         encoded = EvaluationSplit(split, examples, columns, kinds)
         batches = encoded.batches(checkpoint.tokenizer, batch_size)
         record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)

@@ -13,7 +13,17 @@ import numpy as np
 
 from ..text_data.source import LENGTH
 from .arguments import DataArguments
-from .data import EvaluationSplit, Splits, by_length, load_splits, require_room, require_tokens, warn_of_cuts, within
+from .data import (
+    EvaluationSplit,
+    Splits,
+    by_length,
+    load_splits,
+    require_room,
+    require_tokens,
+    split_place,
+    warn_of_cuts,
+    within,
+)
 from .question_arguments import ChoiceDataArguments, SpanDataArguments
 
 if TYPE_CHECKING:
@@ -92,16 +102,16 @@ def question_split(name: str, rows: "Dataset", arguments: DataArguments, tokeniz
     Raises:
         ValueError: as `encode_spans`, `encode_choices` and `require_answers`.
     """
-    columns = arguments.info.slice_columns
+    columns, place = arguments.info.slice_columns, split_place(name, arguments)
     if not isinstance(arguments, SpanDataArguments):
-        encoded = by_length(encode_choices(rows, arguments, tokenizer))
+        encoded = by_length(encode_choices(rows, arguments, tokenizer, place))
         return EvaluationSplit(name, encoded, columns, labels=arguments.own.labels)
     require_answers(name, rows, arguments)
-    encoded = by_length(encode_spans(rows, arguments, tokenizer))
+    encoded = by_length(encode_spans(rows, arguments, tokenizer, place))
     return SpanSplit(name, encoded, columns, rules=SpanRules.of(arguments))
 
 
-def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: Any) -> "Dataset":
+def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Windows of contexts after their question: token ids, the ends of the first answer, and `offsets` in the context.
 
     A window without the whole answer has the answer at its first token. `length` is that of question and context.
@@ -139,7 +149,7 @@ def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: A
     options = {"batched": True, "with_indices": True, "remove_columns": examples.column_names}
     encoded = examples.map(tokenize, **options, num_proc=arguments.num_proc, desc="encoding")
     found = np.array([any(end > start for start, end in own) for own in encoded[OFFSETS]])
-    require_tokens(encoded, found, CONTEXT, arguments)
+    require_tokens(encoded, found, CONTEXT, place)
     return encoded
 
 
@@ -174,7 +184,7 @@ def span_columns(offsets: Sequence[tuple[int, int]], texts: Sequence[str], start
     return inside[0], inside[-1]
 
 
-def encode_choices(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode_choices(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Token ids of each choice after its context, and `labels`; `length` is that of the longest choice, uncut.
 
     Warns if texts are cut.
@@ -193,7 +203,7 @@ def encode_choices(examples: "Dataset", arguments: DataArguments, tokenizer: Any
         return {**by_question, LENGTH: list(map(max, in_groups(lengths, counts)))}
 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
-    warn_of_cuts(np.asarray(encoded[LENGTH][:]), limit, "max_seq_length", f"questions of {arguments.info.name}")
+    warn_of_cuts(np.asarray(encoded[LENGTH][:]), limit, "max_seq_length", f"questions of {place}")
     return encoded.rename_column("label", "labels")
 
 

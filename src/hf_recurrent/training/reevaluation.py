@@ -15,7 +15,16 @@ from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
 from .arguments import DataArguments
 from .card import headline, limitations
-from .data import EvaluationSplit, by_length, encode, further_splits, kinds_of, load_own_config, some_examples
+from .data import (
+    EvaluationSplit,
+    by_length,
+    encode,
+    further_splits,
+    kinds_of,
+    load_own_config,
+    some_examples,
+    split_place,
+)
 from .evaluate import OF_QUESTIONS, Checkpoint, Request, reads_texts
 from .evaluation import Evaluation, evaluate_run
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
@@ -89,7 +98,7 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
     for result in card.results:
         found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
         require_as_many(result, len(found), place)
-        encoded = by_length(encode(found, arguments, checkpoint.tokenizer))
+        encoded = by_length(encode(found, arguments, checkpoint.tokenizer, split_place(result.split, arguments)))
         splits.append(EvaluationSplit(result.split, encoded, columns, kinds, labels))
     return Reevaluation(card, splits, arguments)
 

@@ -115,14 +115,14 @@ def pair_token_counts(examples: "Dataset") -> np.ndarray:
     return np.maximum(token_counts(examples), target_token_counts(examples))
 
 
-def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Token ids of the sources, and as `labels` those of the targets, beside the texts and slice columns.
 
     Raises:
         ValueError: a source or target without words, or a tokenizer that does not end a text with its EOS token.
     """
     if arguments.own is not None:
-        return encode_own_pairs(examples, arguments, tokenizer)
+        return encode_own_pairs(examples, arguments, tokenizer, place)
     source, target = PAIR_COLUMNS
 
     def tokenize(batch: dict[str, list]) -> dict[str, list]:
@@ -150,7 +150,7 @@ def require_end(tokenizer: Any, *texts: list[int]) -> None:
         )
 
 
-def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Token ids of sources, and as `labels` those of targets, beside the texts and slice columns.
 
     `length` is that of the source in tokens before a cut, its end included. `reference` is what is to be written: the
@@ -192,12 +192,12 @@ def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: A
     for name, column in zip(PAIR_COLUMNS, (LENGTH, TARGET_LENGTH), strict=True):
         lengths = np.asarray(encoded[column][:])
         # the end alone
-        require_tokens(encoded, lengths > 1, name, arguments)
-        warn_of_cuts(lengths, limits[name], f"max_{name}_length", f"{name}s of {arguments.benchmark}")
+        require_tokens(encoded, lengths > 1, name, place)
+        warn_of_cuts(lengths, limits[name], f"max_{name}_length", f"{name}s of {place}")
     unwritable = encoded.num_rows - sum(encoded[KNOWN][:])
     if unwritable:
         warnings.warn(
-            f"{unwritable:,} of {len(encoded):,} targets of {arguments.benchmark} have words that the tokenizer does "
+            f"{unwritable:,} of {len(encoded):,} targets of {place} have words that the tokenizer does "
             "not know, and cannot be written: 'bpe' and 'bytes' know all of them",
             stacklevel=2,
         )

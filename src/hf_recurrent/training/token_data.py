@@ -55,7 +55,7 @@ class TokenSplit(EvaluationSplit):
         return [part.tolist() for part in np.split(values, self.counts.cumsum()[:-1])]
 
 
-def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Dataset":
+def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
     """Token ids, `labels` of the first token of each word, and `word_ids`, beside words and slice columns.
 
     A tokenizer reads words with a space between them, as it reads the text that a pipeline is given.
@@ -79,14 +79,12 @@ def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any) 
     encoded = examples.map(tokenize, batched=True, num_proc=arguments.num_proc, desc="encoding")
     lengths = np.asarray(encoded[LENGTH][:])
     found = np.array([len({*numbers} - {-1}) for numbers in encoded[WORD_IDS]])
-    require_tokens(encoded, found > 0, WORDS, arguments)
-    warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {arguments.info.name}")
+    require_tokens(encoded, found > 0, WORDS, place)
+    warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {place}")
     uncut = lengths <= limit if limit is not None else np.full(len(lengths), True)
     lost = int((np.array([len(words) for words in encoded[WORDS]]) - found)[uncut].sum())
     if lost:
-        warnings.warn(
-            f"the tokenizer leaves nothing of {lost:,} words of {arguments.info.name}, which get no label", stacklevel=2
-        )
+        warnings.warn(f"the tokenizer leaves nothing of {lost:,} words of {place}, which get no label", stacklevel=2)
     # Trainer would take a column `label` for those of tokens
     return encoded.rename_column("label", WORD_LABELS)
 

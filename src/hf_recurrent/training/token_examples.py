@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.evaluation_source import EvaluationSource
 from .arguments import LanguageDataArguments
-from .data import by_length
+from .data import by_length, split_place
 from .language_data import Blocks, warn_of_cuts, with_numbers
 from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
 from .token_arguments import MaskedDataArguments, WordDataArguments
@@ -34,9 +34,9 @@ def word_splits(
     train = None
     if train_file is not None:
         source = of_training(arguments.own, train_file)
-        train = encode_words(source.splits["train"], arguments, tokenizer)
+        train = encode_words(source.splits["train"], arguments, tokenizer, source.place_name("train"))
     for name, rows in examples.items():
-        encoded = by_length(encode_words(rows, arguments, tokenizer))
+        encoded = by_length(encode_words(rows, arguments, tokenizer, split_place(name, arguments)))
         split = TokenSplit(name, encoded, columns, labels=labels)
         yield with_labels(split) if train is None else with_knowledge(split, train)
 
