@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import HfApi
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.models.common.exit_calibration import calibration_problem
@@ -146,6 +147,19 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
     status, _, err = run("calibrate", runs[0], places["book"], "--out", tmp_path / "copy", *goal)
     assert status == 0, err
     assert table(tmp_path / "copy", "--max-seq-length", "6", "--exit-criterion", "learned") == wanted
+
+
+# huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+def test_a_card_on_the_hub_tells_how_texts_are_read(run, places, hub, tmp_path):
+    facts = {"block_size": 12, "pack": False, "line_by_line": True}
+    folder = recorded(places["model"], tmp_path / "model", "", **facts)
+    HfApi().create_repo("org/x")
+    HfApi().upload_folder(repo_id="org/x", folder_path=folder)
+    status, _, err = run("evaluate", "org/x", places["book"], "--json", tmp_path / "t.json")
+    assert status == 0, err
+    table = table_of(tmp_path / "t.json")
+    assert (table["documents"], table["segment_length"]) == (ROWS, 12)
 
 
 def test_texts_that_are_cut_are_told(run, places, tmp_path):

@@ -87,6 +87,16 @@ def test_windows_are_shorter_than_the_usual_overlap(run, places, tmp_path):
     assert table == evaluated(run, tmp_path, places["spans"], places["spans_file"], "--max-seq-length", "30", *words)
 
 
+def test_questions_without_an_answer(run, refuse, places, tmp_path):
+    file = tmp_path / "some.jsonl"
+    rows = [span_row(0), {**span_row(1), "answers": {"text": [], "answer_start": []}}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "1 of 2 questions of test have no answer: pass --version-2-with-negative if" in refuse(
+        "evaluate", places["spans"], file
+    )
+    assert evaluated(run, tmp_path, places["spans"], file, "--version-2-with-negative")["n"] == 2
+
+
 def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
     columns = ("--context-column", "ask", *(word for i in range(3) for word in ("--ending-columns", f"end{i}")))
     table = evaluated(run, tmp_path, places["choices"], places["choices_file"], *columns)

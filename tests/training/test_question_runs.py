@@ -296,7 +296,7 @@ REFUSED_SPANS = [
     ("--train_file MOVED", "moved.jsonl, line 2: answers is an answer 'Rome' at 3, where the context has 'a lives"),
     ("--train_file LISTS", "answers is ['Rome']: expected lists of the answers' texts and of their first characters"),
     ("--train_file SHORT", "answers is {'text': ['Rome'], 'answer_start': []}: expected lists"),
-    ("--train_file SPANS", "questions of train have no answer: pass --version_2_with_negative true"),
+    ("--train_file SPANS", "questions of train have no answer: pass --version_2_with_negative if"),
     ("--train_file ANSWERED --max_seq_length 14 --doc_stride 12", "the question 'Where is"),
     ("--train_file ANSWERED --doc_stride 500", "doc_stride is 500 and max_seq_length 384: windows share fewer tokens"),
     ("--train_file ANSWERED --max_answer_length 0", "max_answer_length is 0"),

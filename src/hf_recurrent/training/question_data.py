@@ -91,7 +91,7 @@ def require_answers(split: str, rows: "Dataset", arguments: SpanDataArguments) -
     lacking = sum(not answers["text"] for answers in rows[ANSWERS])
     if lacking and not arguments.version_2_with_negative:
         raise ValueError(
-            f"{lacking:,} of {len(rows):,} questions of {split} have no answer: pass --version_2_with_negative true if "
+            f"{lacking:,} of {len(rows):,} questions of {split} have no answer: pass --version_2_with_negative if "
             "that is an answer, too, or leave them out"
         )
 
