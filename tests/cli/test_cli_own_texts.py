@@ -9,6 +9,8 @@ import torch
 from huggingface_hub import HfApi
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.card import read_card
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from support.token_checkpoints import causal_checkpoint, masked_checkpoint, word_rows, write_rows
 
@@ -125,7 +127,9 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
     def table(model, *flags):
         status, _, err = run("evaluate", model, places["book"], "--json", tmp_path / "t.json", *flags)
         assert status == 0, err
-        return table_of(tmp_path / "t.json")
+        found = table_of(tmp_path / "t.json")
+        counts = [found[name] for name in ("texts", "documents", "segment_length", "tokens")]
+        return [*counts, pytest.approx(found["bits_per_token"], rel=1e-5)]
 
     # a model had positions for six tokens alone
     runs = [recorded(places["model"], tmp_path / "run", recipe, block_size=6, pack=False)]
@@ -133,20 +137,72 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
     facts = {"block_size": 6, "pack": False, "line_by_line": True, "keep_linebreaks": False}
     runs.append(recorded(places["model"], tmp_path / "published", "", **facts))
     wanted = table(places["model"], *read_so)
-    assert (wanted["documents"], wanted["segment_length"]) == (ROWS, 6)
+    assert wanted[1:3] == [ROWS, 6]
     for folder in runs:
         assert table(folder) == wanted
         assert table(folder, "--max-seq-length", "5") == table(places["model"], *read_so, "--max-seq-length", "5")
         packed = table(folder, "--no-line-by-line", "--keep-linebreaks")
         assert packed == table(places["model"], "--max-seq-length", "6")
-        assert packed["texts"] == "blocks"
+        assert packed[0] == "blocks"
     whole = table(runs[0], "--no-line-by-line", "--no-pack", "--max-seq-length", "1000")
-    assert (whole["documents"], whole["texts"]) == (1, "documents")
+    assert whole[:2] == ["documents", 1]
     # a copy with another exit is read the same
     goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--limit", "9")
     status, _, err = run("calibrate", runs[0], places["book"], "--out", tmp_path / "copy", *goal)
     assert status == 0, err
     assert table(tmp_path / "copy", "--max-seq-length", "6", "--exit-criterion", "learned") == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
+def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
+    """Where their file is given; else that its results are older than the exit."""
+    folder, held = tmp_path / "run", write_rows(tmp_path / "more.jsonl", text_rows(7))
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 3}
+    config = json.dumps({**sizes, "halting": "none", "depth_objective": "every_step"})
+    words = ("--task", "text-generation", "--model_type", "ut", "--config", config, "--tokenizer", "bytes")
+    words = (
+        *words,
+        "--train_file",
+        places["held"],
+        "--test_file",
+        places["test"],
+        "--line_by_line",
+        "--use_cpu",
+        "true",
+    )
+    status, _, err = run("train", *words, "--max_steps", "9", "--block_size", "64", "--output_dir", folder)
+    assert status == 0, err
+    before = read_card(folder)
+    shutil.copytree(folder, tmp_path / "other")
+    goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "agreement", "--card")
+    status, out, err = run("calibrate", folder, held, "--test-file", places["test"], *goal)
+    assert status == 0, err
+    assert "The card keeps" not in out
+    lint_card(folder)
+    card, table = read_card(folder), read_card(folder).results[0].table
+    assert (card.halting, before.halting) == ("agreement", "none")
+    words = ("evaluate", folder, places["test"], "--json", tmp_path / "t.json")
+    status, _, err = run(*words)
+    assert status == 0, err
+    again = table_of(tmp_path / "t.json")
+    for name in ("documents", "tokens", "segment_length"):
+        assert table[name] == again[name]
+    assert table["bits_per_token"] == pytest.approx(again["bits_per_token"], rel=1e-5)
+    assert table["mean_steps"] == pytest.approx(again["mean_steps"])
+    assert table["mean_steps"] < 3
+    assert json.loads((folder / "recurrence_stats.json").read_text())["splits"]["test"] == table
+    text = (folder / "README.md").read_text()
+    assert "It was trained without halting, in 3 depth steps; how it stops was chosen afterwards." in text
+    assert f"{table['mean_steps']:.1f} of at most 3 depth steps" in card.claim
+    # without the texts of the card's results
+    status, out, err = run("calibrate", tmp_path / "other", held, *goal)
+    assert status == 0, err
+    assert "The card keeps its results of before the calibration: they are of `test`, whose texts" in " ".join(
+        out.split()
+    )
+    assert read_card(tmp_path / "other").results == before.results
+    assert "calibrated since to stop by `agreement`" in (tmp_path / "other" / "README.md").read_text()
 
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against

@@ -2,10 +2,13 @@
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
+from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Picture, Plot, Routing, read_card
@@ -13,7 +16,7 @@ from ..hub.card_data import SECTION_PLOTS, SplitResult
 from ..hub.commands import LIMIT
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
-from .arguments import DataArguments
+from .arguments import DataArguments, LanguageDataArguments
 from .card import headline, limitations
 from .data import (
     EvaluationSplit,
@@ -27,18 +30,24 @@ from .data import (
 )
 from .evaluate import OF_QUESTIONS, Checkpoint, Request, reads_texts
 from .evaluation import Evaluation, evaluate_run
+from .language_card import headline as texts_headline
+from .language_data import TextSplit
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
 from .own_examples import own_arguments
 from .report_arguments import RunArguments
+from .text_examples import chosen_blocks, evaluate_texts
 from .token_arguments import WordDataArguments
 from .token_card import words_headline
 from .token_data import TokenSplit
 from .token_evaluation import evaluate_own_run
 from .token_examples import word_splits
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 KEPT_OF_MASKS = "masked tokens are predicted anew only by `hf-recurrent evaluate`"
-KEPT_OF_TEXTS = "texts are predicted anew only by `hf-recurrent evaluate`"
+KEPT_OF_TEXTS = "they are of {splits}, whose texts have no file here (name those of a split `test` with --test-file)"
 KEPT_OF_QUESTIONS = "questions are answered anew only by `hf-recurrent evaluate`"
 # sections whose figures show something else than an evaluation
 KEPT = ("sweep", "experts", "calibration")
@@ -52,12 +61,16 @@ class Reevaluation:
     """
 
     card: CardData
-    splits: list[EvaluationSplit]
+    splits: list[EvaluationSplit] | list[TextSplit]
     arguments: DataArguments | None = None
     kept: str | None = None
 
     def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
         """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
+        if isinstance(self.arguments, LanguageDataArguments):
+            tables = predicted_texts(checkpoint, self.arguments, self.splits, batch_size, progress)
+            write_tables(folder, RECURRENCE_FILE, tables)
+            return with_text_results(self.card, checkpoint, tables, folder)
         place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
         if checkpoint.objective is TOKEN_CLASSIFICATION:
             evaluation = evaluate_own_run(*place, batch_size, progress=progress)
@@ -67,7 +80,7 @@ class Reevaluation:
 
 
 def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, request: Request) -> Reevaluation:
-    """The splits of a card's results, encoded; a card of sequence pairs, texts or questions keeps its results.
+    """The splits of a card's results, encoded; a card of sequence pairs, masks or questions keeps its results.
 
     Args:
         request: where a user's own examples are, or the authors' own files, if the results were measured on those.
@@ -83,7 +96,7 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
     if checkpoint.objective in OF_QUESTIONS:
         return Reevaluation(card, [], kept=KEPT_OF_QUESTIONS)
     if reads_texts(checkpoint, request):
-        return Reevaluation(card, [], kept=KEPT_OF_TEXTS)
+        return prepare_texts(card, checkpoint, request)
     if card.benchmark.is_own:
         arguments = own_card_arguments(card, checkpoint, request)
     else:
@@ -103,11 +116,36 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
     return Reevaluation(card, splits, arguments)
 
 
+def prepare_texts(card: CardData, checkpoint: Checkpoint, request: Request) -> Reevaluation:
+    """The splits of a card's results on own texts, as blocks; the results are kept where a split's texts are not given.
+
+    Raises:
+        ValueError: they are others than those of the card.
+    """
+    splits, facts = [result.split for result in card.results], card.benchmark.parameters
+    if not card.benchmark.is_own or facts.get("streaming") or not all(split in request.own.files for split in splits):
+        names = " and ".join(f"`{split}`" for split in splits)
+        return Reevaluation(card, [], kept=KEPT_OF_TEXTS.format(splits=names))
+    # as the card tells, whatever the exit was chosen on
+    own = replace(request.own, settings={**request.own.settings, **checkpoint.settings}, title=card.benchmark.name)
+    arguments = own_arguments(own, checkpoint, splits)
+    choose = partial(first_rows, limit=facts.get(LIMIT))
+    blocks = list(chosen_blocks(arguments, checkpoint.tokenizer, dict.fromkeys(splits, choose)))
+    for result, (_, rows) in zip(card.results, blocks, strict=True):
+        require_as_many(result, len(rows), request.own.files[result.split], result.table["texts"])
+    return Reevaluation(card, [TextSplit(name, rows, arguments.pack) for name, rows in blocks], arguments)
+
+
+def first_rows(rows: "Dataset", limit: int | None) -> "Dataset":
+    return rows if limit is None else rows.select(range(min(limit, len(rows))))
+
+
 def require_as_many(result: SplitResult, found: int, place: str, counted: str = "examples") -> None:
     """Raise a ValueError unless a place gives as many examples now as a card has results of."""
-    if found != result.table["n"]:
+    known = result.table["documents" if "documents" in result.table else "n"]
+    if found != known:
         raise ValueError(
-            f"--card: the card has results of {result.table['n']:,} {counted} of {result.split}, of which {place} "
+            f"--card: the card has results of {known:,} {counted} of {result.split}, of which {place} "
             f"gives {found:,} now: leave --card out"
         )
 
@@ -194,10 +232,6 @@ def with_results(
     before = {result.split: result.table for result in card.results}
     said = limitations(data, before, checkpoint.objective)
     history = [line for line in card.limitations if line not in said]
-    # an exit criterion is no way of training: another one was chosen before, and is told of already
-    if card.halting not in CRITERIA and (card.halting, card.max_steps) != (table["halting"], table["max_steps"]):
-        trained = trained_depth(checkpoint.model.config, card)
-        history.append(f"It was trained {trained}; how it stops was chosen afterwards.")
     sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
     return replace(
         card,
@@ -205,7 +239,11 @@ def with_results(
         max_steps=table["max_steps"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],
-        limitations=[*limitations(data, tables, checkpoint.objective), *history],
+        limitations=[
+            *limitations(data, tables, checkpoint.objective),
+            *history,
+            *training_history(card, checkpoint, table),
+        ],
         plots=[
             *(Plot(**plot, split=split) for plot in evaluation.plots),
             *(plot for plot in card.plots if plot.kind in sections),
@@ -215,6 +253,43 @@ def with_results(
         threshold_curve=[],
         threshold_rows=None,
     )
+
+
+def predicted_texts(
+    checkpoint: Checkpoint, arguments: LanguageDataArguments, splits: list[TextSplit], batch_size: int, progress: bool
+) -> dict[str, dict[str, Any]]:
+    """Split -> losses of a causal language model on own texts, see `text_table`."""
+    place, size = (checkpoint.model, checkpoint.tokenizer), arguments.block_size
+    return {split.name: evaluate_texts(*place, split, size, batch_size, progress=progress) for split in splits}
+
+
+def with_text_results(
+    card: CardData, checkpoint: Checkpoint, tables: dict[str, dict[str, Any]], folder: Path
+) -> CardData:
+    """A card with other losses on its texts, a sentence that tells of them, and figures, drawn into `folder`."""
+    # matplotlib is slow to import, and only here texts are drawn
+    from ..analysis.plots import save_recurrence_figures
+
+    split, table = next(iter(tables.items()))
+    drawn = save_recurrence_figures(folder, table, prefix=split)
+    kept = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
+    return replace(
+        card,
+        claim=texts_headline(card.model_name, split, table, card.metric),
+        max_steps=table["max_steps"],
+        halting=table["halting"],
+        results=[replace(result, table=tables[result.split]) for result in card.results],
+        limitations=[*card.limitations, *training_history(card, checkpoint, table)],
+        plots=[*(Plot(**plot, split=split) for plot in drawn), *(plot for plot in card.plots if plot.kind in kept)],
+    )
+
+
+def training_history(card: CardData, checkpoint: Checkpoint, table: dict[str, Any]) -> list[str]:
+    """A sentence on how a model was trained that stops otherwise by its new results; none where it was told before."""
+    # an exit criterion is no way of training: another one was chosen before, and is told of already
+    if card.halting in CRITERIA or (card.halting, card.max_steps) == (table["halting"], table["max_steps"]):
+        return []
+    return [f"It was trained {trained_depth(checkpoint.model.config, card)}; how it stops was chosen afterwards."]
 
 
 def trained_depth(config: PreTrainedConfig, card: CardData) -> str:
