@@ -119,7 +119,8 @@ def of_texts(model, batches, tokenizer):
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         numbered.append({**inputs, "text": torch.arange(first, first + len(batch["input_ids"]))})
     found = collect_text_losses(model, numbered, sum(len(batch["input_ids"]) for batch in numbered))
-    return {"bits": found.losses.bits_per_token, "right": found.right, "steps": found.steps, "at": found.position_steps}
+    names = ("right", "steps", "confidence", "position_steps")
+    return {"bits": found.losses.bits_per_token, **{name: getattr(found, name) for name in names}}
 
 
 def of_documents(model, batches, tokenizer):

@@ -108,6 +108,25 @@ def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "copy")
     assert (model.config.exit_criterion, model.config.exit_patience) == ("stability", chosen["patience"])
     assert calibration_problem(model) is None
+    # texts of another kind would be told by the confidence in their tokens
+    words = ("evaluate", tmp_path / "copy", places["test"], "--line-by-line")
+    assert "look unlike" not in run(*words)[2]
+    config = json.loads((tmp_path / "copy" / "config.json").read_text())
+    config["exit_calibration"]["inputs"]["confidence"] = {"mean": 0.9, "std": 0.01}
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
+    sure = np.mean([confidence_by_hand(tmp_path / "copy", text) for text in texts])
+    assert (
+        f"(held.jsonl, validation), to which its guarantee is limited: mean confidence {sure:.3g} instead"
+        in " ".join(run(*words)[2].split())
+    )
+
+
+def confidence_by_hand(folder, text):
+    """The mean probability of the tokens that are predicted."""
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        logits = model(torch.tensor([[*tokenizer(text)["input_ids"], tokenizer.eos_token_id]])).logits
+    return logits[0, :-1].softmax(-1).max(-1).values.mean().item()
 
 
 def recorded(model, folder, recipe, **facts):

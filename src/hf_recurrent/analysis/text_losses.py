@@ -25,13 +25,15 @@ BLOCKS, DOCUMENTS = "blocks", "documents"
 
 
 class TextLosses(NamedTuple):
-    """Losses of D texts: `losses`, and for each text (D,) the tokens predicted `right` and its executed `steps` (sum;
-    NaN for a fixed depth). `position_steps` are the sums of steps by the position of the predicted token.
+    """Losses of D texts: `losses`, and for each text (D,) the tokens predicted `right`, its executed `steps` (sum; NaN
+    for a fixed depth) and the mean `confidence` in its predictions (NaN without any). `position_steps` are the sums of
+    steps by the position of the predicted token.
     """
 
     losses: DocumentLosses
     right: np.ndarray
     steps: np.ndarray
+    confidence: np.ndarray
     position_steps: np.ndarray
 
 
@@ -59,7 +61,7 @@ def collect_text_losses(
     config, losses = model.config, None
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     options = {name: value for name, value in options.items() if value is not None}
-    right, steps = np.zeros(num_texts, dtype=np.int64), np.full(num_texts, np.nan)
+    right, steps, confidence = np.zeros(num_texts, dtype=np.int64), *np.full((2, num_texts), np.nan)
     position_steps = np.zeros(len(EDGES) - 1)
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading texts", "batch"):
@@ -70,17 +72,22 @@ def collect_text_losses(
             following = pad(inputs["input_ids"].masked_fill(~mask, NO_TARGET)[:, 1:], (0, 1), value=NO_TARGET)
             labels = following.masked_fill(~mask, NO_TARGET)
             nats = cross_entropy(outputs.logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
-            hits = (outputs.logits.argmax(-1) == labels) & (labels != NO_TARGET)
+            nats, predicted = nats.view_as(labels), labels != NO_TARGET
+            best, answers = outputs.logits.max(-1)
+            hits = (answers == labels) & predicted
+            # the likeliest token's probability from that of the label
+            own = outputs.logits.gather(-1, labels.clamp(min=0)[..., None]).squeeze(-1)
+            sure = torch.where(predicted, (best.float() - own.float() - nats).exp(), 0).sum(1) / predicted.sum(1)
             taken = outputs.ponder_steps.cpu().numpy() if config.capabilities.halts else None
-            arrays = [tensor.cpu().numpy() for tensor in (nats.view_as(labels), labels, mask)]
+            arrays = [tensor.cpu().numpy() for tensor in (nats, labels, mask)]
             part = segment_losses(*arrays, text, np.zeros_like(text), config.vocab_size, taken)
             losses = part if losses is None else merge_losses([losses, part])
-            right[text] = hits.sum(1).cpu().numpy()
+            right[text], confidence[text] = hits.sum(1).cpu().numpy(), sure.cpu().numpy()
             if taken is not None:
                 live, labelled = arrays[2], arrays[1] >= 0
                 steps[text] = np.where(live, taken, 0).sum(1)
                 position_steps += position_sums(taken[labelled].astype(float), live.cumsum(1)[labelled], EDGES)[0]
-    return merged(of_all(TextLosses(losses, right, steps, position_steps)))
+    return merged(of_all(TextLosses(losses, right, steps, confidence, position_steps)))
 
 
 def merged(parts: list[TextLosses]) -> TextLosses:
@@ -92,10 +99,14 @@ def merged(parts: list[TextLosses]) -> TextLosses:
     losses = [part.losses for part in parts if part.losses is not None]
     if not losses or not (whole := merge_losses(losses)).num_tokens:
         raise ValueError("no token was to be predicted: each text has one token at most")
-    steps = np.stack([part.steps for part in parts])
-    found = ~np.isnan(steps)
-    total = np.where(found.any(0), np.where(found, steps, 0).sum(0), np.nan)
-    return TextLosses(whole, sum(part.right for part in parts), total, sum(part.position_steps for part in parts))
+    right, position_steps = (sum(getattr(part, name) for part in parts) for name in ("right", "position_steps"))
+    return TextLosses(whole, right, *(of_its_reader(parts, name) for name in ("steps", "confidence")), position_steps)
+
+
+def of_its_reader(parts: list[TextLosses], name: str) -> np.ndarray:
+    """A field (D,) of each text by the process that has read it; NaN where none knows it."""
+    values = np.stack([getattr(part, name) for part in parts])
+    return np.where(np.isnan(values).all(0), np.nan, np.nansum(values, axis=0))
 
 
 def text_table(

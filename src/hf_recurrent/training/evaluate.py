@@ -434,14 +434,13 @@ def evaluate_text_splits(
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     choose = partial(some_examples, limit=request.limit)
     names = wanted_splits(request, arguments, list(arguments.own.places))
-    return {
-        name: evaluate_texts(
-            *(model, tokenizer, TextSplit(name, rows, arguments.pack)),
-            *(arguments.block_size, batch_size),
-            **options,
-        )
-        for name, rows in chosen_blocks(arguments, tokenizer, dict.fromkeys(names, choose))
-    }
+    tables = {}
+    for name, rows in chosen_blocks(arguments, tokenizer, dict.fromkeys(names, choose)):
+        split = TextSplit(name, rows, arguments.pack)
+        found, tables[name] = evaluate_texts(model, tokenizer, split, arguments.block_size, batch_size, **options)
+        examples = pd.DataFrame({"confidence": found.confidence}).dropna()
+        add_unusual_inputs(tables[name], model.config, examples, options)
+    return tables
 
 
 def evaluate_question_splits(

@@ -84,9 +84,9 @@ class LanguageRun(TrainerRun):
         return evaluation
 
     def table_of(self, split: TextSplit) -> dict[str, Any]:
-        """The losses of a split, see `evaluate_texts`."""
+        """The losses of a split, see `text_table`."""
         place = (self.model, self.tokenizer, split, self.data_args.block_size)
-        return evaluate_texts(*place, self.args.per_device_eval_batch_size, progress=not self.args.disable_tqdm)
+        return evaluate_texts(*place, self.args.per_device_eval_batch_size, progress=not self.args.disable_tqdm)[1]
 
     def card(self, facts: RunFacts) -> CardData:
         return language_card(self.model, self.tokenizer, self.data_args, self.report_args, self.evaluation, facts)

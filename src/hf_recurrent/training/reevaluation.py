@@ -260,7 +260,7 @@ def predicted_texts(
 ) -> dict[str, dict[str, Any]]:
     """Split -> losses of a causal language model on own texts, see `text_table`."""
     place, size = (checkpoint.model, checkpoint.tokenizer), arguments.block_size
-    return {split.name: evaluate_texts(*place, split, size, batch_size, progress=progress) for split in splits}
+    return {split.name: evaluate_texts(*place, split, size, batch_size, progress=progress)[1] for split in splits}
 
 
 def with_text_results(

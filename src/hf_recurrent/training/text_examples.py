@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..analysis.inference import SHIFTED
-from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
+from ..analysis.text_losses import BLOCKS, DOCUMENTS, TextLosses, collect_text_losses, text_table
 from ..models.common.token_targets import NO_TARGET
 from .arguments import LanguageDataArguments
 from .collator import PaddingCollator
@@ -77,8 +77,8 @@ def next_token_splits(
 
 def evaluate_texts(
     model: Any, tokenizer: Any, split: TextSplit, block_size: int, batch_size: int, **options: Any
-) -> dict[str, Any]:
-    """The losses of a split, see `text_table`.
+) -> tuple[TextLosses, dict[str, Any]]:
+    """The losses of a split, and their `text_table`.
 
     Args:
         block_size: most tokens of a block.
@@ -86,10 +86,11 @@ def evaluate_texts(
     """
     batches = split.batches(tokenizer, batch_size)
     found = collect_text_losses(model, batches, len(split.dataset), **options)
-    return text_table(
+    table = text_table(
         *(model, found, split.sizes(tokenizer)),
         kind=BLOCKS if split.pack else DOCUMENTS,
         block_size=block_size,
         max_steps=options.get("max_steps"),
         slices=split.slices,
     )
+    return found, table
