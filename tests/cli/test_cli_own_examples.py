@@ -90,6 +90,35 @@ def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, f
     assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
 
 
+def test_columns_are_those_of_training(run, checkpoint, tmp_path):
+    """Where the file has them; a column of a usual name is another one then."""
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    facts = {"text_column": ["review"], "label_column": "stars"}
+    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
+    found = [{**row, "label": NAMES[0], "text": "good"} for row in rows(30)]
+    files = {"all": found, "usual": [{"text": row["review"], "label": row["stars"]} for row in found]}
+    files = {name: write_csv(tmp_path / f"{name}.csv", own) for name, own in files.items()}
+
+    def table(*words):
+        status, _, err = run("evaluate", folder, *words, "--json", tmp_path / "t.json")
+        assert status == 0, err
+        found = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+        return [found[name] for name in ("accuracy", "majority_baseline")]
+
+    wanted = table(files["all"], "--text-column", "review", "--label-column", "stars")
+    assert table(files["all"]) == table(files["usual"]) == wanted
+    others = table(files["all"], "--text-column", "text", "--label-column", "label")
+    assert others[1] == 1.0
+    assert wanted[1] < 1.0
+    answers = []
+    for name, path in files.items():
+        status, _, err = run("predict", folder, "--file", path, "--output", tmp_path / f"{name}_predicted.csv")
+        assert status == 0, err
+        with (tmp_path / f"{name}_predicted.csv").open(newline="") as file:
+            answers.append([(row["prediction"], row["steps"]) for row in csv.DictReader(file)])
+    assert answers[0] == answers[1]
+
+
 def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": {"files": {"train": file.name}}}}))

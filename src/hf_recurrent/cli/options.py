@@ -110,11 +110,15 @@ class Examples(NamedTuple):
         str | None, own_option("A data set of the Hub, or a folder that datasets loads, instead of a file.")
     ] = None
     dataset_revision: Annotated[str | None, own_option("Its branch, tag or commit.")] = None
-    text_column: Annotated[list[str] | None, own_option("Column of texts; twice for pairs of texts.")] = None
-    label_column: Annotated[str | None, own_option("Column of labels; label if not given.")] = None
+    text_column: Annotated[
+        list[str] | None, own_option("Column of texts; twice for pairs. That of training if not given.")
+    ] = None
+    label_column: Annotated[str | None, own_option("Column of labels; that of training, or label.")] = None
     label_delimiter: Annotated[str | None, own_option("Text between the labels of an example with several.")] = None
-    source_column: Annotated[str | None, own_option("Column of the sources of an encoder-decoder model.")] = None
-    target_column: Annotated[str | None, own_option("Column of its targets.")] = None
+    source_column: Annotated[
+        str | None, own_option("Column of an encoder-decoder's sources; as in training if unset.")
+    ] = None
+    target_column: Annotated[str | None, own_option("Column of its targets; as in training if unset.")] = None
     source_prefix: Annotated[str | None, own_option("Text before every source; as in training if unset.")] = None
     slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
     max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens; as in training if unset.")] = None

@@ -1,7 +1,9 @@
 """`hf-recurrent predict`: a checkpoint's predictions for the rows of a file."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +25,9 @@ def predict(
     ],
     text_column: Annotated[
         list[str] | None,
-        typer.Option(help="Column with the texts, or translation.de; twice for pairs. If not given: text, text_pair."),
+        typer.Option(
+            help="Column with the texts, or translation.de; twice for pairs. If not given: as in training, or text."
+        ),
     ] = None,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="Column to have in the output, too, such as an id; may be repeated.")
@@ -99,6 +103,8 @@ def predict(
         limit=limit,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
+    if not settings.text_columns:
+        settings = replace(settings, text_columns=columns_as_trained(loaded.settings, rows.columns))
     check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
@@ -120,6 +126,16 @@ def predict(
         err.print(f"warning: {predicted.skipped:,} broken rows were skipped", markup=False)
     out.print(f"{predicted.rows:,} rows", markup=False)
     wrote(output)
+
+
+def columns_as_trained(settings: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
+    """The columns of texts or sources in training, by the settings of training; none where a file lacks one."""
+    from ..text_data.columns import has_column
+    from ..training.own_examples import columns_of_training
+
+    known = columns_of_training(settings)
+    names = known.get("text_columns") or (known.get("source_column", ""),)
+    return names if all(has_column(found, name) for name in names) else ()
 
 
 def precision(name: str):

@@ -1,13 +1,15 @@
 """A user's own examples for a model that is trained already, whose labels are known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .columns import Columns, has_column
 from .documents import DocumentSource
 from .examples import Reading, Scan
 from .labels import SINGLE, Labels
+from .places import Place
 from .questions import ChoiceSource, SpanSource
 from .source import TextSource, require_split, warn_of_unlabelled
 from .words import WordSource
@@ -26,12 +28,14 @@ class EvaluationSource(TextSource):
             not secret, "validation".
         title: what the data are called, if not by their file.
         labelled: whether classes or numbers are needed; without, they are read if every split has a column of them.
+        trained_columns: field -> column or columns of training, for those that are not named, where a place has them.
     """
 
     known: Labels | None = None
     wanted: tuple[str, ...] = ()
     title: str | None = None
     labelled: bool = True
+    trained_columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -48,6 +52,14 @@ class EvaluationSource(TextSource):
 
     def needs_label(self, split: str) -> bool:
         return self.labelled
+
+    def columns_of(self, place: Place, split: str) -> Columns:
+        known = {}
+        for name, value in self.trained_columns.items():
+            columns = value if isinstance(value, tuple) else (value,)
+            if not getattr(self, name) and all(has_column(place.columns, column) for column in columns):
+                known[name] = value
+        return super(EvaluationSource, replace(self, **known)).columns_of(place, split)
 
     @cached_property
     def readings(self) -> dict[str, Reading]:

@@ -55,11 +55,15 @@ OF_KIND = {
     ),
     MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
 }
-# those that are as in training, unless others are given; lengths of the other kinds are the tokenizer's
+# columns that are as in training where examples have them, unless others are named
+COLUMNS = ("text_column", "label_column", "source_column", "target_column")
+# settings that are as in training, unless others are given; lengths of the other kinds are the tokenizer's
 AS_TRAINED = {
-    SEQ2SEQ: ("source_prefix",),
-    LANGUAGE_MODELLING: OF_BLOCKS,
-    MASKED_MODELLING: (*OF_BLOCKS, "mlm_probability"),
+    CLASSIFICATION: COLUMNS,
+    TOKEN_CLASSIFICATION: COLUMNS,
+    SEQ2SEQ: (*COLUMNS, "source_prefix"),
+    LANGUAGE_MODELLING: (*COLUMNS, *OF_BLOCKS),
+    MASKED_MODELLING: (*COLUMNS, *OF_BLOCKS, "mlm_probability"),
     QUESTION_ANSWERING: ("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
 }
 ARGUMENTS: dict[Objective, type[DataArguments]] = {
@@ -155,6 +159,15 @@ def settings_of_training(name: str, objective: Objective, **options: Any) -> dic
     return {key: value for key, value in {**recipe, **facts}.items() if key in AS_TRAINED[objective]}
 
 
+def columns_of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns among `settings_of_training`, by the fields of sources: several of texts, one of anything else."""
+    found = {name: settings[name] for name in COLUMNS if settings.get(name)}
+    if "text_column" in found:
+        texts = found.pop("text_column")
+        found["text_columns"] = (texts,) if isinstance(texts, str) else tuple(texts)
+    return found
+
+
 def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[str] = ()) -> DataArguments:
     """The arguments of a run on the examples, whose `own` has the checkpoint's labels; nothing is read yet.
 
@@ -178,7 +191,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             f"train_file is {own.train_file!r}, but {checkpoint.name} is {objective.model_kind}: it tells of words or "
             "tokens without their context, leave it out"
         )
-    trained = checkpoint.settings
+    trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
     if "line_by_line" in given or given.get("pack"):
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
@@ -199,6 +212,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     arguments = ARGUMENTS[objective](**places, **given)
     source = {item.name: getattr(arguments.own, item.name) for item in fields(arguments.own)}
     source |= {"files": own.files, "known": known_labels(checkpoint), "wanted": tuple(splits), "title": own.title}
+    source["trained_columns"] = columns_of_training(checkpoint.settings)
     source["labelled"] = own.labelled or objective is not CLASSIFICATION
     arguments.own = SOURCES.get(objective, EvaluationSource)(**source)
     # files have no configurations
