@@ -261,7 +261,7 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     copy, probed = tmp_path / "copy", tmp_path / "probed"
     others = shutil.copytree(checkpoint, tmp_path / "others")
     (others / LINEAGE_FILE).write_text('{"name": "org/base", "license": "cc-by-nc-4.0"}')
-    status, _, err = run("fit-probe", others, many, *COLUMNS, "--size", "4", "--out", probed)
+    status, _, err = run("fit-probe", others, many, *COLUMNS[:4], "--size", "4", "--out", probed)
     assert status == 0, err
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
     status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
@@ -351,6 +351,8 @@ def test_columns_to_slice_by_are_no_surprise(run, refuse, checkpoint, file, tmp_
     assert list(table["full_depth"]["slices"]) == ["kind"]
     message = "--slice-by kind: this is not for counts of experts, leave it out"
     assert message in refuse("experts", checkpoint, file, *COLUMNS)
+    message = "--slice-by kind: this is not for the fit of a probe, leave it out"
+    assert message in refuse("fit-probe", checkpoint, file, *COLUMNS)
 
 
 def test_what_is_no_file(refuse, checkpoint, file):

@@ -157,6 +157,10 @@ def test_labels_that_may_be_meant_otherwise_are_told(write):
     alike = [{"text": f"film {i}", "label": ("anna", "ben", "ANNA ")[i % 3]} for i in range(12)]
     with pytest.warns(UserWarning, match=r"labels 'ANNA ' \(4 times\), 'anna' \(4 times\) differ in case or spaces"):
         assert len(source(write("alike.jsonl", alike)).labels.names) == 3
+    mixed = [{"text": f"film {i}", "label": ("1", "two", "3")[i % 3]} for i in range(12)]
+    with pytest.warns(UserWarning, match="labels '1', '3' are numbers and 'two' not, and all are classes"):
+        assert source(write("mixed.jsonl", mixed)).labels.names == ("1", "3", "two")
+    assert source(write("mixed.jsonl", mixed), label_names=("two", "1", "3")).labels.ids["two"] == 0
     numbers = [{"text": f"film {i}", "label": i} for i in range(60)]
     with pytest.warns(
         UserWarning, match="60 of 60 training examples have a label that no other one has, such as '0', '1'"

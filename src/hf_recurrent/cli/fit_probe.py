@@ -41,6 +41,7 @@ def fit_probe(
     from .sweep import encoded
 
     quiet_libraries()
+    examples.refuse("the fit of a probe", {"slice_by": examples.slice_by})
     request = examples.request([split])
     with destination(checkpoint, folder, revision) as change:
         kinds = (*OF_SEQUENCES, *OF_TOKENS)

@@ -163,6 +163,8 @@ def labels_of(
         )
     labels.require_known(seen, "train", "label_list" if named else "the data set")
     warn_of_near_alike(seen.counts)
+    if not (declared or named):
+        warn_of_numbers_among_names(seen.counts)
     warn_of_identifiers(seen.counts)
     if not seen.counts:
         raise ValueError("no training example has any label: there is nothing to learn")
@@ -184,6 +186,18 @@ def warn_of_near_alike(counts: Counter) -> None:
                 "they are meant to be one",
                 stacklevel=3,
             )
+
+
+def warn_of_numbers_among_names(counts: Counter) -> None:
+    """Warn of labels of which some are written as numbers and some are not, as where a table has 1, two and 3."""
+    numbers = [name for name in counts if as_number(name) is not None]
+    if numbers and len(numbers) < len(counts):
+        names = [name for name in counts if name not in numbers]
+        warnings.warn(
+            f"labels {listed(sorted_names(numbers))} are numbers and {listed(sorted_names(names))} not, and all are "
+            "classes: correct the data, or name the classes with --label_list if that is meant",
+            stacklevel=3,
+        )
 
 
 def warn_of_identifiers(counts: Counter) -> None:

@@ -33,7 +33,7 @@ from .evaluation import Evaluation, evaluate_run
 from .language_card import headline as texts_headline
 from .language_data import TextSplit
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
-from .own_examples import own_arguments
+from .own_examples import COLUMNS, own_arguments
 from .report_arguments import RunArguments
 from .text_examples import chosen_blocks, evaluate_texts
 from .token_arguments import WordDataArguments
@@ -127,7 +127,8 @@ def prepare_texts(card: CardData, checkpoint: Checkpoint, request: Request) -> R
         names = " and ".join(f"`{split}`" for split in splits)
         return Reevaluation(card, [], kept=KEPT_OF_TEXTS.format(splits=names))
     # as the card tells, whatever the exit was chosen on
-    own = replace(request.own, settings={**request.own.settings, **checkpoint.settings}, title=card.benchmark.name)
+    trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
+    own = replace(request.own, settings={**request.own.settings, **trained}, title=card.benchmark.name)
     arguments = own_arguments(own, checkpoint, splits)
     choose = partial(first_rows, limit=facts.get(LIMIT))
     blocks = list(chosen_blocks(arguments, checkpoint.tokenizer, dict.fromkeys(splits, choose)))
