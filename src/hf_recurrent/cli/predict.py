@@ -103,8 +103,7 @@ def predict(
         limit=limit,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
-    if not settings.text_columns:
-        settings = replace(settings, text_columns=columns_as_trained(loaded.settings, rows.columns))
+    settings = replace(settings, text_columns=settings.text_columns or trained_columns(loaded.settings, rows.columns))
     check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
@@ -128,7 +127,7 @@ def predict(
     wrote(output)
 
 
-def columns_as_trained(settings: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
+def trained_columns(settings: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
     """The columns of texts or sources in training, by the settings of training; none where a file lacks one."""
     from ..text_data.columns import has_column
     from ..training.own_examples import columns_of_training
