@@ -355,6 +355,17 @@ def test_columns_to_slice_by_are_no_surprise(run, refuse, checkpoint, file, tmp_
     assert message in refuse("fit-probe", checkpoint, file, *COLUMNS)
 
 
+def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
+    assert f"checkpoint {tmp_path} does not load: it has no config.json; name the folder of a checkpoint" in refuse(
+        "evaluate", tmp_path, file
+    )
+    for steps in (50, 100):
+        (tmp_path / f"checkpoint-{steps}").mkdir()
+    message = f"it has no config.json; its run is not finished, so run it again, or name {tmp_path}/checkpoint-100"
+    assert message in refuse("evaluate", tmp_path, file)
+    assert message in refuse("predict", tmp_path, "--file", file, "--output", tmp_path / "p.csv")
+
+
 def test_what_is_no_file(refuse, checkpoint, file):
     assert "there is no such file; did you mean reviews.csv" in refuse(
         "evaluate", checkpoint, file.with_name("review.csv")

@@ -28,6 +28,7 @@ from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments
 from .objectives import CLASSIFICATION, MULTIPLE_CHOICE, QUESTION_ANSWERING, SEQ2SEQ, Objective, objective_on
 from .recipes import near_matches
+from .run_folder import checkpoints
 
 
 def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = "classification"):
@@ -111,11 +112,24 @@ def checkpoint_config(
         ValueError: there is no such checkpoint, or its architecture is not one of this package.
     """
     check_place(argument, name)
+    check_has_config(argument, name)
     try:
         return read(name, **options)
     # as above
     except Exception as error:
         raise ValueError(f"{argument} {name} does not load: {one_line(root_cause(error))}") from error
+
+
+def check_has_config(argument: str, name: str) -> None:
+    """Raise a ValueError for a folder that holds no model, as that of a run that is not finished."""
+    folder = Path(name)
+    if not folder.is_dir() or (folder / "config.json").is_file():
+        return
+    saved = checkpoints(folder)
+    remedy = (
+        f"its run is not finished, so run it again, or name {saved[0]}" if saved else "name the folder of a checkpoint"
+    )
+    raise ValueError(f"{argument} {name} does not load: it has no config.json; {remedy}")
 
 
 def is_original(name: str, **options: Any) -> bool:
