@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
+from transformers.testing_utils import CaptureLogger
+from transformers.utils import logging
 
 from hf_recurrent.analysis.explain.inside import FULL, look_inside
 from hf_recurrent.models.common.exit_criteria import CRITERIA
@@ -96,7 +98,11 @@ def test_tokens_of_language_models_stop_one_by_one(name, tokenizer):
 
 def test_a_criterion_of_the_checkpoint_has_its_own_setting(tokenizer):
     model = make_model(BY_NAME["ndr"], exit_criterion="entropy", exit_threshold=0.9, exit_patience=2)
-    runs = {run.rule.name: run for run in look_inside(model, tokenizer, TEXT).runs}
+    logging.get_logger().warning_once.cache_clear()
+    with CaptureLogger(logging.get_logger("hf_recurrent.models.engine.shared_block")) as told:
+        runs = {run.rule.name: run for run in look_inside(model, tokenizer, TEXT).runs}
+    # defaults are shown, and nobody asked for them
+    assert told.out == ""
     assert [name for name, run in runs.items() if run.rule.own] == ["entropy"]
     assert runs["entropy"].rule.label == "entropy \u2264 0.9 for 2 steps"
     assert runs["confidence"].rule.label == "confidence \u2265 0.99"

@@ -15,7 +15,7 @@ import torch
 
 from ...inference.modes import inference_mode
 from ...limits import EXAMPLE_TOKENS
-from ...models.common.exit_criteria import LEARNED, ExitOptions, ExitRule
+from ...models.common.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
 from ..exit_settings import Setting, usable_criteria
 from ..inference import config_fields
 from ..sweep import FULL_DEPTH, threshold_fields
@@ -179,7 +179,11 @@ def stopping_rules(model: Any) -> list[Rule]:
 
 def exit_rule(model: Any, criterion: str) -> ExitRule | None:
     """The rule of a call with this criterion; None if the model's answers cannot be judged by it."""
-    options, steps = ExitOptions(criterion=criterion), model.config.num_hidden_layers
+    config = model.config
+    chosen = config.exit_threshold if criterion == config.exit_criterion else None
+    # the default is shown as such, and nobody is warned of it
+    threshold = CRITERIA[criterion].default_threshold if chosen is None else chosen
+    options, steps = ExitOptions(criterion=criterion, threshold=threshold), config.num_hidden_layers
     with inference_mode(model):
         try:
             return model.base_model.resolve_exit(options, steps, None, model.answer_head())
