@@ -411,6 +411,19 @@ def test_generation_configs_have_options_of_a_call(tmp_path):
     assert torch.equal(saved.generate(**prompt, **options, max_steps=2).ponder_steps, of_two_steps)
     given = GenerationConfig(**options, max_steps=2)
     assert torch.equal(saved.generate(**prompt, generation_config=given).ponder_steps, of_two_steps)
+    # a threshold is for its own criterion
+    other = {"exit_criterion": "stability", "max_steps": 5}
+    expected = model.generate(**prompt, **options, generation_config=GenerationConfig(**other)).ponder_steps
+    assert torch.equal(saved.generate(**prompt, **options, **other).ponder_steps, expected)
+
+
+def test_options_that_are_set_on_a_model_s_generation_config_are_saved(tmp_path):
+    model = make_language_model(LANGUAGE_BY_NAME["gut"])
+    model.generation_config.max_steps = 2
+    model.generation_config.repetition_penalty = 1.1
+    model.save_pretrained(tmp_path)
+    saved = type(model).from_pretrained(tmp_path).generation_config
+    assert (saved.max_steps, saved.repetition_penalty) == (2, 1.1)
 
 
 @pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 4}, {"guidance_scale": 2}])

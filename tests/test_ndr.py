@@ -246,6 +246,18 @@ def test_language_model_head_starts_small():
     assert 0 < head.abs().max() <= 32**-0.5
 
 
+def test_padding_is_masked_in_float64_too():
+    torch.manual_seed(0)
+    config = {**TINY, "attention": "relative", "halting": "act_universal", "copy_gate": False, "num_hidden_layers": 6}
+    model = NDRForCausalLM(NDRConfig(**config)).double().eval()
+    ids, mask = torch.randint(3, TINY["vocab_size"], (2, 7)), torch.ones(2, 7, dtype=torch.long)
+    mask[0, :2] = 0
+    with torch.no_grad():
+        cached = model(ids, attention_mask=mask, use_cache=True)
+        expected = model(ids, attention_mask=mask, use_cache=False)
+    assert_close(cached.logits[mask.bool()], expected.logits[mask.bool()], 1e-9)
+
+
 @pytest.mark.parametrize("attention", ["geometric", "relative", "absolute_relative"])
 def test_products_that_float16_cannot_hold(attention):
     """Queries are scaled before they meet keys where the product alone would be infinite."""

@@ -257,6 +257,23 @@ def test_a_checkpoint_in_half_precision_comes_back_as_it_was(tmp_path):
     assert all(torch.equal(back[name], weights[name]) and back[name].dtype == weights[name].dtype for name in weights)
 
 
+def test_exported_models_take_positions_of_any_number_of_tokens():
+    config = OuroRecurrentConfig(hidden_size=16, num_attention_heads=2, layers_per_step=1, vocab_size=8)
+    model = OuroRecurrentForCausalLM(config).eval()
+
+    class Logits(torch.nn.Module):
+        def forward(self, ids, positions):
+            return model(ids, position_ids=positions, max_steps=2, use_cache=False).logits
+
+    inputs = torch.tensor([[4, 5, 6, 7]]), torch.arange(4)[None]
+    tokens = {1: torch.export.Dim("tokens", min=2, max=64)}
+    with torch.no_grad():
+        program = torch.export.export(Logits(), inputs, dynamic_shapes=(tokens, tokens), strict=False).module()
+        for length in (2, 4):
+            batch = [values[:, :length] for values in inputs]
+            assert_close(program(*batch), Logits()(*batch))
+
+
 def test_refused(tmp_path):
     folder = their_folder("mha_right_pad", tmp_path / "step", early_exit_step=2)
     with pytest.raises(ValueError, match="`early_exit_step` is 2: pass max_steps in a call"):

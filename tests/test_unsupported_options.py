@@ -143,6 +143,22 @@ def test_models_of_transformers_can_be_assisted(name):
             assistant.generate(torch.tensor([[7, 8, 9]]), position_ids=torch.tensor(positions), **GREEDY)
 
 
+def test_assistants_read_the_token_of_padding_in_a_text():
+    """They get no mask, by which it is told from padding."""
+    model, assistant = (make_language_model(LANGUAGE_BY_NAME[name]) for name in ("ut", "gut"))
+    assistant.generation_config.num_assistant_tokens = 3
+    assert assistant.config.pad_token_id == 0
+    ids, cycle = torch.tensor([[7, 8, 9]]), (4, 0, 4)
+
+    def in_turn(read, scores):
+        """The token of padding between others."""
+        return scores.index_fill(-1, torch.tensor(cycle[read.shape[1] % 3]), 1e9)
+
+    options = {"attention_mask": torch.ones_like(ids), **GREEDY, "max_new_tokens": 12}
+    options["logits_processor"] = transformers.LogitsProcessorList([in_turn])
+    assert model.generate(ids, assistant_model=assistant, **options)[0, 3:].tolist() == [*cycle] * 4
+
+
 @pytest.mark.parametrize("name", [*CONSTANT[:1], *(slow(name) for name in CONSTANT[1:])])
 def test_caches_of_constant_size_take_no_guess_back(name):
     model, ids = make_language_model(LANGUAGE_BY_NAME[name]), torch.full((1, 3), 7)

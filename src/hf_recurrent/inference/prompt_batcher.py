@@ -91,9 +91,11 @@ class PromptBatcher:
         self.model, self.batch_size, self.do_sample = model, checked("batch_size", batch_size), do_sample
         if max_new_tokens is not None:
             options["max_new_tokens"] = checked("max_new_tokens", max_new_tokens)
-        config, self.options = model._prepare_generation_config(None, do_sample=do_sample, **options)
-        for name in self.options.keys() - {*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS}:
+        config, found = model._prepare_generation_config(None, do_sample=do_sample, **options)
+        own = (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS)
+        for name in (found.keys() & options.keys()) - {*own}:
             raise TypeError(f"PromptBatcher() got an unexpected option {name!r}")
+        self.options = {name: found[name] for name in own if name in found}
         self.processors = token_processors(model, config)
         self.max_new_tokens = config.max_new_tokens
         ends = [] if config.eos_token_id is None else config.eos_token_id

@@ -19,7 +19,7 @@ from .cache import RecurrentCache, keeps_cache
 from .cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from .exit_criteria import EXIT_ARGUMENTS, AnswerHead, ExitOptions
 from .fields import shown
-from .head_options import DEPTH_ARGUMENTS, RECORDS
+from .head_options import DEPTH_ARGUMENTS, RECORDS, call_options
 from .layers import of_tokens
 from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
@@ -116,6 +116,11 @@ def without_counted(arguments: dict, ids: torch.Tensor) -> dict:
     return {name: value for name, value in arguments.items() if name != "position_ids"}
 
 
+def without_leading_padding(ids: torch.Tensor, pad: int | None) -> torch.Tensor:
+    """A mask (B, S) of all tokens but the padding before them; one that is generated may be called as padding is."""
+    return torch.ones_like(ids) if pad is None else ((ids != pad).cumsum(-1) > 0).long()
+
+
 def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> None:
     """Raise a ValueError unless prompts (B, S) go on after what a cache holds of them, or are all new by their mask."""
     length = cache.get_seq_length() if isinstance(cache, RecurrentCache) else 0
@@ -186,6 +191,8 @@ class RecurrentGenerationMixin:
                 check_place(self.get_input_embeddings(), **{name: prompt})
                 check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
+                    if chosen.get("is_assistant") and kwargs.get("attention_mask") is None:
+                        kwargs["attention_mask"] = without_leading_padding(prompt, self.config.pad_token_id)
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
                     if "position_ids" not in self.model.model_arguments:
                         kwargs = without_counted(kwargs, prompt)
@@ -276,14 +283,16 @@ class RecurrentGenerationMixin:
                 "can have none: pass `input_ids` and use_cache=False"
             ) from error
 
-    def _prepare_generation_config(self, *args, **kwargs):
+    def _prepare_generation_config(self, generation_config, *args, **kwargs):
         """With the options of a model's calls that `generation_config` holds among those of the call."""
-        generation_config, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
+        stored = (vars(config) for config in (self.generation_config, generation_config) if config is not None)
+        options = call_options(*stored, kwargs)
+        prepared, model_kwargs = super()._prepare_generation_config(generation_config, *args, **kwargs)
         for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
-            # the call's own have been written into it
-            value = vars(generation_config).pop(name, None)
-            model_kwargs |= {} if value is None else {name: value}
-        return generation_config, model_kwargs
+            # transformers mixes them
+            vars(prepared).pop(name, None)
+            model_kwargs.pop(name, None)
+        return prepared, model_kwargs | options
 
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
         """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""

@@ -126,6 +126,8 @@ CRITERIA = {
 
 
 EXIT_ARGUMENTS = ("exit_criterion", "exit_threshold", "exit_patience", "min_steps")
+# of which those that mean nothing to another criterion
+CRITERION_SETTINGS = ("exit_threshold", "exit_patience")
 
 
 class ExitOptions(NamedTuple):

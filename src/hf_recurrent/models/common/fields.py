@@ -157,8 +157,13 @@ def problem(value: object, declared: Any) -> str | None:
     origin, arguments = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
         problems = [problem(value, each) for each in arguments]
-        optional = ", or None" if NoneType in arguments else ""
-        return None if None in problems else f"{problems[0]}{optional}"
+        if None in problems:
+            return None
+        others = ["None"] if NoneType in arguments else []
+        if get_origin(arguments[0]) is Literal:
+            known = zip(arguments[1:], problems[1:], strict=True)
+            others = [wrong.removeprefix("it must be ") for kind, wrong in known if kind is not NoneType] + others
+        return ", or ".join([problems[0], *others])
     if origin is Annotated:
         wrong = problem(value, arguments[0])
         for rule in arguments[1:]:

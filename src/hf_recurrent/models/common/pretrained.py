@@ -15,6 +15,7 @@ from .configuration import Capabilities, is_of
 from .depth_objectives import prior_divergence
 from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
+from .head_options import call_options
 from .initialization import embedding_like, initialized_linear, torch_default
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
@@ -119,6 +120,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         Adapters are saved without: they are loaded into a model that has its own.
         """
         drop_if_void(self, state_dict)
+        generation_config = getattr(self, "generation_config", None)
+        if generation_config is not None and call_options(vars(generation_config)):
+            # transformers would leave them out of one that it takes for a part of the model's config
+            generation_config._from_model_config = False
         adapters = getattr(self, "_hf_peft_config_loaded", False)
         # of several processes that all save, one writes
         writes = getattr(self, "should_save_on_this_rank", bool)(is_main_process)

@@ -196,7 +196,9 @@ class RelativeAttention(RoutingAttention):
         scores = scores + self.position_scores(position_query, position_keys, context, terms)
         if context.attention_mask is not None:
             scores = scores + context.attention_mask
-        weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+        weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32 if scores.dtype.itemsize < 4 else None).to(
+            value.dtype
+        )
         return weights @ value, weights
 
     def position_scores(
