@@ -240,6 +240,11 @@ def test_several_labels_and_numbers(run, refuse, file, tmp_path):
     assert status == 0, err
     assert "exact labels" in out
     assert "labels of test are text, those of the model lists" in refuse("evaluate", several, kept, *topics)
+    facts = {"label_column": "topics", "text_column": ["review"], "label_delimiter": "|"}
+    known = shutil.copytree(several, tmp_path / "known")
+    (known / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
+    status, out, err = run("evaluate", known, kept)
+    assert status == 0, err
     words = (several, kept, *topics, "--label-delimiter", "|", "--repeats", "1")
     assert run("sweep", *words, "--thresholds", "0.5", "--out", tmp_path / "sweep")[0] == 0
 
@@ -405,7 +410,7 @@ def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
     with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
         train([str(word) for name, value in flags.items() for word in (f"--{name}", value)])
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--card")
-    words = ("calibrate", tmp_path / "run", validation, *COLUMNS)
+    words = ("calibrate", tmp_path / "run", validation)
     before = (tmp_path / "run" / "README.md").read_text()
     assert "test has no file: name it with --split and --test-file" in refuse(*words, *goal)
     others = write_csv(tmp_path / "others.csv", rows(80))
@@ -419,5 +424,7 @@ def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
     card = read_card(tmp_path / "run")
     assert card.halting == "confidence"
     assert [result.table["n"] for result in card.results] == [50]
+    # by the columns that it had
+    assert list(card.results[0].table["slices"]) == ["kind", "length"]
     limit = "It was trained on `reviews` alone: how well it does on texts of another kind was not measured."
     assert card.limitations.count(limit) == 1

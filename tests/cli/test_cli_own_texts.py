@@ -114,19 +114,19 @@ def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
     config = json.loads((tmp_path / "copy" / "config.json").read_text())
     config["exit_calibration"]["inputs"]["confidence"] = {"mean": 0.9, "std": 0.01}
     (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
-    sure = np.mean([confidence_by_hand(tmp_path / "copy", text) for text in texts])
+    sure = np.mean(confidences_by_hand(tmp_path / "copy", texts))
     assert (
         f"(held.jsonl, validation), to which its guarantee is limited: mean confidence {sure:.3g} instead"
         in " ".join(run(*words)[2].split())
     )
 
 
-def confidence_by_hand(folder, text):
-    """The mean probability of the tokens that are predicted."""
+def confidences_by_hand(folder, texts):
+    """Of each text the mean probability of the tokens that are predicted."""
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    ids = [torch.tensor([[*tokenizer(text)["input_ids"], tokenizer.eos_token_id]]) for text in texts]
     with torch.no_grad():
-        logits = model(torch.tensor([[*tokenizer(text)["input_ids"], tokenizer.eos_token_id]])).logits
-    return logits[0, :-1].softmax(-1).max(-1).values.mean().item()
+        return [model(each).logits[0, :-1].softmax(-1).max(-1).values.mean().item() for each in ids]
 
 
 def recorded(model, folder, recipe, **facts):
@@ -163,6 +163,9 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
         packed = table(folder, "--no-line-by-line", "--keep-linebreaks")
         assert packed == table(places["model"], "--max-seq-length", "6")
         assert packed[0] == "blocks"
+    documents = recorded(places["model"], tmp_path / "documents", "", block_size=6, pack=False)
+    assert table(documents, "--no-line-by-line") == table(documents)
+    assert table(documents)[0] == "documents"
     whole = table(runs[0], "--no-line-by-line", "--no-pack", "--max-seq-length", "1000")
     assert whole[:2] == ["documents", 1]
     # a copy with another exit is read the same
@@ -222,6 +225,34 @@ def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
     )
     assert read_card(tmp_path / "other").results == before.results
     assert "calibrated since to stop by `agreement`" in (tmp_path / "other" / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
+@pytest.mark.filterwarnings("ignore:the checkpoint was trained on a file:UserWarning")
+def test_a_card_s_texts_are_read_as_it_tells(run, places, tmp_path):
+    """Whatever the exit is chosen on; those that were held out of training are in no file."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 3}
+    words = ("--task", "text-generation", "--model_type", "ut", "--config", json.dumps(sizes), "--tokenizer", "bytes")
+    words = (*words, "--max_steps", "9", "--block_size", "64", "--use_cpu", "true", "--train_file", places["held"])
+    goal = ("--budget", "depth=1", "--repeats", "1", "--criterion", "learned", "--card", "--line-by-line")
+    for name, files in {"tested": ("--test_file", places["test"]), "alone": ()}.items():
+        folder = tmp_path / name
+        status, _, err = run("train", *words, *files, "--output_dir", folder)
+        assert status == 0, err
+        before = read_card(folder)
+        shown = ("--test-file", places["test"]) if files else ()
+        status, out, err = run("calibrate", folder, places["held"], *shown, "--no-keep-linebreaks", *goal)
+        assert status == 0, err
+        lint_card(folder)
+        after, text = read_card(folder), (folder / "README.md").read_text()
+        tables = [card.results[0].table for card in (before, after)]
+        assert [table["texts"] for table in tables] == ["blocks", "blocks"]
+        assert tables[0]["tokens"] == tables[1]["tokens"]
+        assert ("calibrated since to stop by `learned`" in text) is (name == "alone")
+        assert ("which was held out of the file of training" in " ".join(out.split())) is (name == "alone")
+        if name == "tested":
+            assert tables[1]["threshold"] == after.calibration["chosen"]["threshold"]
 
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against

@@ -73,6 +73,30 @@ def test_spans_are_evaluated(run, places, tmp_path):
     assert 0 <= table["scores"]["f1"] <= 1
 
 
+@pytest.mark.parametrize("name", ["spans", "choices"])
+def test_columns_are_those_of_training(run, places, tmp_path, name):
+    """Of which a file may have others by the usual names."""
+    rows, folder = [], shutil.copytree(places[name], tmp_path / name)
+    if name == "spans":
+        facts = {"text_column": ["frage", "context"], "label_column": "answers"}
+        rows = [{**span_row(number), "frage": "Where?", "question": "Who? " * 9} for number in range(24)]
+        words = ("--question-column", "frage", "--context-column", "context", "--answer-column", "answers")
+    else:
+        facts = {"text_column": ["ask", "b", "a"], "label_column": "gold"}
+        ends = {"a": "no", "b": "perhaps", "ending0": "x", "ending1": "y", "sent1": "z", "label": 0}
+        rows = [{**ends, "ask": f"Is it {number}?", "gold": number % 2} for number in range(24)]
+        words = ("--context-column", "ask", "--ending-columns", "b", "--ending-columns", "a", "--label-column", "gold")
+    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = evaluated(run, tmp_path, folder, tmp_path / "rows.jsonl")
+    wanted = evaluated(run, tmp_path, places[name], tmp_path / "rows.jsonl", *words)
+    for key in ("accuracy", "majority_baseline"):
+        assert found[key] == wanted[key]
+    assert [row["value"] for row in found["slices"]["length"]["rows"]] == [
+        row["value"] for row in wanted["slices"]["length"]["rows"]
+    ]
+
+
 def test_windows_are_shorter_than_the_usual_overlap(run, places, tmp_path):
     folder = shutil.copytree(places["spans"], tmp_path / "short")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

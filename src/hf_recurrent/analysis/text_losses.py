@@ -117,27 +117,27 @@ def text_table(
     kind: str,
     block_size: int,
     max_steps: int | None = None,
+    halting_threshold: float | None = None,
     slices: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """`recurrence_table` of texts that were read in one piece, as plain Python data.
 
-    More keys are `texts`, the `kind` of texts; `token_accuracy` and `perplexity`; in rows of `by_position` the
-    `mean_steps` of tokens, from which those at that position are predicted; and `by_column`, column -> rows by its
-    value, and the rank correlation of a text's mean steps with it.
+    More keys are `texts`, the `kind` of texts; the `threshold` that stops tokens; `token_accuracy` and `perplexity`; in
+    rows of `by_position` the `mean_steps` of tokens, from which those at that position are predicted; and `by_column`,
+    column -> rows by its value, and the rank correlation of a text's mean steps with it.
 
     Args:
         kind: "blocks" or "documents".
         block_size: most tokens of a text.
-        max_steps: depth limit of the run; None: the configured depth.
+        max_steps, halting_threshold: those of the run; None: the configured ones.
         slices: column -> a value for each text.
     """
     config, losses = model.config, found.losses
     depth = config.num_hidden_layers if max_steps is None else max_steps
-    record = RecurrenceRecord(
-        *(stopping_rule(config)[0], depth, block_size, config.capabilities.window_size), {DOCUMENT: losses}
-    )
+    rule, threshold = stopping_rule(config)
+    record = RecurrenceRecord(*(rule, depth, block_size, config.capabilities.window_size), {DOCUMENT: losses})
     table = recurrence_table(record, sizes)
-    table["texts"] = kind
+    table |= {"texts": kind, "threshold": threshold if halting_threshold is None else halting_threshold}
     table["token_accuracy"] = float(found.right.sum() / losses.num_tokens)
     table["perplexity"] = float(2.0 ** table["bits_per_token"]) if table["bits_per_token"] < 1000 else None
     filled = np.flatnonzero(losses.position_tokens)

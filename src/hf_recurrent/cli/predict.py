@@ -1,14 +1,18 @@
 """`hf-recurrent predict`: a checkpoint's predictions for the rows of a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
 from .console import err, out, quiet_libraries, wrote
+
+if TYPE_CHECKING:
+    from ..analysis.predict import PredictionSettings
+    from ..training.evaluate import Checkpoint
 
 # broken rows that are named one by one
 NAMED = 5
@@ -103,7 +107,7 @@ def predict(
         limit=limit,
     )
     loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
-    settings = replace(settings, text_columns=settings.text_columns or trained_columns(loaded.settings, rows.columns))
+    settings = settings_as_trained(settings, loaded, rows.columns)
     check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
@@ -127,14 +131,20 @@ def predict(
     wrote(output)
 
 
-def trained_columns(settings: Mapping[str, Any], found: Sequence[str]) -> tuple[str, ...]:
-    """The columns of texts or sources in training, by the settings of training; none where a file lacks one."""
+def settings_as_trained(
+    settings: "PredictionSettings", loaded: "Checkpoint", found: Sequence[str]
+) -> "PredictionSettings":
+    """The settings, with the columns of training that a file has, and its prefix of sources, where none are given."""
     from ..text_data.columns import has_column
     from ..training.own_examples import columns_of_training
 
-    known = columns_of_training(settings)
+    known = columns_of_training(loaded.settings, loaded.objective)
     names = known.get("text_columns") or (known.get("source_column", ""),)
-    return names if all(has_column(found, name) for name in names) else ()
+    if not settings.text_columns and all(has_column(found, name) for name in names):
+        settings = replace(settings, text_columns=names)
+    if settings.source_prefix is None:
+        settings = replace(settings, source_prefix=loaded.settings.get("source_prefix"))
+    return settings
 
 
 def precision(name: str):

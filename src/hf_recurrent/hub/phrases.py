@@ -35,8 +35,8 @@ def letter(byte: int) -> str:
 
 
 def without_brackets(text: str) -> str:
-    """Text that can stand between the brackets of a figure."""
-    return text.replace("[", "(").replace("]", ")").replace("\n", " ")
+    """Text that can stand between the brackets of a figure, where no code is."""
+    return text.translate(str.maketrans("[]{}`\n", "()()' "))
 
 
 def beginning(text: str) -> str:

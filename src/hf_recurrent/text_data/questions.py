@@ -75,3 +75,7 @@ class ChoiceSource(TextSource):
         found = super().readings
         numbers = {split: tuple(map(str, range(len(own.columns.texts) - 1))) for split, own in found.items()}
         return {split: own._replace(names=CHOICES, label_names=numbers[split]) for split, own in found.items()}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts, "start_column": self.readings["train"].columns.start}

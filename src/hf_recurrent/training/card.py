@@ -261,7 +261,7 @@ def history(facts: RunFacts, config: Any) -> list[str]:
 # settings by which a user's own data are read
 READING = (
     *("max_seq_length", "max_source_length", "max_target_length", "max_train_samples", "max_eval_samples"),
-    *("block_size", "pack", "mlm_probability"),
+    *("block_size", "pack", "mlm_probability", "label_delimiter"),
     *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
 )
 

@@ -56,15 +56,19 @@ OF_KIND = {
     MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
 }
 # columns that are as in training where examples have them, unless others are named
-COLUMNS = ("text_column", "label_column", "source_column", "target_column")
+COLUMNS = ("text_column", "label_column", "source_column", "target_column", "start_column")
 # settings that are as in training, unless others are given; lengths of the other kinds are the tokenizer's
 AS_TRAINED = {
-    CLASSIFICATION: COLUMNS,
+    CLASSIFICATION: (*COLUMNS, "label_delimiter"),
     TOKEN_CLASSIFICATION: COLUMNS,
     SEQ2SEQ: (*COLUMNS, "source_prefix"),
     LANGUAGE_MODELLING: (*COLUMNS, *OF_BLOCKS),
     MASKED_MODELLING: (*COLUMNS, *OF_BLOCKS, "mlm_probability"),
-    QUESTION_ANSWERING: ("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
+    QUESTION_ANSWERING: (
+        *COLUMNS,
+        *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
+    ),
+    MULTIPLE_CHOICE: COLUMNS,
 }
 ARGUMENTS: dict[Objective, type[DataArguments]] = {
     CLASSIFICATION: LabelledDataArguments,
@@ -159,13 +163,19 @@ def settings_of_training(name: str, objective: Objective, **options: Any) -> dic
     return {key: value for key, value in {**recipe, **facts}.items() if key in AS_TRAINED[objective]}
 
 
-def columns_of_training(settings: Mapping[str, Any]) -> dict[str, Any]:
+def columns_of_training(settings: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
     """The columns among `settings_of_training`, by the fields of sources: several of texts, one of anything else."""
     found = {name: settings[name] for name in COLUMNS if settings.get(name)}
-    if "text_column" in found:
-        texts = found.pop("text_column")
-        found["text_columns"] = (texts,) if isinstance(texts, str) else tuple(texts)
-    return found
+    texts = found.pop("text_column", ())
+    texts = (texts,) if isinstance(texts, str) else tuple(texts)
+    if objective is QUESTION_ANSWERING:
+        names = ("question_column", "context_column", "answer_column")
+        known = dict(zip(names, (*texts, found.pop("label_column", None)), strict=False))
+    elif objective is MULTIPLE_CHOICE:
+        known = {"context_column": next(iter(texts), None), "ending_columns": texts[1:]}
+    else:
+        known = {"text_columns": texts}
+    return {**found, **{name: value for name, value in known.items() if value}}
 
 
 def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[str] = ()) -> DataArguments:
@@ -192,7 +202,8 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             "tokens without their context, leave it out"
         )
     trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
-    if "line_by_line" in given or given.get("pack"):
+    by_line = given.get("line_by_line")
+    if given.get("pack") or (by_line is not None and by_line != trained.get("line_by_line", False)):
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
     given = {**trained, **given}
@@ -212,7 +223,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     arguments = ARGUMENTS[objective](**places, **given)
     source = {item.name: getattr(arguments.own, item.name) for item in fields(arguments.own)}
     source |= {"files": own.files, "known": known_labels(checkpoint), "wanted": tuple(splits), "title": own.title}
-    source["trained_columns"] = columns_of_training(checkpoint.settings)
+    source["trained_columns"] = columns_of_training(checkpoint.settings, objective)
     source["labelled"] = own.labelled or objective is not CLASSIFICATION
     arguments.own = SOURCES.get(objective, EvaluationSource)(**source)
     # files have no configurations

@@ -1,6 +1,7 @@
 """The results of a card again, from its checkpoint as it stops now: a calibration changes what users measure."""
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..analysis.tables import RECURRENCE_FILE, write_tables
+from ..analysis.text_losses import BLOCKS
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Picture, Plot, Routing, read_card
@@ -16,6 +18,7 @@ from ..hub.card_data import SECTION_PLOTS, SplitResult
 from ..hub.commands import LIMIT
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
+from ..text_data.source import LENGTH
 from .arguments import DataArguments, LanguageDataArguments
 from .card import headline, limitations
 from .data import (
@@ -33,12 +36,12 @@ from .evaluation import Evaluation, evaluate_run
 from .language_card import headline as texts_headline
 from .language_data import TextSplit
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
-from .own_examples import COLUMNS, own_arguments
+from .own_examples import OF_BLOCKS, own_arguments
 from .report_arguments import RunArguments
 from .text_examples import chosen_blocks, evaluate_texts
 from .token_arguments import WordDataArguments
 from .token_card import words_headline
-from .token_data import TokenSplit
+from .token_data import CONTEXT_FREE, TokenSplit
 from .token_evaluation import evaluate_own_run
 from .token_examples import word_splits
 
@@ -47,8 +50,11 @@ if TYPE_CHECKING:
 
 KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
 KEPT_OF_MASKS = "masked tokens are predicted anew only by `hf-recurrent evaluate`"
+KEPT_OF_HELD_OUT = "they are of {splits}, which was held out of the file of training"
 KEPT_OF_TEXTS = "they are of {splits}, whose texts have no file here (name those of a split `test` with --test-file)"
 KEPT_OF_QUESTIONS = "questions are answered anew only by `hf-recurrent evaluate`"
+# by which results of all own data are sliced
+OF_ALL_DATA = (LENGTH, "label", CONTEXT_FREE)
 # sections whose figures show something else than an evaluation
 KEPT = ("sweep", "experts", "calibration")
 
@@ -95,6 +101,8 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
         return Reevaluation(card, [], kept=KEPT_OF_MASKS)
     if checkpoint.objective in OF_QUESTIONS:
         return Reevaluation(card, [], kept=KEPT_OF_QUESTIONS)
+    if held_out(card):
+        return Reevaluation(card, [], kept=KEPT_OF_HELD_OUT.format(splits=quoted(held_out(card))))
     if reads_texts(checkpoint, request):
         return prepare_texts(card, checkpoint, request)
     if card.benchmark.is_own:
@@ -124,17 +132,38 @@ def prepare_texts(card: CardData, checkpoint: Checkpoint, request: Request) -> R
     """
     splits, facts = [result.split for result in card.results], card.benchmark.parameters
     if not card.benchmark.is_own or facts.get("streaming") or not all(split in request.own.files for split in splits):
-        names = " and ".join(f"`{split}`" for split in splits)
-        return Reevaluation(card, [], kept=KEPT_OF_TEXTS.format(splits=names))
-    # as the card tells, whatever the exit was chosen on
-    trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
-    own = replace(request.own, settings={**request.own.settings, **trained}, title=card.benchmark.name)
+        return Reevaluation(card, [], kept=KEPT_OF_TEXTS.format(splits=quoted(splits)))
+    # as in training, whatever the exit was chosen on
+    settings = {name: value for name, value in request.own.settings.items() if name not in OF_BLOCKS}
+    own = replace(request.own, settings={**settings, "slice_by": sliced_by(card, settings)}, title=card.benchmark.name)
     arguments = own_arguments(own, checkpoint, splits)
     choose = partial(first_rows, limit=facts.get(LIMIT))
     blocks = list(chosen_blocks(arguments, checkpoint.tokenizer, dict.fromkeys(splits, choose)))
     for result, (_, rows) in zip(card.results, blocks, strict=True):
-        require_as_many(result, len(rows), request.own.files[result.split], result.table["texts"])
+        place = request.own.files[result.split]
+        require_as_many(result, len(rows), place, result.table["texts"])
+        # the first one of a text is given
+        require_as_many(result, sum(len(ids) - 1 for ids in rows["input_ids"]), place, "tokens")
     return Reevaluation(card, [TextSplit(name, rows, arguments.pack) for name, rows in blocks], arguments)
+
+
+def quoted(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def held_out(card: CardData) -> list[str]:
+    """Splits of a card's results that were held out of the file of training, so that no file has them."""
+    files = card.benchmark.parameters.get("files") if card.benchmark.is_own else None
+    return [result.split for result in card.results if files and result.split not in files]
+
+
+def sliced_by(card: CardData, settings: Mapping[str, Any]) -> list[str]:
+    """The columns of own data that a card's first results are sliced by, and those of `settings`."""
+    table = card.results[0].table
+    shown = table.get("slices") or table.get("by_column") or {}
+    return list(
+        dict.fromkeys([*(settings.get("slice_by") or ()), *(name for name in shown if name not in OF_ALL_DATA)])
+    )
 
 
 def first_rows(rows: "Dataset", limit: int | None) -> "Dataset":
@@ -143,7 +172,7 @@ def first_rows(rows: "Dataset", limit: int | None) -> "Dataset":
 
 def require_as_many(result: SplitResult, found: int, place: str, counted: str = "examples") -> None:
     """Raise a ValueError unless a place gives as many examples now as a card has results of."""
-    known = result.table["documents" if "documents" in result.table else "n"]
+    known = result.table[counted if counted in ("documents", "tokens") else "documents" if counted == BLOCKS else "n"]
     if found != known:
         raise ValueError(
             f"--card: the card has results of {known:,} {counted} of {result.split}, of which {place} "
@@ -192,6 +221,7 @@ def own_card_arguments(card: CardData, checkpoint: Checkpoint, request: Request)
             "name it with --split and --test-file, or leave --card out"
         )
     kept = {name: facts[name] for name in ("max_seq_length",) if name in facts}
+    own = replace(own, settings={**own.settings, "slice_by": sliced_by(card, own.settings)})
     arguments = own_arguments(replace(own.with_settings(kept), title=card.benchmark.name), checkpoint, splits)
     arguments.max_eval_samples = facts.get(LIMIT)
     return arguments

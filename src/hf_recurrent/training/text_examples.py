@@ -91,6 +91,7 @@ def evaluate_texts(
         kind=BLOCKS if split.pack else DOCUMENTS,
         block_size=block_size,
         max_steps=options.get("max_steps"),
+        halting_threshold=options.get("halting_threshold"),
         slices=split.slices,
     )
     return found, table
