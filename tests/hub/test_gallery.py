@@ -43,6 +43,7 @@ def edit_json(path, change):
     write_json(path, data)
 
 
+@pytest.mark.slow
 def test_a_refreshed_gallery_is_sound_and_stays_as_it_is(committed, tmp_path):
     root = shutil.copytree(committed, tmp_path / "cards")
     assert gallery_problems(root) == []

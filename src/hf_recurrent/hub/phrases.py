@@ -35,8 +35,8 @@ def letter(byte: int) -> str:
 
 
 def without_brackets(text: str) -> str:
-    """Text that can stand between the brackets of a figure, where no code is."""
-    return text.translate(str.maketrans("[]{}`\n", "()()' "))
+    """Text that can stand between the brackets of a figure, and is no mark of a template."""
+    return text.translate(str.maketrans("[]{}\n", "()() "))
 
 
 def beginning(text: str) -> str:
