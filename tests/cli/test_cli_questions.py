@@ -97,18 +97,25 @@ def test_columns_are_those_of_training(run, places, tmp_path, name):
     ]
 
 
+def assert_alike(table, other):
+    """The same answers to the same windows, by sums of the same size."""
+    for name in ("n", "accuracy", "scores", "steps", "ponder_cost"):
+        assert table[name] == pytest.approx(other[name], rel=1e-5)
+
+
 def test_windows_are_shorter_than_the_usual_overlap(run, places, tmp_path):
     folder = shutil.copytree(places["spans"], tmp_path / "short")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.model_max_length = 30
     tokenizer.save_pretrained(folder)
     table = evaluated(run, tmp_path, folder, places["spans_file"])
-    assert table == evaluated(run, tmp_path, folder, places["spans_file"], "--doc-stride", "10")
+    assert_alike(table, evaluated(run, tmp_path, folder, places["spans_file"], "--doc-stride", "10"))
     # a run has recorded another one
     (folder / "recipe.yaml").write_text("doc_stride: 2\nmax_answer_length: 3\n")
     table = evaluated(run, tmp_path, folder, places["spans_file"])
     words = ("--doc-stride", "2", "--max-answer-length", "3")
-    assert table == evaluated(run, tmp_path, places["spans"], places["spans_file"], "--max-seq-length", "30", *words)
+    words += ("--max-seq-length", "30")
+    assert_alike(table, evaluated(run, tmp_path, places["spans"], places["spans_file"], *words))
 
 
 def test_questions_without_an_answer(run, refuse, places, tmp_path):

@@ -100,11 +100,11 @@ def merged(parts: list[TextLosses]) -> TextLosses:
     if not losses or not (whole := merge_losses(losses)).num_tokens:
         raise ValueError("no token was to be predicted: each text has one token at most")
     right, position_steps = (sum(getattr(part, name) for part in parts) for name in ("right", "position_steps"))
-    return TextLosses(whole, right, *(of_its_reader(parts, name) for name in ("steps", "confidence")), position_steps)
+    return TextLosses(whole, right, *(joined_field(parts, name) for name in ("steps", "confidence")), position_steps)
 
 
-def of_its_reader(parts: list[TextLosses], name: str) -> np.ndarray:
-    """A field (D,) of each text by the process that has read it; NaN where none knows it."""
+def joined_field(parts: list[TextLosses], name: str) -> np.ndarray:
+    """A field (D,) of all texts, each read by one of the processes; NaN where none has a value."""
     values = np.stack([getattr(part, name) for part in parts])
     return np.where(np.isnan(values).all(0), np.nan, np.nansum(values, axis=0))
 

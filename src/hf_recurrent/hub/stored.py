@@ -9,14 +9,13 @@ from safetensors import SafetensorError, safe_open
 
 from ..analysis.tables import CALIBRATION_FILE
 from ..files import read_json
+from ..models.common.exit_calibration import PROBE
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .findings import has_exit
 
 CONFIG_FILE, WEIGHTS = "config.json", "model*.safetensors"
 # config fields that decide when a model stops, where they are left out
 DEFAULTS = {"exit_criterion": LEARNED, "min_steps": 1}
-# the parameters of a probe that was fitted after the run
-PROBE = "exit_probe."
 
 
 def contradictions(folder: Path, card: Mapping[str, Any]) -> list[str]:

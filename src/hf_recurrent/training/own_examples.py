@@ -147,8 +147,6 @@ def settings_of_training(name: str, objective: Objective, **options: Any) -> dic
     Args:
         options: of the loaders of the checkpoint.
     """
-    if objective not in AS_TRAINED:
-        return {}
     missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
     card = cached_file(name, CARD_FILE, **options, **missing)
     facts = {} if card is None else of_card(Path(card).parent, lambda card: dict(card["benchmark"]["parameters"])) or {}

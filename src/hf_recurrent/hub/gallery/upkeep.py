@@ -11,13 +11,13 @@ from safetensors import SafetensorError, safe_open
 from ...analysis.tables import CALIBRATION_FILE, EXPERT_FILE, INSIDE_FILE, SWEEP_FILE
 from ...changes import Change, changed_files
 from ...files import plain, write_bytes
+from ...models.common.exit_calibration import PROBE
 from ..card import RENDERING_ERRORS, put_card, render_card
 from ..inside import read_inside
 from ..lint import CARD_FILE, README_FILE, card_problems
 from ..metadata import eval_results_yaml, results_path
 from ..sections import with_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
-from ..stored import PROBE
 from ..tasks import task_of
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index

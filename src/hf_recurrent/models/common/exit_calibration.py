@@ -12,6 +12,9 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+# how names of the weights of a probe begin
+PROBE = "exit_probe."
+
 
 def weights_digest(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> str:
     """SHA-256, in hexadecimal digits, of a model's weights: names, dtypes, shapes and bytes in the order of names.
@@ -34,7 +37,7 @@ def exit_digest(model, criterion: str | None, state_dict: Mapping[str, torch.Ten
     """`weights_digest` of the weights on which answers and an exit by `criterion` depend: a probe is for its own."""
     state = model.state_dict() if state_dict is None else state_dict
     if criterion != "probe":
-        state = {name: tensor for name, tensor in state.items() if not name.startswith("exit_probe.")}
+        state = {name: tensor for name, tensor in state.items() if not name.startswith(PROBE)}
     return weights_digest(model, state)
 
 
