@@ -205,3 +205,16 @@ def test_some_embeddings_are_trained(name):
     (delta,) = (p for name, p in adapted.named_parameters() if "trainable_tokens_delta" in name and p.requires_grad)
     assert delta.shape[0] == 2
     assert delta.grad.abs().sum() > 0
+
+
+@pytest.mark.filterwarnings("ignore:Position ids are not supported:UserWarning")
+@pytest.mark.parametrize("kind", ["SEQ_CLS", "CAUSAL_LM"])
+def test_prefix_tuning_is_refused_by_its_name(kind):
+    """Of a classifier peft calls the base model, with all that `Trainer` passes to the classifier."""
+    if kind == "SEQ_CLS":
+        model, batch = make_model(BY_NAME["gut"]), make_batch(BY_NAME["gut"])
+    else:
+        model, batch = make_language_model(LANGUAGE_BY_NAME["gut"]), make_text(LANGUAGE_BY_NAME["gut"])
+    adapted = peft.get_peft_model(model, peft.PrefixTuningConfig(task_type=kind, num_virtual_tokens=3))
+    with pytest.raises(ValueError, match=r"is a DynamicCache: .*peft's prefix tuning, use LoRA, prompt tuning"):
+        adapted(**batch, num_items_in_batch=torch.tensor(4))

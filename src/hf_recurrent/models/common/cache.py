@@ -230,6 +230,20 @@ def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
 HEADER = {"has_padding": torch.bool, "made_for": torch.uint8}
 
 
+def check_own_cache(cache: object) -> None:
+    """Raise a ValueError unless a cache is one of this package's, or None."""
+    if cache is None or isinstance(cache, RecurrentCache):
+        return
+    prefix = (
+        "; where it holds the prefix of peft's prefix tuning, use LoRA, prompt tuning or p-tuning"
+        if isinstance(cache, Cache)
+        else ""
+    )
+    raise ValueError(
+        f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache(){prefix}"
+    )
+
+
 def check_saved(tensors: object) -> None:
     """Raise a ValueError unless these are named tensors, all of as many sequences, and with the header of a cache."""
     if not isinstance(tensors, Mapping):

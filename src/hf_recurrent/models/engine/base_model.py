@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from ..common.cache import RecurrentCache, keeps_cache
+from ..common.cache import RecurrentCache, check_own_cache, keeps_cache
 from ..common.cache_name import CACHE_NAME
 from ..common.depth_objectives import halting_distribution
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
@@ -229,10 +229,7 @@ class BaseModel(RecurrentPreTrainedModel):
 
     def check_cache(self, cache: object, max_steps: int | None) -> None:
         """Raise a ValueError unless this model can continue from `cache`."""
-        if not isinstance(cache, RecurrentCache):
-            raise ValueError(
-                f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache()"
-            )
+        check_own_cache(cache)
         # a graph is traced of a call after one that was checked
         if in_graph():
             return
@@ -316,6 +313,8 @@ class BaseModel(RecurrentPreTrainedModel):
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
         """
+        # before arguments that peft's prefix tuning hands on with its own cache
+        check_own_cache(past_key_values)
         own_kwargs = supported(own_kwargs, self.model_arguments)
         self.check_model_kwargs(own_kwargs)
         check_flags(
