@@ -209,6 +209,22 @@ def test_a_batch_is_a_part_of_the_steps_loss_by_its_labels(auto_class):
             assert_close(model(**inputs, num_items_in_batch=number).loss, part, 1e-6)
 
 
+def test_numbers_of_minus_100_are_targets(tmp_path):
+    """`Trainer` takes each for a missing label; a batch of them alone has a loss, in training and in evaluation."""
+    rows, collator = classifier_rows()[:4], DataCollatorWithPadding(make_tokenizer())
+    rows = [{**row, "labels": number} for row, number in zip(rows, (-100.0, 2.0, -100.0, -100.0), strict=True)]
+    found = []
+    for size in (4, 1, 2):
+        model = make(AutoModelForSequenceClassification, "gut", num_labels=1, ponder_loss_weight=0.0)
+        arguments = TrainingArguments(**options(tmp_path, per_device_eval_batch_size=size))
+        trainer = Trainer(*(model, arguments, collator), train_dataset=rows[2:], eval_dataset=rows)
+        found.append(trainer.evaluate()["eval_loss"])
+        assert found[-1] == pytest.approx(found[0], rel=1e-5)
+    assert found[0] > 7000
+    trainer.train()
+    assert trainer.state.log_history[-2]["loss"] == pytest.approx(100**2, rel=0.1)
+
+
 def translation_rows() -> list[dict]:
     tokenizer = make_tokenizer()
     return [

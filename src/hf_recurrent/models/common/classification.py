@@ -320,7 +320,9 @@ class ForSequenceClassification(SequenceFeatures):
             self.config.problem_type = problem_type_of(labels, self.config)
 
         task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
-        losses = self.losses(task_loss, outputs, logits.shape[0], fraction_of_step(labels, num_items_in_batch))
+        numbers = labels is not None and problem_type_of(labels, self.config) == "regression"
+        fraction = fraction_of_step(labels, num_items_in_batch, numbers)
+        losses = self.losses(task_loss, outputs, logits.shape[0], fraction)
         base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
 

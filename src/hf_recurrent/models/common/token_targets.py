@@ -77,15 +77,22 @@ def check_num_items(num_items_in_batch: object) -> None:
         )
 
 
-def fraction_of_step(labels: torch.Tensor | None, num_items_in_batch: torch.Tensor | int | None) -> torch.Tensor | None:
+def fraction_of_step(
+    labels: torch.Tensor | None, num_items_in_batch: torch.Tensor | int | None, numbers: bool = False
+) -> torch.Tensor | None:
     """The labels (B, ...) of a batch as a fraction of those of an optimiser step; None without either.
 
     Args:
         num_items_in_batch: labels of all accumulated batches. `Trainer` counts those at padding, and so does this.
+        numbers: whether labels are numbers to predict, -100 among them, which `Trainer` never counts. This batch's
+            count all the same: where it is the whole step, the fraction is one.
     """
     if labels is None or num_items_in_batch is None:
         return None
-    return (labels != NO_TARGET).sum() / torch.as_tensor(num_items_in_batch).reshape(()).clamp_min(1)
+    total, count = torch.as_tensor(num_items_in_batch).reshape(()), (labels != NO_TARGET).sum()
+    if numbers:
+        total, count = total + (labels.numel() - count), labels.numel()
+    return count / total.clamp_min(1)
 
 
 def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:
