@@ -164,6 +164,24 @@ def test_depth_limits_and_thresholds_of_a_call(name):
         assert_near(torch.stack(generated.logits, dim=1), whole[:, 13:-1])
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_passes_without_the_prompt_take_the_options_of_a_call(use_cache):
+    variant = LANGUAGE_BY_NAME["gut_no_halt"]
+    model, prompt = make_language_model(variant), tokens_of(prompt_of(variant), 0)
+    options, scale, length = {"max_steps": 2}, 3.0, prompt["input_ids"].shape[1]
+    guided = {"guidance_scale": scale, "output_scores": True, "use_cache": use_cache}
+    generated = generate(model, prompt, 3, **options, **guided)
+    with torch.no_grad():
+        # without a prompt a text begins with its last token
+        with_prompt, without = (
+            model(generated.sequences[:, start:], **options).logits[:, -4:-1].log_softmax(-1)
+            for start in (0, length - 1)
+        )
+    expected = scale * (with_prompt - without) + without
+    kept = torch.arange(expected.shape[-1]) != model.config.eos_token_id
+    assert_near(torch.stack(generated.scores, dim=1)[..., kept], expected[..., kept])
+
+
 @pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "gut_no_transition", "gut_no_halt", "ndr"])
 def test_prompt_lookup_changes_nothing(name):
     variant = LANGUAGE_BY_NAME[name]

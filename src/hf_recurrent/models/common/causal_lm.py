@@ -6,10 +6,11 @@ Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 import copy
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 
 import torch
 from torch import nn
-from transformers import GenerationConfig
+from transformers import GenerationConfig, UnbatchedClassifierFreeGuidanceLogitsProcessor
 from transformers.generation import GenerationMixin, GenerationMode
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
@@ -293,6 +294,17 @@ class RecurrentGenerationMixin:
             vars(prepared).pop(name, None)
             model_kwargs.pop(name, None)
         return prepared, model_kwargs | options
+
+    def _get_logits_processor(self, *args, **kwargs):
+        """As of transformers, but a pass without the prompt, by which one is guided, takes the call's options, too."""
+        processors = super()._get_logits_processor(*args, **kwargs)
+        options = call_options(kwargs.get("model_kwargs") or {})
+        # one of the caller's own may serve other calls
+        given = {id(each) for each in kwargs.get("logits_processor") or ()}
+        for each in processors:
+            if isinstance(each, UnbatchedClassifierFreeGuidanceLogitsProcessor) and id(each) not in given:
+                each.model = partial(each.model, **options)
+        return processors
 
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
         """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""
