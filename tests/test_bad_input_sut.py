@@ -181,6 +181,12 @@ def test_sources_of_padding_are_not_translated():
         both().generate(IDS, attention_mask=NO_SECOND, max_new_tokens=2)
 
 
+def test_guidance_away_from_a_missing_source_is_refused():
+    with pytest.raises(ValueError, match=r"guidance_scale is 2\.0: .* no source to read; leave it out"):
+        both().generate(IDS, max_new_tokens=2, guidance_scale=2.0)
+    assert both().generate(IDS, max_new_tokens=1, guidance_scale=1.0).shape == (2, 2)
+
+
 def test_caches_of_other_models_and_sources_are_refused():
     model, text = both(), make_sut("plain", SUTForCausalLM)
     target = SOURCE | {"decoder_input_ids": IDS}

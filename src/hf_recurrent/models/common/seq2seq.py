@@ -322,6 +322,12 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
                 "the parameters of this model are divided among processes, and `generate` calls its encoder alone, "
                 "which does not gather them: save the model, and generate with one that is loaded whole"
             )
+        scale = chosen.get("guidance_scale")
+        if scale not in (None, 1):
+            raise ValueError(
+                f"guidance_scale is {shown(scale)}: its passes leave the prompt out, without which this decoder has no "
+                "source to read; leave it out, or use a model loaded with AutoModelForCausalLM"
+            )
 
     def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head
