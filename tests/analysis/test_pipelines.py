@@ -56,6 +56,19 @@ def test_steps_with_labels_depth_and_pairs():
     assert result["steps"] == pytest.approx(expected)
 
 
+def test_pipelines_of_transformers_stop_as_the_config_says(tmp_path):
+    """Those that hand arguments of a call to the tokenizer; the guide to predictions says so."""
+    save_checkpoint(make_model(BY_NAME["gut"]), tmp_path, make_tokenizer())
+    classify = pipeline("text-classification", str(tmp_path))
+    plain = classify(TEXTS[0])
+    assert classify(TEXTS[0], exit_criterion="confidence", exit_threshold=0.35, max_steps=1) == plain
+    configured = {"exit_criterion": "confidence", "exit_threshold": 0.35}
+    found = pipeline("text-classification", str(tmp_path), model_kwargs=configured)(TEXTS[0])
+    (expected,) = classifier()(TEXTS[0], **configured)
+    assert found[0]["score"] == pytest.approx(expected["score"])
+    assert found[0]["score"] != pytest.approx(plain[0]["score"])
+
+
 @pytest.mark.parametrize(("wrong", "meant"), [("exit_treshold", "exit_threshold"), ("max_step", "max_steps")])
 def test_misspelt_arguments_are_refused(wrong, meant):
     with pytest.raises(ValueError, match=f"the pipeline has no argument `{wrong}`: did you mean `{meant}`"):
