@@ -161,6 +161,17 @@ def test_generation_after_all_tokens_were_read_is_refused(setup):
     assert torch.equal(went_on[:, -3:], whole[:, -3:])
 
 
+@every_architecture
+def test_a_cache_beside_use_cache_false_is_refused(setup):
+    model, ids, _ = setup
+    with torch.no_grad():
+        cache = model(ids[:, :READ], use_cache=True).past_key_values
+        before = cache_contents(cache)
+        with pytest.raises(ValueError, match=r"use_cache is False and `past_key_values` is given: .*leave one of them"):
+            model.generate(ids, past_key_values=cache, use_cache=False, max_new_tokens=3)
+    assert same_contents(cache, before)
+
+
 # method, argument, and what the error says
 WRONG_ARGUMENTS = [
     ("crop", -1.0, r"crop\(-1.0\): pass how many tokens"),
