@@ -1,6 +1,7 @@
 """A checkpoint must answer a stranger as it answered its maker, or it is not published."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,24 @@ def test_reload_notices(run_folder, tmp_path, damage, message):
     damage(staged)
     with pytest.raises(PublishError, match=message):
         check_reload(run_folder, staged)
+
+
+@pytest.mark.slow
+def test_reload_asks_nothing(run_folder, tmp_path):
+    """What stands on the standard input is the next command's, such as the next folder of a shell loop."""
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    waiting, writing = os.pipe()
+    os.write(writing, b"y\nnext\n")
+    os.close(writing)
+    before = os.dup(0)
+    try:
+        os.dup2(waiting, 0)
+        check_reload(run_folder, staged)
+        assert os.read(0, 100) == b"y\nnext\n"
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(waiting)
 
 
 def narrow(folder):

@@ -81,7 +81,8 @@ def main(folder: str, exchange: str) -> None:
     found = answers(model, inputs)
     example = json.loads((Path(exchange) / "example.json").read_text(encoding="utf-8"))
     if (Path(folder) / "tokenizer_config.json").is_file():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        # or transformers asks on the terminal whether the config's code may run
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
         if example:
             found["token_ids"] = torch.tensor(tokenizer(*example)["input_ids"])
     save_file(found, Path(exchange) / "outputs.safetensors")

@@ -102,6 +102,7 @@ def run_without_package(
         try:
             done = subprocess.run(
                 [sys.executable, "-I", clean_load.__file__, str(staged.resolve()), exchange],
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT,
