@@ -230,6 +230,18 @@ def test_other_runs_are_not_mixed(model, file, tmp_path, monkeypatch):
     check(pq.read_table(output), alone(model, texts()))
 
 
+def test_texts_of_other_generation_configs_are_not_mixed(file, tmp_path, monkeypatch):
+    model, output = make_language_model(LANGUAGE_BY_NAME["gut"]), tmp_path / "o.parquet"
+    stop(model, file, output, monkeypatch, max_new_tokens=2)
+    for field, value in {"num_beams": 2, "suppress_tokens": [5], "eos_token_id": 7}.items():
+        before = getattr(model.generation_config, field)
+        setattr(model.generation_config, field, value)
+        with pytest.raises(ValueError, match="another generation_config of the checkpoint: they are not mixed"):
+            run(model, file, output, max_new_tokens=2)
+        setattr(model.generation_config, field, before)
+    assert run(model, file, output, max_new_tokens=2).resumed == 16
+
+
 def test_overwrite(model, file, tmp_path, monkeypatch):
     output = tmp_path / "o.parquet"
     run(model, file, output)

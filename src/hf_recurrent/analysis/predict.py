@@ -386,12 +386,22 @@ def identity_of(
         "weights of the checkpoint": weights_digest(model),
         "config of the checkpoint": digest(json_text(config)),
         "tokenizer": digest(tokenizer_text(tokenizer)),
+        **generation_fields(model),
         **{name: json_text(value) for name, value in chosen.items()},
     }
 
 
 # of a config: it is not what they say that predictions follow from
 UNUSED_FIELDS = ("_name_or_path", "transformers_version")
+
+
+def generation_fields(model: Any) -> dict[str, str]:
+    """What a model's settings of generation say, by a name for a message; nothing of a model that writes no text."""
+    if getattr(model, "generation_config", None) is None:
+        return {}
+    said = model.generation_config.to_diff_dict()
+    kept = {name: value for name, value in sorted(said.items()) if name not in (*UNUSED_FIELDS, "_from_model_config")}
+    return {"generation_config of the checkpoint": json_text(kept)}
 
 
 def digest(text: str) -> str:
