@@ -146,6 +146,17 @@ def test_rows_about_a_checkpoint_have_its_numbers(page):
             assert any(round(value, digits) == float(number) for value in stored), (name, number)
 
 
+def test_modules_that_developers_are_sent_to_are_there():
+    """Paths in code, from the root or from a folder that the sentence is about; a `<name>` stands for many."""
+    sources = [ROOT / name for name in ("src", "tests", "doc_parts", "perf", "gpu", "training", "examples", "docs")]
+    there = [f"/{file.relative_to(ROOT)}" for folder in sources for file in folder.rglob("*.py")]
+    there += [f"/{file.name}" for file in ROOT.glob("*.py")]
+    pages = sorted((ROOT / "docs/develop").glob("*.md"))
+    named = [(page.name, path) for page in pages for path in re.findall(r"`([\w/]+\.py)`", page.read_text())]
+    assert len(named) > 20
+    assert [(page, path) for page, path in named if not any(file.endswith(f"/{path}") for file in there)] == []
+
+
 def test_there_is_something_to_check():
     """What tests look for on every page need not be on each, but on some."""
     assert sum(len(links(page.read_text())) for page in PAGES) > 200
