@@ -55,6 +55,12 @@ def test_a_small_example_is_what_the_model_does():
     assert list(inside_differences(*recomputed(SMALL, slice(1)))) == []
 
 
+def test_an_answer_is_a_label():
+    loaded = load_checkpoint(FOLDERS["ndr-ctl-forward"], "cpu")
+    with pytest.raises(ValueError, match="answer is '11': expected a label of the model, one of 000, 001, "):
+        shown_examples(loaded.model, loaded.tokenizer, [Example("101 d a", None, "11")])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_examples_are_what_the_models_do(name):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..analysis.explain.inside import look_inside
+from ..analysis.model_facts import is_classifier
 from ..analysis.tables import INSIDE_FILE
 from ..files import read_json, write_bytes
 
@@ -31,8 +32,13 @@ def shown_examples(model: Any, tokenizer: Any, examples: Sequence[Example]) -> l
     """Plain data of each example.
 
     Raises:
-        ValueError: as `look_inside`.
+        ValueError: as `look_inside`, or an answer is no label of a classifier.
     """
+    labels = list(model.config.id2label.values())
+    if is_classifier(model) and model.config.problem_type != "regression":
+        for answer in (example.answer for example in examples):
+            if answer is not None and answer not in labels:
+                raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {', '.join(labels)}")
     return [
         {**example._asdict(), "inside": look_inside(model, tokenizer, example.text, example.text_pair).to_dict()}
         for example in examples
