@@ -57,7 +57,7 @@ def test_a_small_example_is_what_the_model_does():
 
 def test_an_answer_is_a_label():
     loaded = load_checkpoint(FOLDERS["ndr-ctl-forward"], "cpu")
-    with pytest.raises(ValueError, match="answer is '11': expected a label of the model, one of 000, 001, "):
+    with pytest.raises(ValueError, match="answer is '11': expected a label of the model, one of '000', '001', "):
         shown_examples(loaded.model, loaded.tokenizer, [Example("101 d a", None, "11")])
 
 

@@ -396,7 +396,7 @@ UNUSED_FIELDS = ("_name_or_path", "transformers_version")
 
 
 def generation_fields(model: Any) -> dict[str, str]:
-    """What a model's settings of generation say, by a name for a message; nothing of a model that writes no text."""
+    """A model's settings of generation as JSON, by their name in messages; empty where it writes no text."""
     if getattr(model, "generation_config", None) is None:
         return {}
     said = model.generation_config.to_diff_dict()

@@ -12,6 +12,8 @@ from ..analysis.explain.inside import look_inside
 from ..analysis.model_facts import is_classifier
 from ..analysis.tables import INSIDE_FILE
 from ..files import read_json, write_bytes
+from ..models.common.classification import predicts_number
+from ..text_data.labels import MULTI, listed
 
 # of one checkpoint: the page holds those of all
 MAX_BYTES = 75_000
@@ -32,13 +34,13 @@ def shown_examples(model: Any, tokenizer: Any, examples: Sequence[Example]) -> l
     """Plain data of each example.
 
     Raises:
-        ValueError: as `look_inside`, or an answer is no label of a classifier.
+        ValueError: as `look_inside`, or an answer is no label of a classifier whose texts have one each.
     """
-    labels = list(model.config.id2label.values())
-    if is_classifier(model) and model.config.problem_type != "regression":
+    if is_classifier(model) and not predicts_number(model.config) and model.config.problem_type != MULTI:
+        labels = list(model.config.id2label.values())
         for answer in (example.answer for example in examples):
             if answer is not None and answer not in labels:
-                raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {', '.join(labels)}")
+                raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {listed(labels)}")
     return [
         {**example._asdict(), "inside": look_inside(model, tokenizer, example.text, example.text_pair).to_dict()}
         for example in examples
