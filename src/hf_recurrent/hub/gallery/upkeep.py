@@ -19,7 +19,7 @@ from ..metadata import eval_results_yaml, results_path
 from ..sections import with_calibration, without_curves, without_pictures
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable, read_json
 from ..tasks import task_of
-from .entries import Entry, card_folders, read_entry, read_gallery
+from .entries import NAME, Entry, card_folders, read_entry, read_gallery
 from .page import render_index
 
 RENDER = "run `hf-recurrent cards refresh` on the gallery"
@@ -113,7 +113,7 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
         try:
             entries.append(read_entry(folder))
         except ValueError as error:
-            problems.append(f"{_line(error)}: {COPY}")
+            problems.append(f"{_line(error)}: {COPY}" if NAME.fullmatch(folder.name) else _line(error))
             continue
         problems += entry_problems(entries[-1])
     problems += _misplaced(root)
