@@ -120,8 +120,8 @@ def test_what_is_no_gallery_is_refused(tmp_path):
     write_json(tmp_path / "two words" / "card.json", make_card().to_dict())
     with pytest.raises(ValueError, match=r"^two words: use letters"):
         read_gallery(tmp_path)
-    name = "two words: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder"
-    assert name in gallery_problems(tmp_path)
+    problem = "two words: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder"
+    assert problem in gallery_problems(tmp_path)
 
 
 def test_the_index_shows_every_checkpoint_and_split(entries):

@@ -62,7 +62,7 @@ def test_reload_notices(run_folder, tmp_path, damage, message):
 
 @pytest.mark.slow
 def test_reload_asks_nothing(run_folder, tmp_path):
-    """What stands on the standard input is the next command's, such as the next folder of a shell loop."""
+    """The standard input belongs to the next command: it may hold the other folders of a shell loop."""
     staged = stage_checkpoint(run_folder, tmp_path / "staged")
     waiting, writing = os.pipe()
     os.write(writing, b"y\nnext\n")
