@@ -192,6 +192,10 @@ def test_examples_that_are_never_published_are_not_shown():
 @pytest.mark.slow
 def test_the_card_shows_what_was_calibrated(run, tmp_path):
     checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint")
+    weights = load_file(checkpoint / "model.safetensors")
+    save_file({name: weight.bfloat16().float() for name, weight in weights.items()}, checkpoint / "model.safetensors")
+    with pytest.raises(ValueError, match="results are of other weights"):
+        lint_card(checkpoint)
     status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
     assert status == 0, err
     lint_card(checkpoint)

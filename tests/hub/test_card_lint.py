@@ -7,10 +7,12 @@ from calibration_data import make_calibration
 from card_factory import FIGURE, make_card
 from safetensors.torch import save_file
 
+from hf_recurrent.analysis.tables import HALTING_FILE, write_tables
 from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, write_card
 from hf_recurrent.hub.card import Benchmark, SplitResult
 from hf_recurrent.hub.sections import without_curves
+from hf_recurrent.hub.stored import stored_digest
 
 
 @pytest.fixture
@@ -133,6 +135,32 @@ def test_a_card_tells_the_size_of_the_weights(tmp_path, picture):
     lint_card(tmp_path)
     save_file({"weight": torch.zeros(told - 1)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=f"tells of {told:,} parameters, and the weights have {told - 1:,}"):
+        lint_card(tmp_path)
+
+
+def test_a_card_is_of_the_weights_and_the_results_beside_it(tmp_path, picture):
+    card = make_card(plots=[picture])
+    weights = {"weight": torch.randn(card.training.num_parameters)}
+    result = card.results[0]
+    write_json(tmp_path / "config.json", {})
+
+    def write(stored, table):
+        save_file(stored, tmp_path / "model.safetensors")
+        write_tables(tmp_path, HALTING_FILE, {result.split: table})
+
+    write(weights, result.table)
+    write_card(tmp_path, replace(card, training=replace(card.training, weights=stored_digest(tmp_path))))
+    lint_card(tmp_path)
+    write({**weights, "exit_probe.weight": torch.zeros(2)}, result.table)
+    lint_card(tmp_path)
+    for others in (weights["weight"].bfloat16(), weights["weight"] + 1, -weights["weight"]):
+        write({"weight": others}, result.table)
+        with pytest.raises(ValueError, match="results are of other weights than those beside it"):
+            lint_card(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    lint_card(tmp_path)
+    write(weights, {**result.table, "accuracy": 0.5})
+    with pytest.raises(ValueError, match=f"halting_stats.json has other results of {result.split}"):
         lint_card(tmp_path)
 
 

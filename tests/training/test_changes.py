@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hf_recurrent.hub import lint_card
+from hf_recurrent.hub.stored import stored_digest
 from hf_recurrent.training.arguments import ARGUMENT_TYPES
 from hf_recurrent.training.card import command, paper_claims, recipe_of
 from hf_recurrent.training.recipes import changes_by_flags, parse
@@ -96,6 +97,7 @@ def test_the_card_of_a_changed_run_says_so(script, write_recipe, tmp_path):
     reported = "changed by flags: config.hidden_size = 8 (16), max_steps = 1 (12)"
     training = json.loads((tmp_path / "run" / "card.json").read_text())["training"]
     assert training["paper_table"] == f"{TABLE}, but {reported}"
+    assert training["weights"] == stored_digest(tmp_path / "run")
     assert training["differences_from_paper"] == ["width 16", reported]
     assert f"| Reproduces | {TABLE}, but {reported} |" in (tmp_path / "run" / "README.md").read_text()
     lint_card(tmp_path / "run")

@@ -59,7 +59,10 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Training:
-    """The training run. `wall_time` in seconds; `versions` maps packages to versions."""
+    """The training run. `wall_time` in seconds; `versions` maps packages to versions.
+
+    `weights` is the digest of the weights that results were measured with (None: of a card of before there was one).
+    """
 
     command: str
     recipe: str
@@ -71,6 +74,7 @@ class Training:
     versions: dict[str, str]
     steps: int | None = None
     differences_from_paper: list[str] = field(default_factory=list)
+    weights: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
-"""Whether a card tells the exit and the size that the other files of its folder have."""
+"""Whether a card tells the exit, the weights and the results that the other files of its folder have."""
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ..analysis.tables import CALIBRATION_FILE
+from ..analysis.tables import CALIBRATION_FILE, HALTING_FILE, RECURRENCE_FILE
 from ..files import read_json
-from ..models.common.exit_calibration import PROBE
+from ..models.common.exit_calibration import PROBE, tensors_digest
 from ..models.common.exit_criteria import CRITERIA, LEARNED
 from .findings import has_exit
 
@@ -31,9 +33,12 @@ def contradictions(folder: Path, card: Mapping[str, Any]) -> list[str]:
     told = card.get("calibration")
     if calibration is not None and not problems and (told or {}).get("chosen") != calibration.get("chosen"):
         problems.append(f"it does not tell the exit of {CALIBRATION_FILE}: {REMEDY}")
-    told = card["num_parameters"] if "training" not in card else card["training"]["num_parameters"]
+    training = card.get("training", {})
     if config is not None and "quantization_config" not in config:
-        problems += size_problems(told, folder)
+        told = training.get("num_parameters", card.get("num_parameters"))
+        problems += size_problems(told, folder) or weights_problems(training.get("weights"), folder)
+    for name in (HALTING_FILE, RECURRENCE_FILE):
+        problems += table_problems(card, folder / name)
     return problems
 
 
@@ -84,12 +89,9 @@ def exit_fields(card: Mapping[str, Any]) -> dict[str, Any]:
 
 def size_problems(told: int, folder: Path) -> list[str]:
     """Whether the weights of a folder have another number of parameters than its card tells."""
-    sizes = {}
     try:
-        for path in sorted(folder.glob(WEIGHTS)):
-            with safe_open(path, "pt") as weights:
-                names = weights.keys()
-                sizes |= {name: math.prod(weights.get_slice(name).get_shape()) for name in names}
+        with stored_weights(folder) as weights:
+            sizes = {name: math.prod(part.get_slice(name).get_shape()) for name, part in weights.items()}
     except (OSError, SafetensorError):
         return []
     stored = sum(sizes.values())
@@ -97,3 +99,44 @@ def size_problems(told: int, folder: Path) -> list[str]:
     if not sizes or told in (stored, stored - fitted):
         return []
     return [f"it tells of {told:,} parameters, and the weights have {stored:,}: both should be of the same run"]
+
+
+def weights_problems(told: str | None, folder: Path) -> list[str]:
+    """Whether the weights of a folder are others than those by whose digest, if it is `told`, results were measured."""
+    try:
+        stored = None if told is None else stored_digest(folder)
+    except (OSError, SafetensorError):
+        return []
+    if stored in (None, told):
+        return []
+    return [
+        "its results are of other weights than those beside it, which are of another run, were trained further or were "
+        f"cast: put back the weights that were measured or, where there are exits, {REMEDY}"
+    ]
+
+
+def stored_digest(folder: str | os.PathLike) -> str | None:
+    """`tensors_digest` of the weights in a folder but for a fitted probe; None if there are none."""
+    with stored_weights(Path(folder)) as weights:
+        names = sorted(name for name in weights if PROBE not in name)
+        return tensors_digest((name, weights[name].get_tensor(name)) for name in names) if names else None
+
+
+@contextmanager
+def stored_weights(folder: Path) -> Iterator[dict[str, Any]]:
+    """Name of each weight in a folder -> the open file that has it."""
+    with ExitStack() as stack:
+        parts = [stack.enter_context(safe_open(path, "pt")) for path in sorted(folder.glob(WEIGHTS))]
+        yield {name: part for part in parts for name in part.keys()}  # noqa: SIM118 (a file is no mapping)
+
+
+def table_problems(card: Mapping[str, Any], path: Path) -> list[str]:
+    """Whether a file of statistics has other results of a card's splits than the card."""
+    splits = (parsed(path) or {}).get("splits")
+    if not isinstance(splits, dict):
+        return []
+    told = {result["split"]: result["table"] for result in card.get("results", [])}
+    wrong = [split for split, table in told.items() if splits.get(split, table) != table]
+    if not wrong:
+        return []
+    return [f"{path.name} has other results of {', '.join(wrong)}: both should be of the same run"]

@@ -16,6 +16,7 @@ from ..hub import CardData
 from ..hub.card import Picture, Plot, Routing, read_card
 from ..hub.card_data import SECTION_PLOTS, SplitResult
 from ..hub.commands import LIMIT
+from ..hub.stored import stored_digest
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
 from ..text_data.source import LENGTH
@@ -73,16 +74,18 @@ class Reevaluation:
 
     def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
         """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
+        measured = replace(self.card.training, weights=stored_digest(checkpoint.name))
+        card = replace(self.card, training=measured)
         if isinstance(self.arguments, LanguageDataArguments):
             tables = predicted_texts(checkpoint, self.arguments, self.splits, batch_size, progress)
             write_tables(folder, RECURRENCE_FILE, tables)
-            return with_text_results(self.card, checkpoint, tables, folder)
+            return with_text_results(card, checkpoint, tables, folder)
         place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
         if checkpoint.objective is TOKEN_CLASSIFICATION:
             evaluation = evaluate_own_run(*place, batch_size, progress=progress)
         else:
             evaluation = evaluate_run(*place, RunArguments(thresholds=[]), batch_size, progress=progress)
-        return with_results(self.card, checkpoint, evaluation, self.arguments, self.splits[0])
+        return with_results(card, checkpoint, evaluation, self.arguments, self.splits[0])
 
 
 def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, request: Request) -> Reevaluation:

@@ -21,6 +21,7 @@ from ..hub import CardData, check_access, publish_checkpoint, write_card
 from ..hub.base_model import BaseModel, read_base_model
 from ..hub.card import read_card
 from ..hub.errors import explanation
+from ..hub.stored import stored_digest
 from ..inference.processes import shared_after_training
 from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
@@ -231,7 +232,9 @@ class Run(ABC):
         """Write recipe, card and times, and last the mark that there is nothing to train or evaluate any more."""
         recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
         write_bytes(self.folder / RECIPE_FILE, recipe.encode())
-        write_card(self.folder, dataclasses.replace(card, example=publishable_example(card.example)))
+        training = dataclasses.replace(card.training, weights=stored_digest(self.folder))
+        example = publishable_example(card.example)
+        write_card(self.folder, dataclasses.replace(card, example=example, training=training))
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
         write_run(self.folder, self.identifying_settings, evaluated=True)

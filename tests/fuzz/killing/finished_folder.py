@@ -1,4 +1,4 @@
-"""The contents of a finished run's folder, but for the times that were measured."""
+"""The contents of a finished run's folder, but for measured times and what depends on the last bit of weights."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,15 @@ from safetensors.torch import load_file
 from hf_recurrent.hub import lint_card
 from support.compare import assert_close
 
-TIMES = {"date": "2000-01-01", "wall_time": 1.0, "seconds": 1.0}
+# the card's digest is checked to be that of the weights
+VARYING = {"date": "2000-01-01", "wall_time": 1.0, "seconds": 1.0, "weights": "0" * 64}
 # relative to the largest value: a resumed run has its tensors elsewhere in memory
 TOLERANCE = 1e-4
 LONGEST = 300
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Path in `folder` -> what is there: weights as tensors, the card without its date and the seconds of training.
+    """Path in `folder` -> what is there: weights as tensors, the card without what varies.
 
     Raises:
         ValueError: the card is not the one that its data is rendered to.
@@ -31,7 +32,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 def content(path: Path) -> Any:
     if path.name in ("card.json", "halting_stats.json"):
-        return without_times(json.loads(path.read_text()))
+        return without_varying(json.loads(path.read_text()))
     if path.name == "timing.json":
         return shape(json.loads(path.read_text()))
     if path.suffix == ".safetensors":
@@ -42,11 +43,11 @@ def content(path: Path) -> Any:
     return path.read_bytes()
 
 
-def without_times(value: Any) -> Any:
-    """`value` with the same in the place of each date and of each number of seconds."""
+def without_varying(value: Any) -> Any:
+    """`value` with the same in the place of each date, number of seconds and digest."""
     if isinstance(value, dict):
-        return {name: TIMES.get(name, without_times(item)) for name, item in value.items()}
-    return [without_times(item) for item in value] if isinstance(value, list) else value
+        return {name: VARYING.get(name, without_varying(item)) for name, item in value.items()}
+    return [without_varying(item) for item in value] if isinstance(value, list) else value
 
 
 def shape(value: Any) -> Any:

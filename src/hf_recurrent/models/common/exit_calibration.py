@@ -5,7 +5,7 @@ config that were calibrated, with their values, and the digest of the `weights`.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from transformers.utils import logging
@@ -25,9 +25,14 @@ def weights_digest(model, state_dict: Mapping[str, torch.Tensor] | None = None) 
         state_dict: the weights, where they are not to be read from the model.
     """
     state = model.state_dict() if state_dict is None else state_dict
+    return tensors_digest((name, state[name]) for name in sorted(state.keys() - model.all_tied_weights_keys.keys()))
+
+
+def tensors_digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """SHA-256, in hexadecimal digits, of named tensors in their order: names, dtypes, shapes and bytes."""
     digest = hashlib.sha256()
-    for name in sorted(state.keys() - model.all_tied_weights_keys.keys()):
-        tensor = state[name].detach().cpu().contiguous()
+    for name, tensor in tensors:
+        tensor = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
