@@ -195,6 +195,13 @@ def halt_nothing(model: torch.nn.Module, variant: Variant) -> None:
         torch.nn.init.zeros_(model.model.halting_head.proj.weight)
 
 
+def switch_nothing(model: torch.nn.Module) -> None:
+    """Let rounding switch no unit of a head's ReLU, whose gradient jumps at zero."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("hidden.bias"):
+            torch.nn.init.constant_(parameter, 8.0)
+
+
 def autocast_logits(model: torch.nn.Module, variant: Variant, batch: Batch, dtype: torch.dtype) -> torch.Tensor:
     with torch.autocast("cuda", dtype):
         logits = compute(model, variant, batch)["logits"]

@@ -20,7 +20,7 @@ from perf.models import build, infer, mixed_batch, tune_depth
 
 from . import plan
 from .checks import Check, Setting
-from .correct import NEAR, TOLERANCE, Batch, Case, halt_nothing, largest_error, on
+from .correct import TOLERANCE, Batch, Case, halt_nothing, largest_error, on, switch_nothing
 from .fast import options_of
 from .halting import LateCount
 
@@ -38,6 +38,8 @@ TIMED = {
     "listops_gut": 112,
 }
 ROWS = {"cpu/listops_depth_ndr": 512}
+# of bfloat16 with masks for compaction and other kernels; on a CPU at most 0.007
+HALF_TOLERANCE = 0.05
 # status of a process
 BROKEN = 5
 
@@ -82,20 +84,21 @@ def step_is_eager(setting: Setting, case: Case, half: bool) -> list[Table]:
     """Training steps of batches one after the other, of which the graph knows the shape alone.
 
     Args:
-        half: whether to train under autocast of bfloat16, whose rounding might move halting, so that nothing halts;
-            rather than in float32 and evaluation mode.
+        half: whether to train under autocast of bfloat16, whose rounding might move halting and switch a ReLU, so that
+            nothing halts and heads are linear; rather than in float32 and evaluation mode.
     """
     avoid_broken_kernels()
     with replayed(setting):
         model = case.make(case.variant).to(setting.device).train(half)
         if half:
             halt_nothing(model, case.variant)
+            switch_nothing(model)
         graphs, error = graphs_of(model, torch.bfloat16 if half and setting.device != "cpu" else None), 0.0
         for places in range(4):
             batch = on(setting.device, {name: value.roll(places, 0) for name, value in case.batch.items()})
             expected, found = (learned(graphs, model, batch, eager) for eager in (True, False))
             error = max(error, largest_error(found, expected))
-            assert error <= (NEAR[torch.bfloat16][0] if half else TOLERANCE), error
+            assert error <= (HALF_TOLERANCE if half else TOLERANCE), error
         assert len(graphs.graphs) == 1
     row = {"model": case.name, "dtype": "bfloat16" if half else "float32", "error": error}
     return [Table("Steps as CUDA graphs: loss and gradients against eager", [row])]

@@ -1,6 +1,7 @@
 """The day on a GPU: its runner, its report, its estimates, the imitated device, and the whole rehearsal."""
 
 import argparse
+import contextlib
 import math
 import os
 import signal
@@ -16,17 +17,33 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainingArguments
 
-from gpu import catalogue, checks, correct, day, device, further, imitation, kernels, learned, plan, prepare, report
+from gpu import (
+    catalogue,
+    checks,
+    correct,
+    day,
+    device,
+    further,
+    graphs,
+    imitation,
+    kernels,
+    learned,
+    plan,
+    prepare,
+    report,
+)
 from gpu.catalogue import Part
 from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHereError, Setting
 from hf_recurrent.files import read_json
+from hf_recurrent.inference.cuda_graphs import ARCHITECTURES as GRAPHED
+from hf_recurrent.models.common.graphs import capturing
 from hf_recurrent.training.collator import PaddingCollator
 from perf import core
 from perf.core import Table
 from perf.models import build, infer, never_halt, padded_batch
 from perf.work import counted as work_of
 from support.compare import assert_same, compute, gradients
-from support.families import BY_NAME, make_batch, make_model, slow
+from support.families import BY_NAME, LANGUAGE_VARIANTS, make_batch, make_model, slow
 
 ROOT = Path(__file__).parents[1]
 
@@ -196,6 +213,22 @@ def dying(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("variant", [each for each in LANGUAGE_VARIANTS if each.core and each.architecture in GRAPHED])
+def test_half_precision_is_near_where_no_unit_is_switched(variant):
+    """The bound of the check on a GPU; otherwise a unit of the head of UT, near zero, moves a gradient by a third."""
+    case = correct.Case(variant, True)
+    model = case.make(variant).train()
+    correct.halt_nothing(model, variant)
+    correct.switch_nothing(model)
+
+    def learned(way):
+        with way, torch.autocast("cpu", torch.bfloat16):
+            return gradients(model, case.batch)
+
+    eager, masked = learned(contextlib.nullcontext()), learned(capturing())
+    assert correct.largest_error(masked, eager) <= graphs.HALF_TOLERANCE
+
+
 def test_a_process_that_dies_or_hangs_costs_one_check(tmp_path, dying):
     part = catalogue.BY_NAME["models"]
     setting = setting_in(tmp_path, seconds=45.0)
