@@ -27,12 +27,17 @@ KINDS = ("int8",)
 
 
 def check_kind(model: Any, kind: str) -> None:
-    """Raise a ValueError for an unknown kind, or a model on an accelerator, which has no such layers."""
+    """Raise a ValueError for an unknown kind, or a model that is on an accelerator or not in float32."""
     if kind not in KINDS:
         raise ValueError(f"quantize is {shown(kind)}: expected {' or '.join(KINDS)}")
     if model.device.type != "cpu":
         raise ValueError(
             f"quantize is {kind!r}, which is for the processor, but the model is on {model.device}: use cpu"
+        )
+    if model.dtype is not torch.float32:
+        raise ValueError(
+            f"quantize is {kind!r}, which is for linear layers of float32, but the model is of "
+            f"{str(model.dtype).removeprefix('torch.')}: load it in float32 (--dtype float32)"
         )
 
 
@@ -59,7 +64,7 @@ def compare_quantized(
     """A row for each threshold, as described at the top of this module.
 
     Args:
-        model: as of `sweep_thresholds`, on the processor.
+        model: as of `sweep_thresholds`, on the processor, in float32.
         batches: likewise.
         thresholds: halting masses; None for full depth.
     """
