@@ -57,6 +57,7 @@ def make_sweep(**changes):
         "thresholds": rows,
         "batch_size": 64,
         "device": "CPU, 1 thread",
+        "dtype": "float32",
         "seed": 0,
         "pictures": [{"stack": "model", "unit": "example", "examples": [picture]}],
     }
@@ -96,7 +97,7 @@ def test_the_section_tells_the_sweep(root):
     assert "| **0.999** | 50.0% | 75.0% | 6.00 | 75.0% |" in text
     assert "| 1\\|2 | 100 | 50.0% | 75.0% | 47.0% | 50.0% |" in text
     assert "(8 steps)" in text
-    assert "full depth, 2.00 s: medians of 3 alternating passes (CPU, 1 thread, batches of 64)" in text
+    assert "full depth, 2.00 s: medians of 3 alternating passes (CPU, 1 thread, float32, batches of 64)" in text
     assert (
         "- On `test`, no accuracy is measurably lost down to a threshold of 0.6 (47.0%, and 50.0% at the checkpoint's "
         "own 0.999): it takes 50.0% instead of 75.0% of the block calls of full depth, and 50.0% instead of 75.0% of "

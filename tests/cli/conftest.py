@@ -1,4 +1,5 @@
 import functools
+import json
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def refuse(run):
         return err[err.index("error: ") :].strip()
 
     return refuse
+
+
+@pytest.fixture
+def in_both_precisions(run, tmp_path):
+    """Runs `evaluate` -> the tables of its one split in float32 and in bfloat16."""
+
+    def evaluated(*words, dtype):
+        status, _, err = run("evaluate", *words, "--dtype", dtype, "--json", tmp_path / "precision.json")
+        assert status == 0, err
+        (table,) = json.loads((tmp_path / "precision.json").read_text())["splits"].values()
+        return table
+
+    return lambda *words: [evaluated(*words, dtype=dtype) for dtype in ("float32", "bfloat16")]
 
 
 @pytest.fixture(scope="module", autouse=True)

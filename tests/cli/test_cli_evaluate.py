@@ -54,6 +54,25 @@ def test_splits_limits_and_depth_can_be_chosen(run, run_folder, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["splits"]["test"]["threshold"] == 0.3
 
 
+def test_the_precision_can_be_chosen(run, run_folder, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(run_folder, dtype=torch.bfloat16)
+    model.save_pretrained(run_folder)
+
+    def evaluated(*dtype):
+        status, _, err = run("evaluate", run_folder, "listops", *SET, *dtype, "--json", tmp_path / "t.json")
+        assert status == 0, err
+        return json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+
+    # as saved, if not told otherwise
+    own, same = evaluated(), evaluated("--dtype", "bfloat16")
+    assert same["ponder_cost"] == pytest.approx(own["ponder_cost"], rel=1e-7)
+    for dtype in ("float16", "float32"):
+        other = evaluated("--dtype", dtype)
+        assert other["accuracy"] == pytest.approx(own["accuracy"], abs=2.5 / 30)
+        assert other["ponder_cost"] == pytest.approx(own["ponder_cost"], rel=0.02)
+        assert other["ponder_cost"] != pytest.approx(own["ponder_cost"], rel=1e-7)
+
+
 @pytest.mark.parametrize(
     ("criterion", "said"), [("confidence", "halts by confidence at 0.99;"), ("stability", "halts by stability;")]
 )
@@ -103,6 +122,7 @@ def test_an_exported_benchmark_will_do(run, run_folder, tmp_path):
         (["listops", "--set", "num_test"], "'num_test': expected NAME=VALUE"),
         (["listops", *SET, "--split", "exam"], "split is 'exam': listops .original. has train, validation, test"),
         (["listops", "--device", "banana"], "device='banana' is not available here"),
+        (["listops", "--dtype", "half"], "error: dtype is 'half': expected one of auto, float32, bfloat16, float16"),
         (["/nope/at/all"], "benchmark='/nope/at/all': there is no such folder"),
         (["listops", "--data-dir", "/nowhere"], "data_dir='/nowhere'"),
     ],

@@ -116,6 +116,14 @@ def test_ways_of_reading_can_be_chosen(run, rec, archive, tmp_path):
     assert table["segment_length"] == 32
 
 
+def test_documents_are_read_in_half_precision(in_both_precisions, rec, archive):
+    whole, half = in_both_precisions(rec, *documents(archive))
+    for found, wanted in zip(half["carries"], whole["carries"], strict=True):
+        assert found["bits_per_byte"] == pytest.approx(wanted["bits_per_byte"], rel=2e-3)
+    assert half["bits_per_byte"] != pytest.approx(whole["bits_per_byte"], rel=1e-7)
+    assert half["gates"]["mean"] == pytest.approx(whole["gates"]["mean"], abs=1e-3)
+
+
 def test_other_models_of_constant_memory_do(run, make, archive, tmp_path):
     folder = make("tlb", chunk_size=4, num_memory_slots=3)
     status, out, err = run("evaluate", folder, *documents(archive), "--limit", "2", "--json", tmp_path / "t.json")

@@ -86,6 +86,15 @@ def test_texts_are_evaluated(run, refuse, places, tmp_path):
     assert (table_of(tmp_path / "t.json")["texts"], table_of(tmp_path / "t.json")["by_column"]) == ("blocks", {})
 
 
+def test_texts_are_evaluated_in_half_precision(in_both_precisions, places):
+    whole, half = in_both_precisions(places["model"], places["test"], "--line-by-line")
+    for name in ("bits_per_token", "bits_per_byte", "perplexity"):
+        # losses are summed in higher precision
+        assert half[name] == pytest.approx(whole[name], rel=1e-3)
+        assert half[name] != pytest.approx(whole[name], rel=1e-7)
+    assert half["token_accuracy"] == pytest.approx(whole["token_accuracy"], abs=0.03)
+
+
 def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
     goal = ("--tolerance", "0.6", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     words = ("calibrate", places["model"], places["held"], "--test-file", places["test"], "--line-by-line", *goal)

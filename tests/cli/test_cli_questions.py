@@ -16,6 +16,7 @@ from support.token_heads import CHOICE, SPAN
 
 TOWNS = ("Rome", "Oslo", "Paris")
 ENDINGS = ("yes", "no", "perhaps")
+CHOICES = ("--context-column", "ask", *(word for i in range(3) for word in ("--ending-columns", f"end{i}")))
 
 
 def span_row(number):
@@ -129,8 +130,7 @@ def test_questions_without_an_answer(run, refuse, places, tmp_path):
 
 
 def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
-    columns = ("--context-column", "ask", *(word for i in range(3) for word in ("--ending-columns", f"end{i}")))
-    table = evaluated(run, tmp_path, places["choices"], places["choices_file"], *columns)
+    table = evaluated(run, tmp_path, places["choices"], places["choices_file"], *CHOICES)
     model = transformers.AutoModelForMultipleChoice.from_pretrained(places["choices"]).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(places["choices"])
     right, steps = [], []
@@ -142,13 +142,21 @@ def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
         steps.append(output.ponder_steps.float().mean().item())
     assert (table["n"], table["accuracy"], table["unit"]) == (24, np.mean(right), "choice")
     assert table["steps"]["mean"] == pytest.approx(np.mean(steps))
-    words = ("calibrate", places["choices"], places["choices_file"], *columns, "--tolerance", "0.5", "--repeats", "1")
+    words = ("calibrate", places["choices"], places["choices_file"], *CHOICES, "--tolerance", "0.5", "--repeats", "1")
     status, _, err = run(*words, "--confidence", "0.5", "--without-labels", "--out", tmp_path / "calibrated")
     assert status == 0, err
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
     assert set(found["criteria"]) == {"learned", "convergence"}
     copy = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path / "calibrated")
     assert calibration_problem(copy) is None
+
+
+@pytest.mark.parametrize(("name", "flags"), [("spans", ()), ("choices", CHOICES)])
+def test_questions_are_evaluated_in_half_precision(in_both_precisions, places, name, flags):
+    whole, half = in_both_precisions(places[name], places[f"{name}_file"], *flags)
+    assert half["accuracy"] == pytest.approx(whole["accuracy"], abs=3.5 / 24)
+    assert half["ponder_cost"] == pytest.approx(whole["ponder_cost"], rel=1e-3)
+    assert half["ponder_cost"] != pytest.approx(whole["ponder_cost"], rel=1e-8)
 
 
 REFUSED = [

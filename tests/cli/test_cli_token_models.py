@@ -181,6 +181,17 @@ def test_masks_are_evaluated(run, refuse, places, tmp_path):
     assert "mlm_probability is 0.0" in refuse("evaluate", places["masked"], places["book"], "--mlm-probability", "0")
 
 
+def test_tokens_are_evaluated_in_half_precision(in_both_precisions, places):
+    whole, half = in_both_precisions(places["words"], places["test"])
+    assert half["accuracy"] == pytest.approx(whole["accuracy"], abs=0.03)
+    assert half["ponder_cost"] == pytest.approx(whole["ponder_cost"], rel=0.02)
+    assert half["ponder_cost"] != pytest.approx(whole["ponder_cost"], rel=1e-6)
+    whole, half = in_both_precisions(places["masked"], places["book"])
+    # losses are summed in higher precision
+    assert half["scores"]["nll"] == pytest.approx(whole["scores"]["nll"], abs=1e-3)
+    assert half["scores"]["nll"] != pytest.approx(whole["scores"]["nll"], abs=1e-7)
+
+
 @pytest.mark.parametrize("kind", ["words", "masked"])
 def test_thresholds_are_swept(run, places, tmp_path, kind):
     file, flags = (places["test"], ()) if kind == "words" else (places["book"], ("--line-by-line",))

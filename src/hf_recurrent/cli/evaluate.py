@@ -30,6 +30,7 @@ def evaluate(
     exit_threshold: options.ExitThreshold = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
+    dtype: options.Dtype = "auto",
     segment_length: Annotated[
         int | None,
         typer.Option(min=1, max=options.MOST, help="Of long documents: tokens read at a time; 8 windows if not given."),
@@ -73,7 +74,7 @@ def evaluate(
         "shorter sequences" if reads else f"long documents ({LONG_DOCUMENTS})",
     )
     kinds = (*OF_SEQUENCES, *OF_TOKENS, *OF_QUESTIONS)
-    loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
+    loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), kinds)
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
     note = default_threshold_problem(loaded.model.config, ExitOptions())
     if reads:

@@ -80,6 +80,17 @@ ExitCriterion = Annotated[
 ExitThreshold = Annotated[float | None, typer.Option(help="Its threshold; the criterion's default if not given.")]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]
+Dtype = Annotated[str, typer.Option(help="Precision: auto, as saved; float32, bfloat16 or float16.")]
+
+
+def precision(name: str):
+    """The dtype of a name, or "auto". Raises ValueError for another one."""
+    import torch
+
+    known = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(known)}")
+    return known[name]
 
 
 OWN = "Your own examples"

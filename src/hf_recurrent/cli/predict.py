@@ -72,7 +72,7 @@ def predict(
     ] = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
-    dtype: Annotated[str, typer.Option(help="Precision: auto, as saved; float32, bfloat16 or float16.")] = "auto",
+    dtype: options.Dtype = "auto",
     disable_tqdm: Annotated[bool, typer.Option("--disable-tqdm", help="Show no progress bar.")] = False,
 ) -> None:
     """Predict each row of a file: label, probability and depth steps, of words or masks too, or what a model writes.
@@ -106,7 +106,7 @@ def predict(
         top_k=top_k,
         limit=limit,
     )
-    loaded = load_checkpoint(checkpoint, device, revision, precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
+    loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
     settings = settings_as_trained(settings, loaded, rows.columns)
     check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
@@ -145,13 +145,3 @@ def settings_as_trained(
     if settings.source_prefix is None:
         settings = replace(settings, source_prefix=loaded.settings.get("source_prefix"))
     return settings
-
-
-def precision(name: str):
-    """The dtype of a name, or "auto". Raises ValueError for another one."""
-    import torch
-
-    known = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(known)}")
-    return known[name]

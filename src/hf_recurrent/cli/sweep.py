@@ -51,6 +51,7 @@ def sweep(
     card: Annotated[bool, typer.Option("--card", help="Draw them, and show all of it in the card there.")] = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
+    dtype: options.Dtype = "auto",
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
     from ..analysis.quantization import check_kind, compare_quantized
@@ -68,7 +69,7 @@ def sweep(
     request = examples.request(split)
     with made_by_first(changed_files(target), target) as change:
         kinds = (*OF_SEQUENCES, *OF_TOKENS)
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
+        loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), kinds)
         require_halting(loaded.model, checkpoint)
         tables, comparisons = {}, {}
         if quantize is not None:
@@ -184,7 +185,7 @@ def conditions(model: Any, batch_size: int) -> dict[str, Any]:
     name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
-    return {"batch_size": batch_size, "device": name}
+    return {"batch_size": batch_size, "device": name, "dtype": str(model.dtype).removeprefix("torch.")}
 
 
 def show(name: str, found: dict[str, Any]) -> None:
@@ -288,7 +289,7 @@ def legend(found: dict[str, Any]) -> list[str]:
         f"block calls: units through the block; share: of the maximum, units x steps ({stacks}).",
         "depth: mean steps of an example.",
         f"time: of a forward pass over that at full depth, of each batch the median of {found['repeats']} alternating "
-        f"passes ({found['device']}, batches of {found['batch_size']}).",
+        f"passes ({found['device']}, {found['dtype']}, batches of {found['batch_size']}).",
     ]
     if "decoder" in found["most_steps"]:
         lines.append(f"{found['measured']}, tokens and loss: with teacher forcing (the true target up to each token).")
