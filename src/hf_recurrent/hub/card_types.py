@@ -19,7 +19,8 @@ MEASURED = {
         token_accuracy weight relative disagreement own_threshold length_penalty bytes gate mean_ponder_cost bleu
         threshold perplexity spearman decoder_spearman ponder_cost forced_halt_rate difference standard_error mean_steps
         word_perplexity bright high low open_gate""",
-    str: "carry texts token criterion benchmark benchmark_config device split measured label prediction chunking unit",
+    str: """carry texts token criterion benchmark benchmark_config device dtype split measured label prediction chunking
+        unit""",
     bool: "numeric fixed_depth all_predicted exact_bytes safe",
     list[Table]: """rows by_position carries thresholds fixed_depths by_difficulty examples by_count by_information
         experts""",
