@@ -14,9 +14,11 @@ import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from hf_recurrent.cli.calibrate import destination
 from hf_recurrent.cli.console import hyphenated
 from hf_recurrent.hub.base_model import LINEAGE_FILE, BaseModel, read_base_model
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.hub.inputs import read_inputs
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
@@ -85,9 +87,23 @@ def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, f
     (folder / "card.json").write_text(json.dumps({"task": "text-classification", "example": example}))
     pair = ("--text-column", "review", "--text-column", "kind")
     columns, found, read = (COLUMNS[:2], "single texts", "pairs") if known == 2 else (pair, "pairs", "single texts")
-    message = f"for {found}, but {folder} was trained on {read}, as its card.json shows: name the "
+    message = f"for {found}, but {folder} was trained on {read}: name the "
     assert message in refuse("evaluate", folder, file, *columns, *COLUMNS[2:4])
     assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
+
+
+def test_a_copy_knows_what_the_card_tells_of_inputs(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    facts = {"text_column": ["review", "kind"], "files": {"train": "a.csv"}}
+    card = {"task": "text-classification", "example": {"text": "good", "text_pair": "a"}}
+    (folder / "card.json").write_text(json.dumps({**card, "benchmark": {"parameters": facts}}))
+    for origin, copy in (("model", "copy"), ("copy", "another")):
+        with destination(str(tmp_path / origin), tmp_path / copy) as change:
+            shutil.copy(checkpoint / "config.json", change.new)
+        assert not (tmp_path / copy / "card.json").exists()
+        assert read_inputs(tmp_path / copy) == {"texts": 2, "settings": facts}
+    (tmp_path / "another" / "inputs.json").write_text("[1")
+    assert read_inputs(tmp_path / "another") == {}
 
 
 def test_columns_are_those_of_training(run, checkpoint, tmp_path):
@@ -125,7 +141,7 @@ def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     others = [write_csv(tmp_path / f"{name}.csv", rows(60, seed=1)) for name in ("validation", "tests")]
     # a column that there is not ends the command before it computes
     words = ("--tolerance", "0.1", "--criterion", "confidence", "--limit", "60", "--label-column", "no")
-    with pytest.warns(UserWarning, match=rf"trained on a file '{file.name}', as its card says: .* if .*{file.name} is"):
+    with pytest.warns(UserWarning, match=rf"trained on a file '{file.name}': .* if .*{file.name} is"):
         assert "label_column is 'no'" in refuse("calibrate", folder, file, "--test-file", others[1], *words)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

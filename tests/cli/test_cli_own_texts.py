@@ -177,11 +177,26 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
     assert table(documents)[0] == "documents"
     whole = table(runs[0], "--no-line-by-line", "--no-pack", "--max-seq-length", "1000")
     assert whole[:2] == ["documents", 1]
-    # a copy with another exit is read the same
+
+
+@pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
+@pytest.mark.parametrize("of_run", [True, False], ids=["run", "published"])
+def test_a_calibrated_copy_reads_texts_as_its_origin_does(run, places, tmp_path, of_run):
+    recipe = "line_by_line: true\nkeep_linebreaks: false\n" if of_run else ""
+    facts = {} if of_run else {"line_by_line": True, "keep_linebreaks": False}
+    folder = recorded(places["model"], tmp_path / "model", recipe, block_size=6, pack=False, **facts)
+    if not of_run:
+        (folder / "recipe.yaml").unlink()
     goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--limit", "9")
-    status, _, err = run("calibrate", runs[0], places["book"], "--out", tmp_path / "copy", *goal)
+    status, _, err = run("calibrate", folder, places["book"], "--out", tmp_path / "copy", *goal)
     assert status == 0, err
-    assert table(tmp_path / "copy", "--max-seq-length", "6", "--exit-criterion", "learned") == wanted
+    tables = []
+    for model in (folder, tmp_path / "copy"):
+        words = ("--exit-criterion", "learned", "--json", tmp_path / "t.json")
+        status, _, err = run("evaluate", model, places["book"], *words)
+        assert status == 0, err
+        tables.append([table_of(tmp_path / "t.json")[name] for name in ("texts", "documents", "segment_length")])
+    assert tables == [["documents", ROWS, 6]] * 2
 
 
 @pytest.mark.slow

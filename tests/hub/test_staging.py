@@ -272,6 +272,14 @@ def test_one_file_of_weights_wins_over_an_old_index(run_folder, tmp_path):
     assert not (staged / "model.safetensors.index.json").exists()
 
 
+def test_how_a_copy_reads_inputs_travels(run_folder, tmp_path):
+    (run_folder / "card.json").unlink()
+    (run_folder / "inputs.json").write_text('{"texts": 1}')
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    assert (staged / "inputs.json").read_text() == '{"texts": 1}'
+    assert is_publishable("inputs.json")
+
+
 def test_pictures_in_every_notation_travel(run_folder, tmp_path):
     (run_folder / "card.json").unlink()
     mass = (run_folder / "assets" / "test_mass.png").read_bytes()

@@ -114,7 +114,7 @@ def calibrate(
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         request = request_of(examples, (split, *(test_split or ())), test_file, train_file, not without_labels)
-        warn_of_training_files(checkpoint, request)
+        warn_of_training_files(loaded, request)
         again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
         # blocks with parts of several documents have no column
@@ -173,15 +173,15 @@ def request_of(
     return request if request.own is None else replace(request, own=replace(request.own, labelled=labelled))
 
 
-def warn_of_training_files(checkpoint: str, request: "Request") -> None:
-    """Warn if a file to calibrate or test on has the name of the file of training that the card tells."""
+def warn_of_training_files(checkpoint: "LoadedCheckpoint", request: "Request") -> None:
+    """Warn if a file to calibrate or test on has the name of the file of training."""
     from ..hub.inputs import training_file
 
-    trained = training_file(checkpoint)
+    trained = training_file(checkpoint.inputs)
     for place in () if request.own is None else request.own.files.values():
         if Path(place).name == trained:
             warnings.warn(
-                f"the checkpoint was trained on a file {trained!r}, as its card says: a guarantee asks for examples "
+                f"the checkpoint was trained on a file {trained!r}: a guarantee asks for examples "
                 f"that training had not, so give others if {place} is that file",
                 stacklevel=2,
             )
@@ -260,14 +260,17 @@ def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Cha
     """A change that makes a new folder with a copy of a checkpoint."""
     from ..changes import Change, new_folder
     from ..hub.base_model import write_lineage
+    from ..hub.inputs import write_inputs
+    from ..training.model import revision_options
     from ..training.recipes import RECIPE_FILE
 
     recipe = Path(checkpoint) / RECIPE_FILE
     with new_folder(folder, lambda _: refuse(folder)) as built:
         yield Change(folder, built)
         write_lineage(built, checkpoint, revision)
+        # the copy reads texts as the checkpoint does
+        write_inputs(built, checkpoint, **revision_options(checkpoint, revision))
         if recipe.is_file():
-            # the copy reads texts as the checkpoint does
             shutil.copyfile(recipe, built / RECIPE_FILE)
 
 

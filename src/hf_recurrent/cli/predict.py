@@ -108,7 +108,7 @@ def predict(
     )
     loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
     settings = settings_as_trained(settings, loaded, rows.columns)
-    check_texts(checkpoint, text_columns(rows, settings.text_columns, loaded.model))
+    check_texts(checkpoint, loaded.inputs, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
     )

@@ -16,6 +16,7 @@ from .card import lint_card, read_card, write_card
 from .checkpoint import write_code
 from .converted_card import is_converted, read_converted, write_converted
 from .disclosure import check_disclosure
+from .inputs import INPUTS_FILE
 from .lint import CARD_FILE, README_FILE, image_paths
 from .tasks import task_of
 
@@ -40,6 +41,7 @@ def is_publishable(path: str) -> bool:
         README_FILE,
         CARD_FILE,
         CONVERTED_FILE,
+        INPUTS_FILE,
         *STATISTICS,
         CONFIG_FILE,
         WEIGHTS_FILE,
@@ -69,7 +71,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     if not (source / README_FILE).is_file():
         raise ValueError(f"{source} has no {README_FILE}: a published checkpoint needs a model card")
     target.mkdir(parents=True)
-    for name in (*weights, *present(source, TOKENIZER_FILES)):
+    for name in (*weights, *present(source, (*TOKENIZER_FILES, INPUTS_FILE))):
         shutil.copyfile(source / name, target / name)
     for name in present(source, CONFIGS):
         files.write_json(target / name, without_origins(read_json(source / name)))

@@ -20,7 +20,7 @@ from ..benchmarks import benchmark_info
 from ..benchmarks.export.card import DIGEST_PREFIX
 from ..benchmarks.export.parquet import dataset_rows, rows_digest
 from ..hub.checkpoint import load_whole, one_line
-from ..hub.inputs import check_texts
+from ..hub.inputs import check_texts, read_inputs
 from ..hub.tasks import auto_class_of
 from ..inference.processes import is_first
 from ..models.common.exit_criteria import LEARNED
@@ -64,12 +64,13 @@ OF_QUESTIONS = (QUESTION_ANSWERING, MULTIPLE_CHOICE)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its head ready to evaluate, with its tokenizer, objective and `settings_of_training`."""
+    """A model with its head ready to evaluate, with its tokenizer, objective, `read_inputs`, `settings_of_training`."""
 
     name: str
     model: Any
     tokenizer: Any
     objective: Objective
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -119,8 +120,9 @@ def load_checkpoint(
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     tokenizer = load_saved_tokenizer(name, **options)
-    settings = settings_of_training(name, objective, **options)
-    return Checkpoint(name, model.to(device).eval(), tokenizer, objective, settings)
+    inputs = read_inputs(name, **options)
+    settings = settings_of_training(name, objective, inputs)
+    return Checkpoint(name, model.to(device).eval(), tokenizer, objective, inputs, settings)
 
 
 def read_objective(name: str, options: Mapping[str, Any], objectives: Sequence[Objective] = OF_SEQUENCES) -> Objective:
@@ -163,7 +165,7 @@ def requested_data(checkpoint: Checkpoint, request: Request) -> DataArguments:
     if request.own is not None:
         own = own_arguments(request.own, checkpoint, request.splits)
         if checkpoint.objective is CLASSIFICATION:
-            check_texts(checkpoint.name, next(iter(own.own.readings.values())).columns.texts)
+            check_texts(checkpoint.name, checkpoint.inputs, next(iter(own.own.readings.values())).columns.texts)
         return own
     arguments = data_arguments(request)
     if arguments.benchmark == LONG_DOCUMENTS:

@@ -5,12 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers.utils import cached_file
-
 from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import list_benchmarks
-from ..hub.inputs import of_card
-from ..hub.lint import CARD_FILE
 from ..models.common.classification import predicts_number
 from ..text_data.evaluation_source import (
     ChoiceEvaluationSource,
@@ -141,15 +137,9 @@ def is_export(folder: Path) -> bool:
     return (folder / "README.md").is_file() and not any(next(folder.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
 
 
-def settings_of_training(name: str, objective: Objective, **options: Any) -> dict[str, Any]:
-    """How training read a checkpoint's examples, by the card and, in the folder of a run, by its recipe.
-
-    Args:
-        options: of the loaders of the checkpoint.
-    """
-    missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
-    card = cached_file(name, CARD_FILE, **options, **missing)
-    facts = {} if card is None else of_card(Path(card).parent, lambda card: dict(card["benchmark"]["parameters"])) or {}
+def settings_of_training(name: str, objective: Objective, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """How training read a checkpoint's examples, by its `inputs` and, in the folder of a run, by its recipe."""
+    facts = dict(inputs.get("settings", {}))
     try:
         recipe = read_mapping(Path(name) / RECIPE_FILE)
     except (OSError, ValueError):
