@@ -92,6 +92,23 @@ def test_pairs_and_single_texts_are_told_apart_by_the_card(refuse, checkpoint, f
     assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
 
 
+def test_a_file_in_another_encoding_is_not_guessed_but_the_one_of_training_named(refuse, checkpoint, tmp_path):
+    folder, file = shutil.copytree(checkpoint, tmp_path / "model"), tmp_path / "reviews.csv"
+    file.write_bytes("review,stars\ncafé,positive\n".encode("cp1252"))
+    commands = [
+        ("evaluate", folder, file, *COLUMNS[:4]),
+        ("predict", folder, "--file", file, "--output", tmp_path / "p.csv"),
+    ]
+    for command in commands:
+        assert "was trained" not in refuse(*command)
+    (folder / "recipe.yaml").write_text("encoding: cp1252\n")
+    for command in commands:
+        found = refuse(*command)
+        assert "reviews.csv, line 2: the byte 0xE9 is not utf-8; pass the file's encoding" in found
+        assert found.endswith(f"{folder} was trained with --encoding cp1252")
+    assert "encoding" not in refuse("evaluate", folder, tmp_path / "none.csv")
+
+
 def test_a_copy_knows_what_the_card_tells_of_inputs(checkpoint, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     facts = {"text_column": ["review", "kind"], "files": {"train": "a.csv"}}

@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import tracemalloc
+import warnings
 
 import pyarrow
 import pyarrow.parquet
@@ -67,6 +68,23 @@ def test_start(name, start, tmp_path):
     assert list(Rows(path, start=start)) == ROWS[start:]
     numbers = [number for number, _ in Rows(path).numbered()]
     assert [number for number, _ in Rows(path, start=start).numbered()] == numbers[start:]
+
+
+def test_utf_8_in_another_encoding_is_warned_of(tmp_path):
+    """Latin-1 has a letter for every byte, so that nothing else would tell."""
+    files = {"a.csv": "text\nun café noir\n".encode(), "b.csv": "text\nun café noir\n".encode("latin-1")}
+    files |= {"c.csv.gz": gzip.compress(files["a.csv"]), "d.csv": b"text\nplain\n"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    for name in ("a.csv", "c.csv.gz"):
+        with pytest.warns(UserWarning, match=f"{name} looks like UTF-8, .* 'latin-1', in which 'café' becomes 'cafÃ©'"):
+            assert list(Rows(tmp_path / name, encoding="latin-1")) == [{"text": "un cafÃ© noir"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(Rows(tmp_path / "b.csv", encoding="latin-1")) == [{"text": "un café noir"}]
+        assert list(Rows(tmp_path / "d.csv", encoding="latin-1")) == [{"text": "plain"}]
+        for name in ("utf-8", "UTF8", "utf-8-sig"):
+            assert list(Rows(tmp_path / "a.csv", encoding=name)) == [{"text": "un café noir"}]
 
 
 def test_start_within_a_group_of_a_table(tmp_path):

@@ -9,6 +9,7 @@ import datasets
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
+from hf_recurrent.text_data.documents import DocumentFolder
 from hf_recurrent.text_data.evaluation_source import default_splits
 from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE
 from hf_recurrent.text_data.source import TextSource
@@ -438,6 +439,12 @@ def test_places_that_do_not_fit(write, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"has no texts .* in folders: make a folder of text files for each label"):
         source(str(tmp_path / "empty")).splits  # noqa: B018
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "t.csv").write_text("text,label\na,b\n")
+    with pytest.raises(ValueError, match=r"for each label, or name a file of rows, such as .*tables/t\.csv$"):
+        source(str(tmp_path / "tables")).splits  # noqa: B018
+    with pytest.raises(ValueError, match=r"tables has no text files .*, or name a file of rows, such as .*t\.csv$"):
+        DocumentFolder(str(tmp_path / "tables"))
     (tmp_path / "a.zip").write_bytes(b"PK and no archive")
     with pytest.raises(ValueError, match=r"^\S*a\.zip is no zip file, or not all of one"):
         source(str(tmp_path / "a.zip")).splits  # noqa: B018

@@ -11,7 +11,7 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.training import card
 from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.data import load_splits
-from hf_recurrent.training.evaluation import evaluate_run, sample
+from hf_recurrent.training.evaluation import Evaluation, evaluate_run, sample, summary
 from hf_recurrent.training.report_arguments import RunArguments
 from support.compare import assert_close
 
@@ -27,6 +27,15 @@ DRAWINGS = 8
 
 def number_of_tokens(dataset):
     return sum(len(ids) for ids in dataset["input_ids"][:])
+
+
+@pytest.mark.parametrize("column", ["n", "steps", "p95", "mean", "size"])
+def test_a_column_called_as_a_number_of_the_table_is_shown_beside_it(column):
+    numbers = {"accuracy": 0.5, "majority_baseline": 0.25, "steps": {"mean": 2.0, "p95": 3.0}}
+    rows = [{"value": value, "n": 70 + value, **numbers} for value in (8, 9)]
+    table = {**numbers, "n": 151, "slices": {column: {"rows": rows}}}
+    lines = summary(Evaluation({"test": table})).split(f"test by {column}\n")[1].splitlines()
+    assert [line.split()[:2] for line in lines[1:3]] == [["8", "78"], ["9", "79"]]
 
 
 @pytest.mark.slow

@@ -244,6 +244,24 @@ class Examples(NamedTuple):
 OWN_SETTINGS = Examples._fields[Examples._fields.index("text_column") :]
 
 
+def names_encoding(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors that ask for a file's encoding name that of its checkpoint's training."""
+
+    @wraps(command)
+    def run(*values: Any, checkpoint: str, **named: Any) -> None:
+        try:
+            command(*values, checkpoint=checkpoint, **named)
+        except ValueError as error:
+            from ..training.own_examples import with_encoding
+
+            message = with_encoding(str(error), checkpoint)
+            if message == str(error):
+                raise
+            raise ValueError(message) from error
+
+    return run
+
+
 def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the options of `Examples` in the place of its parameter `examples`."""
     signature, parameters = inspect.signature(command), []
@@ -271,4 +289,4 @@ def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
             raise ValueError(hyphenated(str(error))) from error
 
     run.__signature__ = signature.replace(parameters=parameters)
-    return run
+    return names_encoding(run)

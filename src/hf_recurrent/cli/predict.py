@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NAMED = 5
 
 
+@options.names_encoding
 def predict(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
     file: Annotated[

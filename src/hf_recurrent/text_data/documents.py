@@ -28,6 +28,7 @@ from .places import (
     is_folder,
     open_texts,
     require_one_split,
+    tables_in,
     text_files,
 )
 from .source import TextSource
@@ -99,8 +100,9 @@ class DocumentFolder(FolderPlace):
         self.path, self.encoding, self.name, self.line_by_line = Path(path), encoding, Path(path).name, line_by_line
         with open_texts(self.path) as files:
             self.files = text_files(files.files, self.name)
+            tables = tables_in(files.files, path)
         if not self.files:
-            raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)})")
+            raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)}): put texts there{tables}")
         require_one_split(self.files, path)
 
     @property

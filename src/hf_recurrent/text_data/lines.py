@@ -1,7 +1,10 @@
 """Lines of text files that somebody else wrote: checked, numbered, and read one at a time."""
 
+import codecs
 import csv
 import gzip
+import re
+import warnings
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -13,6 +16,9 @@ from .. import limits
 
 GZIP = ".gz"
 _DAMAGED = (EOFError, zlib.error, OSError)
+# bytes of a file by which UTF-8 is known
+SAMPLE = 1 << 16
+BEYOND_ASCII = re.compile(r"\w*[^\0-\x7f]\w*")
 
 
 @contextmanager
@@ -29,8 +35,27 @@ def open_lines(path: Path, encoding: str) -> "Iterator[Lines]":
         file = (gzip.open if compressed else open)(path, "rt", encoding=codec, errors="surrogateescape", newline="")
     except (LookupError, UnicodeError) as error:
         raise ValueError(f"encoding is {encoding!r}: {error}") from error
+    if not codecs.lookup(encoding).name.startswith("utf-8"):
+        warn_of_utf8(path, encoding)
     with file:
         yield Lines(file, path, encoding, limits.UNPACKED.value if compressed else None)
+
+
+def warn_of_utf8(path: Path, encoding: str) -> None:
+    """Warn if a file is read in another encoding, and is UTF-8: many encodings have a character for every byte."""
+    try:
+        with (gzip.open if path.suffix.lower() == GZIP else open)(path, "rb") as file:
+            text = codecs.getincrementaldecoder("utf-8")().decode(file.read(SAMPLE))
+    except (*_DAMAGED, UnicodeDecodeError):
+        return
+    found = BEYOND_ASCII.search(text)
+    if found is not None:
+        word = found.group()[:20]
+        warnings.warn(
+            f"{path.name} looks like UTF-8, but its encoding is {encoding!r}, in which {word!r} becomes "
+            f"{word.encode().decode(encoding, errors='replace')!r}: leave encoding out, or convert the file",
+            stacklevel=2,
+        )
 
 
 class Lines:

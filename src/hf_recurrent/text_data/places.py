@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 
 from ..benchmarks.files import Archive, Folder, matches, open_files
 from ..files import file_hash
-from .rows import Rows, format_of
+from .rows import SUFFIXES, Rows, format_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -120,9 +120,11 @@ class FolderPlace(Place):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
         with open_texts(self.path) as files:
             self.files = text_files((name for name in files.files if "/" in name), self.name)
+            tables = tables_in(files.files, path)
         if not self.files:
             raise ValueError(
-                f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each label"
+                f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each "
+                f"label{tables}"
             )
         depths = {name.count("/") for name in self.files}
         if len(depths) > 1:
@@ -162,6 +164,12 @@ class FolderPlace(Place):
                 content = files.read(name)
                 found.update(f"{name} {len(content)}\n".encode(errors="surrogatepass") + content)
         return found.hexdigest()
+
+
+def tables_in(names: Iterable[str], path: str) -> str:
+    """For a message: files of rows in a folder that may be meant instead of it; nothing where there are none."""
+    tables = sorted(name for name in names if SUFFIXES.get(Path(name).suffix.lower(), "text") != "text")
+    return f", or name a file of rows, such as {Path(path) / tables[0]}" if tables and Path(path).is_dir() else ""
 
 
 def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:

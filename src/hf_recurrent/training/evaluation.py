@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,8 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None, metric: s
                 sections.append(f"{name} by {column}\n{text}")
         for column, data in (table.get("tokens") or {}).items():
             text = as_text(
-                {column: row["value"], "n": row["n"], **formatted_steps(row["steps"])} for row in data["rows"]
+                {column_head(column): row["value"], "n": row["n"], **formatted_steps(row["steps"])}
+                for row in data["rows"]
             )
             sections.append(f"tokens of {name} by {column}\n{text}")
     return "\n\n".join([*sections, *little_learned(evaluation.tables, metric)])
@@ -228,11 +230,17 @@ def formatted(head: str, name: str, row: Mapping[str, Any], metric: str = "accur
     """
     shown, constant = SHORT_NAMES.get(metric, ("accuracy", "majority"))
     accuracies = {shown: f"{row['accuracy']:.4f}", constant: f"{row['majority_baseline']:.4f}"}
-    record = {head: name, "n": row["n"], **accuracies, **formatted_steps(row["steps"])}
+    record = {column_head(head): name, "n": row["n"], **accuracies, **formatted_steps(row["steps"])}
     if "labelled_tokens" in row:
         record["answer"] = f"{row['answer_steps']['mean']:.2f}" if row["steps"] else ""
         record["all"] = f"{row['labelled_tokens']['accuracy']:.4f}"
     return record
+
+
+def column_head(column: str) -> str:
+    """The head of a user's column, which may be called as a column of numbers is."""
+    numbers = ("n", "accuracy", "majority", "steps", "p95", "answer", "all", *chain(*SHORT_NAMES.values()))
+    return f"column {column}" if column in numbers else column
 
 
 def formatted_steps(steps: Mapping[str, float] | None) -> dict[str, str]:

@@ -139,16 +139,30 @@ def is_export(folder: Path) -> bool:
 
 def settings_of_training(name: str, objective: Objective, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """How training read a checkpoint's examples, by its `inputs` and, in the folder of a run, by its recipe."""
-    facts = dict(inputs.get("settings", {}))
-    try:
-        recipe = read_mapping(Path(name) / RECIPE_FILE)
-    except (OSError, ValueError):
-        # only the run's own folder has it
-        recipe = {}
+    recipe, facts = recipe_of_training(name), dict(inputs.get("settings", {}))
     for settings in (recipe, facts):
         if "block_size" in settings:
             settings["max_seq_length"] = settings["block_size"]
     return {key: value for key, value in {**recipe, **facts}.items() if key in AS_TRAINED[objective]}
+
+
+def recipe_of_training(name: str) -> dict[str, Any]:
+    """The recipe in the folder of a run or in a copy of it; empty for any other checkpoint."""
+    try:
+        return read_mapping(Path(name) / RECIPE_FILE)
+    except (OSError, ValueError):
+        return {}
+
+
+def with_encoding(message: str, name: str) -> str:
+    """A message that asks for a file's encoding, with that of the files that a checkpoint was trained on.
+
+    It is not taken unasked: another file may have another encoding, and in latin-1 every byte is a letter.
+    """
+    trained = recipe_of_training(name).get("encoding")
+    if trained is None or "--encoding" not in message:
+        return message
+    return f"{message}; {name} was trained with --encoding {trained}"
 
 
 def columns_of_training(settings: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
