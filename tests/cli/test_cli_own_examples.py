@@ -152,6 +152,20 @@ def test_columns_are_those_of_training(run, checkpoint, tmp_path):
     assert answers[0] == answers[1]
 
 
+def test_columns_of_training_that_a_file_lacks_are_told(refuse, checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "model")
+    facts = {"text_column": ["review"], "label_column": "stars"}
+    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
+    file = write_csv(tmp_path / "others.csv", [{"review": "good", "mark": NAMES[0], "other": "fine"}])
+    found = refuse("evaluate", folder, file)
+    assert "others.csv has no column 'label': name one of 'mark', 'other' with --label-column" in found
+    assert found.endswith("; training read 'stars'")
+    file = write_csv(tmp_path / "others.csv", [{"opinion": "good", "stars": NAMES[0], "other": "fine"}])
+    for command in (("evaluate", folder, file), ("predict", folder, "--file", file, "--output", tmp_path / "p.csv")):
+        assert refuse(*command).endswith("; training read 'review'")
+    assert "training" not in refuse("evaluate", folder, file, "--text-column", "reviews")
+
+
 def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": {"files": {"train": file.name}}}}))

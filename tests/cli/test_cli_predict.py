@@ -96,12 +96,13 @@ def test_language_models_and_encoder_decoders_write(run, tmp_path, make):
 
 def test_sources_are_read_as_in_training():
     known = {"source_column": "de", "target_column": "en", "source_prefix": "translate: "}
-    loaded = SimpleNamespace(settings=known, objective=SEQ2SEQ)
-    found = settings_as_trained(PredictionSettings(), loaded, ["de", "text"])
+    config = SimpleNamespace(capabilities=SimpleNamespace(siamese=False))
+    loaded = SimpleNamespace(settings=known, objective=SEQ2SEQ, model=SimpleNamespace(config=config))
+    found = settings_as_trained(PredictionSettings(), loaded, SimpleNamespace(columns=["de", "text"]))
     assert (found.text_columns, found.source_prefix) == (("de",), "translate: ")
     given = PredictionSettings(text_columns=("text",), source_prefix="")
-    assert settings_as_trained(given, loaded, ["de", "text"]) == given
-    assert settings_as_trained(PredictionSettings(), loaded, ["source"]).text_columns == ()
+    assert settings_as_trained(given, loaded, SimpleNamespace(columns=["de", "text"])) == given
+    assert settings_as_trained(PredictionSettings(), loaded, SimpleNamespace(columns=["source"])).text_columns == ()
 
 
 def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):

@@ -1,6 +1,5 @@
 """`hf-recurrent predict`: a checkpoint's predictions for the rows of a file."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ from .console import err, out, quiet_libraries, wrote
 
 if TYPE_CHECKING:
     from ..analysis.predict import PredictionSettings
+    from ..text_data.rows import Rows
     from ..training.evaluate import Checkpoint
 
 # broken rows that are named one by one
@@ -108,7 +108,7 @@ def predict(
         limit=limit,
     )
     loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), (*OF_SEQUENCES, *OF_TOKENS))
-    settings = settings_as_trained(settings, loaded, rows.columns)
+    settings = settings_as_trained(settings, loaded, rows)
     check_texts(checkpoint, loaded.inputs, text_columns(rows, settings.text_columns, loaded.model))
     predicted = predict_file(
         loaded.model, loaded.tokenizer, rows, output, settings, overwrite=overwrite, progress=not disable_tqdm
@@ -132,17 +132,25 @@ def predict(
     wrote(output)
 
 
-def settings_as_trained(
-    settings: "PredictionSettings", loaded: "Checkpoint", found: Sequence[str]
-) -> "PredictionSettings":
-    """The settings, with the columns of training that a file has, and its prefix of sources, where none are given."""
+def settings_as_trained(settings: "PredictionSettings", loaded: "Checkpoint", rows: "Rows") -> "PredictionSettings":
+    """The settings, with the columns of training that a file has, and its prefix of sources, where none are given.
+
+    Raises:
+        ValueError: the file has other columns, and it is not clear which of them hold the texts.
+    """
+    from ..analysis.predict import text_columns
     from ..text_data.columns import has_column
     from ..training.own_examples import columns_of_training
 
     known = columns_of_training(loaded.settings, loaded.objective)
     names = known.get("text_columns") or (known.get("source_column", ""),)
-    if not settings.text_columns and all(has_column(found, name) for name in names):
+    if not settings.text_columns and all(has_column(rows.columns, name) for name in names):
         settings = replace(settings, text_columns=names)
+    elif not settings.text_columns and all(names):
+        try:
+            text_columns(rows, (), loaded.model)
+        except ValueError as error:
+            raise ValueError(f"{error}; training read {' and '.join(map(repr, names))}") from error
     if settings.source_prefix is None:
         settings = replace(settings, source_prefix=loaded.settings.get("source_prefix"))
     return settings

@@ -54,12 +54,21 @@ class EvaluationSource(TextSource):
         return self.labelled
 
     def columns_of(self, place: Place, split: str) -> Columns:
-        known = {}
+        known, absent = {}, []
         for name, value in self.trained_columns.items():
             columns = value if isinstance(value, tuple) else (value,)
-            if not getattr(self, name) and all(has_column(place.columns, column) for column in columns):
+            if getattr(self, name):
+                continue
+            if all(has_column(place.columns, column) for column in columns):
                 known[name] = value
-        return super(EvaluationSource, replace(self, **known)).columns_of(place, split)
+            else:
+                absent += columns
+        try:
+            return super(EvaluationSource, replace(self, **known)).columns_of(place, split)
+        except ValueError as error:
+            if not absent:
+                raise
+            raise ValueError(f"{error}; training read {' and '.join(map(repr, absent))}") from error
 
     @cached_property
     def readings(self) -> dict[str, Reading]:

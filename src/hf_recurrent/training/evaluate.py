@@ -64,14 +64,14 @@ OF_QUESTIONS = (QUESTION_ANSWERING, MULTIPLE_CHOICE)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its head ready to evaluate, with its tokenizer, objective, `read_inputs`, `settings_of_training`."""
+    """A model with its head ready to evaluate, with its tokenizer, objective, `settings_of_training`, `read_inputs`."""
 
     name: str
     model: Any
     tokenizer: Any
     objective: Objective
-    inputs: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def load_checkpoint(
     tokenizer = load_saved_tokenizer(name, **options)
     inputs = read_inputs(name, **options)
     settings = settings_of_training(name, objective, inputs)
-    return Checkpoint(name, model.to(device).eval(), tokenizer, objective, inputs, settings)
+    return Checkpoint(name, model.to(device).eval(), tokenizer, objective, settings, inputs)
 
 
 def read_objective(name: str, options: Mapping[str, Any], objectives: Sequence[Objective] = OF_SEQUENCES) -> Objective:
