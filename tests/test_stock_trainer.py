@@ -172,6 +172,24 @@ def test_accumulated_examples_count_alike(tmp_path):
     assert_same(found[1], found[0], tolerance=1e-5)
 
 
+def test_accumulated_examples_count_if_they_have_a_label(tmp_path):
+    """Three labelled examples among seven, in batches of two, as in one of three."""
+    labelled = (0, 4, 5)
+    rows = [
+        {**row, "labels": row["labels"] if place in labelled else -100} for place, row in enumerate(classifier_rows())
+    ]
+    found = []
+    for kept, size, accumulated in (([rows[place] for place in labelled], 3, 1), (rows, 2, 4)):
+        model = make(AutoModelForSequenceClassification, "gut", ponder_loss_weight=0.0)
+        sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+        arguments = TrainingArguments(**options(tmp_path, optim="sgd", learning_rate=0.5, max_grad_norm=0.0, **sizes))
+        trainer = Trainer(*(model, arguments, DataCollatorWithPadding(make_tokenizer())), train_dataset=kept)
+        trainer.train()
+        found.append((trainer.state.log_history[0]["loss"], dict(model.named_parameters())))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    assert_same(found[1][1], found[0][1], tolerance=1e-5)
+
+
 NO_AUXILIARY = {"ponder_loss_weight": 0.0, "router_loss": "none"}
 
 

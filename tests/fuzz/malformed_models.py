@@ -164,7 +164,7 @@ def of_classes(valid: torch.Tensor, model: PreTrainedModel) -> Iterator[Given]:
     yield from (*others(torch.Tensor), Given(valid.tolist()))
     for other in (valid[0], valid[1:], valid[:0], valid[:, None, None], valid.to(torch.complex64)):
         yield Given(other)
-    yield from (Given(with_first(valid, wrong)) for wrong in (-1, -100, model.config.num_labels))
+    yield from (Given(with_first(valid, wrong)) for wrong in (-1, -101, model.config.num_labels))
     yield Given(valid.float())
 
 

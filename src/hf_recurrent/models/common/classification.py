@@ -19,7 +19,7 @@ from .layers import at_least_float32, embedding_width
 from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
 from .pretrained import task_head
 from .token_order import tokens_first
-from .token_targets import check_num_items, fraction_of_step
+from .token_targets import NO_TARGET, check_num_items, fraction_of_step, mean_of
 from .unsupported import supported
 from .validation import (
     Problem,
@@ -107,7 +107,7 @@ def problem_type_of(labels: torch.Tensor, config) -> str:
 
 
 def check_labels(labels: object, num_rows: int, config) -> Problem:
-    """Check labels (B,) or (B, C) for B sequences -> the problem of their values.
+    """Check labels (B,) or (B, C) for B sequences -> the problem of their values, classes or -100 among them.
 
     Raises:
         ValueError: labels of another type or shape.
@@ -121,8 +121,12 @@ def check_labels(labels: object, num_rows: int, config) -> Problem:
             f"`labels` has shape {tuple(labels.shape)}: expected {expected} for {problem_type} with {number} labels"
         )
     if by_class:
-        wrong = (labels < 0) | (labels >= number) | (labels != labels.long())
-        remedy = f"classes, but `config.num_labels` is {number}: pass whole numbers from 0 to {number - 1}"
+        classes = labels.long()
+        wrong = ((classes < 0) | (classes >= number)) & (classes != NO_TARGET) | (labels != classes)
+        remedy = (
+            f"classes, but `config.num_labels` is {number}: pass whole numbers from 0 to {number - 1}, or {NO_TARGET} "
+            "for examples without a label"
+        )
     elif problem_type == "regression":
         wrong, remedy = ~labels.isfinite(), "numbers: pass finite ones"
     else:
@@ -130,8 +134,18 @@ def check_labels(labels: object, num_rows: int, config) -> Problem:
     return wrong.any(), lambda: f"`labels` holds {labels[wrong][0].item()} among its {remedy}"
 
 
+def labelled_examples(labels: torch.Tensor, config) -> torch.Tensor:
+    """The examples (B,) bool that have a label: all but those of class -100, as `check_labels` has them."""
+    if problem_type_of(labels, config) == "single_label_classification":
+        return labels.reshape(-1).long() != NO_TARGET
+    return torch.ones(labels.shape[0], dtype=torch.bool, device=labels.device)
+
+
 def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
-    """Losses (B,) that `problem_type_of` names: logits (B, C), labels (B,) or (B, C) as `check_labels` has them."""
+    """Losses (B,) that `problem_type_of` names, zero without a label.
+
+    Logits are (B, C), labels (B,) or (B, C) as `check_labels` has them.
+    """
     problem_type = problem_type_of(labels, config)
     if problem_type == "single_label_classification":
         return nn.functional.cross_entropy(logits, labels.reshape(-1).long(), reduction="none")
@@ -289,7 +303,7 @@ class ForSequenceClassification(SequenceFeatures):
         """Classify a batch. Arguments are those of the base model, and:
 
         Args:
-            labels: (B,) or (B, C).
+            labels: (B,) or (B, C). Of a class of -100 the example has none, and counts in no loss of answers or depth.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
 
         Raises:
@@ -319,22 +333,25 @@ class ForSequenceClassification(SequenceFeatures):
             # as transformers' classifiers: the saved config tells pipelines what the answers are
             self.config.problem_type = problem_type_of(labels, self.config)
 
-        task_loss = None if labels is None else self.classification_loss(logits, outputs, labels)
-        numbers = labels is not None and problem_type_of(labels, self.config) == "regression"
-        fraction = fraction_of_step(labels, num_items_in_batch, numbers)
-        losses = self.losses(task_loss, outputs, logits.shape[0], fraction)
+        losses = {}
+        if labels is not None:
+            labelled = labelled_examples(labels, self.config)
+            task_loss = self.classification_loss(logits, outputs, labels, labelled)
+            numbers = problem_type_of(labels, self.config) == "regression"
+            fraction = fraction_of_step(labels, num_items_in_batch, numbers)
+            losses = self.losses(task_loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
         base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
 
     def classification_loss(
-        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor
+        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor, labelled: torch.Tensor
     ) -> torch.Tensor:
-        """Mean over the batch of the loss of logits (B, C) or, by the depth objective, of those after each step."""
+        """Mean over `labelled` examples (B,) of the loss of logits (B, C) or, by the depth objective, of each step."""
 
         def losses(logits: torch.Tensor) -> torch.Tensor:
             return classification_losses(at_least_float32(logits), labels, self.config)
 
         if not self.supervises_steps:
-            return losses(logits).mean()
+            return mean_of(losses(logits), labelled)
         by_step = [losses(self.classify(features, steps)) for steps, features in enumerate(outputs.step_features, 1)]
-        return objective_loss(self.config, by_step, outputs.halting_distribution).mean()
+        return mean_of(objective_loss(self.config, by_step, outputs.halting_distribution), labelled)

@@ -14,7 +14,7 @@ from .head_options import checked_options
 from .layers import at_least_float32
 from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput
 from .pretrained import task_head
-from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled
+from .token_targets import NO_TARGET, check_num_items, fraction_of_step, mean_of
 from .validation import Problem, check_place, check_tensor, is_id, is_nan, is_number, is_real, refuse
 
 # statistics of sequences, which belong to a choice of a question
@@ -80,7 +80,8 @@ class ForMultipleChoice(SequenceFeatures):
         Args:
             input_ids, attention_mask, token_type_ids: (B, C, S), each as of the base model for one choice.
             inputs_embeds: (B, C, S, E).
-            labels: (B,) numbers of the right choices, -100 for questions without a target.
+            labels: (B,) numbers of the right choices, -100 for questions without a target, whose depth counts in no
+                loss either.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             options: those of the base model that `head_options` names, and the architecture's own. The others are
                 as of the base model, too.
@@ -106,8 +107,12 @@ class ForMultipleChoice(SequenceFeatures):
         features, outputs = self.sequence_features(**flat, options=options)
         scores = self.score(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
-        loss = None if labels is None else self.choice_loss(scores, outputs, labels)
-        losses = self.losses(loss, outputs, num_labelled(labels), fraction_of_step(labels, num_items_in_batch))
+        losses = {}
+        if labels is not None:
+            labelled = labels != NO_TARGET
+            loss, fraction = self.choice_loss(scores, outputs, labels), fraction_of_step(labels, num_items_in_batch)
+            count = labelled.sum().clamp_min(1)
+            losses = self.losses(loss, outputs, count, fraction, labelled.repeat_interleave(num_choices))
         base = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
         for name in BY_CHOICE:
             base[name] = None if base[name] is None else base[name].unflatten(0, (num_rows, num_choices))
@@ -129,7 +134,7 @@ class ForMultipleChoice(SequenceFeatures):
             if distribution is not None:
                 distribution = distribution.unflatten(0, scores.shape).mean(1)
             losses = objective_loss(self.config, [choice_losses(each, labels) for each in by_step], distribution)
-        return losses.sum() / num_labelled(labels)
+        return mean_of(losses, labels != NO_TARGET)
 
 
 def flat_choices(inputs: dict[str, object]) -> tuple[dict[str, torch.Tensor | None], tuple[int, int]]:

@@ -77,12 +77,14 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
     Output of a sequence classifier.
 
     Args:
-        loss: with labels, the task's loss; in training mode + `aux_loss`.
+        loss: with labels, the task's loss, the mean over the batch's labelled examples, zero without any; in training
+            mode + `aux_loss`.
         logits: (B, C).
         aux_loss: scalar, `ponder_loss` + `router_loss`; with labels only, as these, and None without either.
         ponder_loss: scalar, `config.ponder_loss_weight` times the mean ponder cost of the batch, or by the depth
-            objective the weighted divergence of halting from its prior; None without halting.
-        router_loss: scalar, the weighted load balancing losses; None without experts.
+            objective the weighted divergence of halting from its prior; None without halting. Examples, or questions
+            with choices, that have no label are left out.
+        router_loss: scalar, the weighted load balancing losses of all tokens read; None without experts.
         ponder_cost: (B,) as of the base model; the mean of both sentences for siamese pairs.
         ponder_steps: as of the base model; (B, 2) or (B, 2, K) for siamese pairs with global halting.
         hidden_states, attentions, read_attentions, memory_states, gates: as of the base model; for siamese pairs over

@@ -17,6 +17,7 @@ from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
 from .head_options import call_options
 from .initialization import embedding_like, initialized_linear, torch_default
+from .token_targets import mean_of
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
 
@@ -203,6 +204,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         outputs,
         num_targets: torch.Tensor | int,
         fraction: torch.Tensor | None = None,
+        labelled: torch.Tensor | None = None,
     ) -> dict:
         """The losses of an output: `loss`, `aux_loss` and the terms that add up to it, all weighted.
 
@@ -214,37 +216,43 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             num_targets: labelled examples or tokens.
             fraction: of the labels of an optimiser step, this batch's. `loss` is then its part of the step's mean; the
                 others stay means over the batch.
+            labelled: (N,) bool, the sequences whose depth counts; all if None.
         """
         if task_loss is None:
             return {}
-        terms = self.auxiliary_losses(outputs, num_targets)
+        terms = self.auxiliary_losses(outputs, num_targets, labelled)
         aux_loss = sum(terms.values()) if terms else None
         total = task_loss if aux_loss is None or not self.training else task_loss + aux_loss
         if fraction is not None:
             total = total * fraction
         return {"loss": total, "aux_loss": aux_loss, **terms}
 
-    def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
+    def auxiliary_losses(
+        self, outputs, num_targets: torch.Tensor | int, labelled: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
         """The weighted terms of the auxiliary loss, by the names of their outputs."""
-        ponder_loss = self.ponder_loss(outputs)
+        ponder_loss = self.ponder_loss(outputs, labelled)
         return {} if ponder_loss is None else {"ponder_loss": ponder_loss}
 
-    def ponder_loss(self, outputs) -> torch.Tensor | None:
-        """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior."""
+    def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
+        """The weighted mean ponder cost, None without halting; or the divergence of halting from its prior.
+
+        Sequences that are not `labelled` (N,) are left out; None: all count.
+        """
         config = self.config
         if outputs.ponder_cost is None or config.halting == "none":
             return None
         if config.depth_objective == "gate":
             return None
         if config.depth_objective == "mixture":
-            return config.ponder_loss_weight * outputs.ponder_cost.mean()
+            return config.ponder_loss_weight * mean_of(outputs.ponder_cost, labelled)
         if outputs.halting_distribution is None:
             return None
         divergence = prior_divergence(config, outputs.halting_distribution)
         if divergence.dim() == 2:
             exists = outputs.ponder_steps >= 0
             return config.depth_prior_weight * torch.where(exists, divergence, 0.0).sum() / exists.sum()
-        return config.depth_prior_weight * divergence.mean()
+        return config.depth_prior_weight * mean_of(divergence, labelled)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

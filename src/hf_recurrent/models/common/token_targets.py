@@ -1,4 +1,4 @@
-"""Labels of tokens, and their losses.
+"""Labels of tokens and of examples, and their losses.
 
 Shapes: B sequences, S tokens, E width, C classes of a token.
 """
@@ -12,7 +12,7 @@ from .fields import shown
 from .layers import at_least_float32
 from .validation import check_ids, is_real, refuse, unknown_ids
 
-# the label of tokens without a target
+# the label of tokens and of examples without a target
 NO_TARGET = -100
 
 
@@ -93,6 +93,13 @@ def fraction_of_step(
     if numbers:
         total, count = total + (labels.numel() - count), labels.numel()
     return count / total.clamp_min(1)
+
+
+def mean_of(values: torch.Tensor, counted: torch.Tensor | None) -> torch.Tensor:
+    """Mean of those values (N,) that are `counted` (N,), of all if it is None; zero if none is."""
+    if counted is None:
+        return values.mean()
+    return torch.where(counted, values, 0.0).sum() / counted.sum().clamp_min(1)
 
 
 def num_labelled(targets: torch.Tensor | None) -> torch.Tensor | int:

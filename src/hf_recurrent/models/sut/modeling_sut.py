@@ -92,9 +92,14 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     def loss_options(self) -> dict[str, bool]:
         return {**super().loss_options(), "output_router_statistics": self.config.router_loss != "none"}
 
-    def auxiliary_losses(self, outputs, num_targets: torch.Tensor | int) -> dict[str, torch.Tensor]:
-        """Ponder and router losses; divided by the number of targets with a summed loss, as released."""
-        terms = super().auxiliary_losses(outputs, num_targets)
+    def auxiliary_losses(
+        self, outputs, num_targets: torch.Tensor | int, labelled: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
+        """Ponder and router losses; divided by the number of targets with a summed loss, as released.
+
+        Routers are balanced over all tokens that they route, with labels or without.
+        """
+        terms = super().auxiliary_losses(outputs, num_targets, labelled)
         config = self.config
         if config.router_loss != "none":
             released = config.mutual_information_sign == "released"
@@ -415,7 +420,7 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
     base_model_class = SUTModel
     generate = ForConditionalGeneration.generate
 
-    def ponder_loss(self, outputs) -> torch.Tensor | None:
+    def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
         if outputs.ponder_cost is None or self.config.halting == "none":
             return None
