@@ -526,6 +526,15 @@ def test_fields_that_are_changed_after_loading_are_checked():
         model(**batch)
 
 
+@pytest.mark.parametrize("name", ["gut_no_halt", "ndr", "sut_dense"])
+def test_halting_that_is_set_after_loading_needs_its_head(name):
+    variant = BY_NAME[name]
+    halting = {"ndr": "act", "sut": "token"}.get(variant.architecture, "global")
+    model, batch = make_model(variant, halting=halting), make_batch(variant)
+    with pytest.raises(ValueError, match=f"`halting` is '{halting}': .*no halting head; .* halting='{halting}'"):
+        model(**batch)
+
+
 def test_criteria_of_predictions_need_a_head():
     variant = BY_NAME["gut_no_halt"]
     model, batch = make_model(variant).model, make_batch(variant)

@@ -11,6 +11,7 @@ from torch import nn
 from transformers.utils import logging
 
 from ..common.cache import RecurrentCache
+from ..common.configuration import require
 from ..common.depth_objectives import sampled_depth
 from ..common.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..common.fields import shown
@@ -157,7 +158,19 @@ class AdaptiveDepthModel(BaseModel):
         return states
 
     def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
-        """The model's own strategy, or an early exit in its place."""
+        """The model's own strategy, or an early exit in its place.
+
+        Raises:
+            ValueError: the config's `halting` was set after loading, on a model without a halting head.
+        """
+        halting = self.depth_config.halting
+        require(
+            halting == "none" or hasattr(self, "halting_head"),
+            "halting",
+            halting,
+            "this model was loaded with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
+            f"from_pretrained(..., halting={halting!r}) and train the head",
+        )
         inner = self.trained_strategy(call, max_steps, cache)
         rule, head = call.exit, call.head
         if rule is None:
