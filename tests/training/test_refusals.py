@@ -58,6 +58,24 @@ def refuse(tmp_path):
         ({"dataset_id": "none"}, [], "dataset_id='none': expected owner/name"),
         ({"license": "MIT License"}, [], "license is 'MIT License': expected what the Hub calls a licence"),
         ({"eval_strategy": "never"}, [], "eval_strategy is 'never', expected one of no, steps, epoch"),
+        ({"fp16": True}, [], "fp16 is True, but training runs on a CPU: set it to False"),
+        (
+            {"eval_strategy": "no"},
+            [],
+            "load_best_model_at_end is True, but eval_strategy is 'no' and save_strategy 'steps': .*both to 'epoch'",
+        ),
+        ({"save_strategy": "epoch"}, [], "eval_strategy is 'steps' and save_strategy 'epoch'"),
+        ({"eval_strategy": "no", "save_strategy": "no"}, [], "eval_strategy is 'no' and save_strategy 'no'"),
+        (
+            {"save_strategy": "best", "metric_for_best_model": None},
+            [],
+            "save_strategy is 'best': set metric_for_best_model",
+        ),
+        (
+            {"metric_for_best_model": "acuracy"},
+            [],
+            "metric_for_best_model is 'acuracy': expected one of accuracy, .* did you mean accuracy or ",
+        ),
         ({"log_level": "loud"}, [], "log_level is 'loud', expected one of detail, debug"),
         ({"report_to": "nobody"}, [], "report_to is 'nobody': expected one of none, all"),
         ({"lr_scheduler_kwargs": "banana"}, [], "lr_scheduler_kwargs is 'banana': expected a mapping"),
@@ -82,6 +100,13 @@ def test_what_is_wrong_is_said_before_anything_is_written(refuse, monkeypatch, c
     monkeypatch.setattr(TrainerRun, "prepare", lambda self: pytest.fail("it has claimed the folder"))
 
     assert re.search(message, refuse(changes, *flags))
+
+
+@pytest.mark.parametrize("name", ["bf16", "bf16_full_eval"])
+def test_a_missing_gpu_is_named(refuse, monkeypatch, name):
+    monkeypatch.setattr("hf_recurrent.training.trainer_checks.is_torch_bf16_gpu_available", lambda: False)
+    message = refuse({"use_cpu": False, name: True})
+    assert message.startswith(f"{name} is True, but no GPU here computes in bfloat16: set it to False, or use_cpu to")
 
 
 def test_a_missing_flash_attention_is_named(refuse, monkeypatch):

@@ -27,7 +27,7 @@ from .text_arguments import (
     PairColumnArguments,
     TextArguments,
 )
-from .trainer_checks import check_batch_sampling, check_hub_fields, has_betas, require_one_batch_choice, require_reports
+from .trainer_checks import check_choices, check_hub_fields, has_betas
 from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
 
 # of transformers
@@ -347,9 +347,7 @@ class RecurrentTrainingArguments(TrainingArguments):
                 f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {getattr(self.optim, 'value', self.optim)} has "
                 "not: use an optim such as adamw_torch, or leave cycle_adam_beta1 out"
             )
-        check_batch_sampling(self)
-        require_reports(self.report_to)
-        require_one_batch_choice(self)
+        check_choices(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
         require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))

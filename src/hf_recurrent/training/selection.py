@@ -58,6 +58,16 @@ def means_of(config: Any) -> list[str]:
     return [name for name in MEANS if reported.get(name, True)]
 
 
+def check_metric_name(name: str | None) -> None:
+    """Raise a ValueError if checkpoints are to be chosen by a metric that no run reports, whatever its data."""
+    known = (*SCORES, *MEANS)
+    # with several validation splits, that of one begins with its name
+    if name is not None and not name.endswith(known):
+        raise ValueError(
+            f"metric_for_best_model is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}"
+        )
+
+
 def check_selection(args: RecurrentTrainingArguments, splits: Sequence[str], metrics: Sequence[str]) -> None:
     """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation can report.
 

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import torch
 from transformers import Trainer, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_utils import SaveStrategy
+from transformers.utils import is_torch_bf16_gpu_available, is_torch_xla_available
 
 from ..hub.publish import check_repo_id
 from ..inference.cuda_graphs import host_part
@@ -26,6 +28,40 @@ def check_hub_fields(arguments: Any) -> None:
         raise ValueError("push_to_hub needs hub_model_id: owner/name")
     if arguments.hub_model_id is not None:
         check_repo_id(arguments.hub_model_id, "hub_model_id")
+
+
+def check_choices(args: TrainingArguments) -> None:
+    """Raise a ValueError for settings that do not go together, or that nothing here serves."""
+    check_batch_sampling(args)
+    require_one_batch_choice(args)
+    require_reports(args.report_to)
+    check_best_model(args)
+    check_precision(args)
+
+
+def check_precision(args: TrainingArguments) -> None:
+    """Raise a ValueError for half precision that there is no device for."""
+    if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
+        # accelerate would compute in float32, and say nothing
+        raise ValueError("fp16 is True, but training runs on a CPU: set it to False, or bf16 and use_cpu to True")
+    for name in ("bf16", "bf16_full_eval"):
+        if getattr(args, name) and not (args.use_cpu or is_torch_bf16_gpu_available() or is_torch_xla_available()):
+            raise ValueError(
+                f"{name} is True, but no GPU here computes in bfloat16: set it to False, or use_cpu to True, which "
+                "computes so on the CPU"
+            )
+
+
+def check_best_model(args: TrainingArguments) -> None:
+    """Raise a ValueError for a best checkpoint that evaluations cannot choose."""
+    evaluates, saves = (getattr(each, "value", each) for each in (args.eval_strategy, args.save_strategy))
+    if args.load_best_model_at_end and (evaluates == "no" or saves not in ("best", evaluates)):
+        raise ValueError(
+            f"load_best_model_at_end is True, but eval_strategy is {evaluates!r} and save_strategy {saves!r}: "
+            "checkpoints are compared by evaluations, set both to 'steps' or both to 'epoch'"
+        )
+    if saves == "best" and args.metric_for_best_model is None:
+        raise ValueError("save_strategy is 'best': set metric_for_best_model to what is best, such as loss")
 
 
 def check_batch_sampling(args: TrainingArguments) -> None:

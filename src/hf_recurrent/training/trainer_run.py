@@ -41,7 +41,7 @@ from .run_folder import (
     trainer_state,
     training_finished,
 )
-from .selection import check_selection, load_average, means_of, selection_of
+from .selection import check_metric_name, check_selection, load_average, means_of, selection_of
 from .trainer import RecurrentTrainer, refusals
 from .trainer_checks import check_graphs, check_sharding, check_split_batches, require_defaults
 
@@ -101,6 +101,7 @@ class TrainerRun(Run):
         data = self.data_args
         require_defaults(self.args)
         check_split_batches(self.args)
+        check_metric_name(self.args.metric_for_best_model)
         data.check_data()
         config = check_model(self.model_args, data)
         check_evaluation_depth(config, self.args.evaluation_depth)

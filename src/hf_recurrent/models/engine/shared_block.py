@@ -168,7 +168,7 @@ class AdaptiveDepthModel(BaseModel):
             halting == "none" or hasattr(self, "halting_head"),
             "halting",
             halting,
-            "this model was loaded with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
+            "this model was made with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
             f"from_pretrained(..., halting={halting!r}) and train the head",
         )
         inner = self.trained_strategy(call, max_steps, cache)
