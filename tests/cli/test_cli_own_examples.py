@@ -215,7 +215,8 @@ def test_a_file_is_the_test_split_and_called_by_its_name(run, checkpoint, file, 
     assert set(table["slices"]) == {"kind", "length"}
     assert {"matthews_correlation", "f1"} <= table["scores"].keys()
     assert "reviews.csv by kind" in out
-    assert "f1 " in out
+    assert table["positive_label"] == model.config.id2label[1]
+    assert f"f1 of {model.config.id2label[1]} " in out
 
 
 @pytest.mark.slow

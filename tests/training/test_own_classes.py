@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -177,11 +178,16 @@ def test_numbers(run):
 
 
 @pytest.mark.parametrize("encoding", ["joint", "siamese"])
-def test_pairs(encoding, run):
-    rows = [{"premise": text, "hypothesis": text[::-1], "label": i % 2} for i, text in enumerate(texts(24))]
+def test_pairs(encoding, run, capsys):
+    rows = [
+        {"premise": text, "hypothesis": text[::-1], "label": ("a_b", "a|c")[i % 2]} for i, text in enumerate(texts(24))
+    ]
     folder = run(rows, "--config", json.dumps({"pair_encoding": encoding}))
-    card, _ = published(folder)
+    card, text = published(folder)
     assert card.example.text_pair is not None
+    assert card.results[0].table["positive_label"] == "a|c"
+    assert re.search(r"^- On `validation`: macro f1 .*, f1 of `a\|c` \d", text, re.MULTILINE)
+    assert " macro_f1 f1_of_a|c matthews_correlation\n" in capsys.readouterr().out
     found = predictions_of(folder)
     logits, config = outputs(folder, found, ("text", "text_pair"))
     assert [config.id2label[i] for i in logits.argmax(-1).tolist()] == [row["prediction"] for row in found]

@@ -213,9 +213,11 @@ def legend(tables: dict[str, dict[str, Any]], metric: str) -> list[str]:
 
 def further(tables: dict[str, dict[str, Any]]) -> list[str]:
     """Scores beside those of the tables, a line for each split."""
+    from ..training.evaluation import named_scores
+
     lines = []
     for name, result in tables.items():
-        scores = {key.replace("_", " "): f"{value:.3f}" for key, value in result.get("scores", {}).items()}
+        scores = {key: f"{value:.3f}" for key, value in named_scores(result, " ").items()}
         if "bleu" in result:
             scores["BLEU"] = f"{result['bleu']:.1f} ({result['bleu_signature']})"
         if scores:

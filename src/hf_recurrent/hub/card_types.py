@@ -20,7 +20,7 @@ MEASURED = {
         threshold perplexity spearman decoder_spearman ponder_cost forced_halt_rate difference standard_error mean_steps
         word_perplexity bright high low open_gate""",
     str: """carry texts token criterion benchmark benchmark_config device dtype split measured label prediction chunking
-        unit""",
+        unit positive_label""",
     bool: "numeric fixed_depth all_predicted exact_bytes safe",
     list[Table]: """rows by_position carries thresholds fixed_depths by_difficulty examples by_count by_information
         experts""",

@@ -69,6 +69,12 @@ class Labels:
         """The id of each class by its name."""
         return {name: number for number, name in enumerate(self.names)}
 
+    @property
+    def positive(self) -> dict[str, str]:
+        """What tables say of the class that `f1` is of, the second of two; nothing where it is of all."""
+        two = self.problem_type in (SINGLE, TOKENS) and len(self.names) == 2
+        return {"positive_label": self.names[1]} if two else {}
+
     def encode(self, label: Any) -> Any:
         """A label as a model takes it: one or several class ids, a list with 1 for each that applies, or a number."""
         if self.problem_type == REGRESSION:

@@ -404,7 +404,7 @@ def evaluate_checkpoint(
         record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
         tables[split] = halting_table(record)
         if labels is not None:
-            tables[split]["scores"] = further_scores(record, labels)
+            tables[split] |= further_scores(record, labels)
         add_unusual_inputs(tables[split], checkpoint.model.config, record.examples, options)
     return tables
 

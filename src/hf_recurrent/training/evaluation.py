@@ -71,7 +71,7 @@ def evaluate_run(
         evaluation.seconds[split.name] = time.perf_counter() - start
         evaluation.tables[split.name] = halting_table(record)
         if split.labels is not None:
-            evaluation.tables[split.name]["scores"] = further_scores(record, split.labels)
+            evaluation.tables[split.name] |= further_scores(record, split.labels)
         if run.write_predictions and is_first():
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             is_text = "labelled" in record.examples
@@ -125,8 +125,8 @@ def illustrate(
     write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
 
 
-def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, float]:
-    """Scores of a user's own labels beside the one that tables show."""
+def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, Any]:
+    """What a table says of a user's own labels: `scores` beside the one that it shows, and the class of `f1`."""
     predictions, true = (record.examples[name].to_numpy() for name in ("prediction", "label"))
     if labels.problem_type == REGRESSION:
         scores, shown = number_scores(predictions, true), "r_squared"
@@ -136,7 +136,15 @@ def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, float]:
         scores, shown = set_scores(*chosen), "accuracy"
     else:
         scores, shown = class_scores(predictions, true, len(labels.names)), "accuracy"
-    return {name: score for name, score in scores.items() if name != shown}
+    return {"scores": {name: score for name, score in scores.items() if name != shown}, **labels.positive}
+
+
+def named_scores(table: Mapping[str, Any], between: str = "_") -> dict[str, float]:
+    """The `scores` of a table by their names, with this `between` words; `f1` of two classes says which it is of."""
+    named = {name: name.replace("_", between) for name in table.get("scores", {})}
+    if "positive_label" in table:
+        named["f1"] = between.join(("f1", "of", table["positive_label"]))
+    return {named[name]: value for name, value in table.get("scores", {}).items()}
 
 
 def draw_pictures(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: EvaluationSplit) -> None:
@@ -187,7 +195,7 @@ def summary(evaluation: Evaluation, epochs: list[float] | None = None, metric: s
     `metric` is the measure of the tables, one of `hub.tasks.METRICS`.
     """
     sections = [as_text(formatted("split", name, table, metric) for name, table in evaluation.tables.items())]
-    scores = {name: table["scores"] for name, table in evaluation.tables.items() if "scores" in table}
+    scores = {name: named_scores(table) for name, table in evaluation.tables.items() if "scores" in table}
     if scores:
         rows = ({"split": name, **{key: f"{value:.4f}" for key, value in row.items()}} for name, row in scores.items())
         sections.append(as_text(rows))

@@ -26,8 +26,9 @@ def evaluate_tokens(
         options: of `collect_tokens`.
     """
     record = collect_tokens(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
-    scores = masked_scores if split.labels is None else word_scores
-    return record, {**halting_table(record), "scores": scores(record, split)}
+    if split.labels is None:
+        return record, {**halting_table(record), "scores": masked_scores(record, split)}
+    return record, {**halting_table(record), "scores": word_scores(record, split), **split.labels.positive}
 
 
 def evaluate_own_run(
