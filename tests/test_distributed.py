@@ -28,6 +28,8 @@ CHUNK_JOBS = [
     "fsdp-wide-gutlb",
     "fsdp-narrow-gutlb",
     "fsdp-wide-gutlb_token",
+    "kept-wide-tlb",
+    "kept-narrow-gutlb",
 ]
 
 

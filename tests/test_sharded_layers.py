@@ -8,10 +8,12 @@ import copy
 import pytest
 import torch
 from torch import distributed as dist
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers.distributed import DistributedConfig
 
+from hf_recurrent.models.common.sharding import is_sharded
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_same
 from support.families import (
@@ -86,6 +88,46 @@ def check(model, batch, mesh):
 def test_classifiers(name, mesh):
     variant = BY_NAME[name]
     check(make_model(variant), make_batch(variant), mesh)
+
+
+def test_blocks_that_stay_gathered_are_still_reduced_step_by_step(mesh):
+    """Their parameters are plain tensors until the backward pass, and ranks must take the same steps all the same."""
+    variant = BY_NAME["gut"]
+    model = make_model(variant)
+    fully_shard(model.model.block, mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh)
+    with torch.no_grad():
+        model(**make_batch(variant))
+    assert not any(hasattr(parameter, "device_mesh") for parameter in model.model.block.parameters())
+    assert is_sharded(model.model.block)
+
+
+@pytest.mark.parametrize("name", ["gutlb", slow("block_recurrent_feedback")])
+def test_blocks_in_checkpoint_wrappers(name, mesh):
+    """As accelerate's `fsdp_activation_checkpointing` nests them, and shards both."""
+    variant = BY_NAME[name]
+    model, batch = make_model(variant).train(), make_batch(variant)
+    wrapped = copy.deepcopy(model)
+    for path, module in list(wrapped.named_modules()):
+        if type(module).__name__ in model._no_split_modules:
+            wrapped.set_submodule(path, checkpoint_wrapper(module))
+            fully_shard(module, mesh=mesh)
+            fully_shard(wrapped.get_submodule(path), mesh=mesh)
+    fully_shard(wrapped, mesh=mesh)
+    found = gradients_of(wrapped, batch)
+    found = {path.replace("_checkpoint_wrapped_module.", ""): each for path, each in found.items()}
+    assert_same(found, gradients_of(model, batch))
+
+
+def test_parameters_without_use_have_gradients_before_their_group_is_gathered(mesh):
+    """accelerate gathers a norm with the head, and a language model never pools its memory."""
+    variant = LANGUAGE_BY_NAME["gutlb"]
+    model, batch = make_language_model(variant).train(), make_text(variant)
+    sharded = copy.deepcopy(model)
+    fully_shard([sharded.model.memory_norm, sharded.lm_head], mesh=mesh)
+    shard_layers(sharded, mesh)
+    assert_same(gradients_of(sharded, batch), gradients_of(model, batch))
+    assert all(parameter.grad is not None for parameter in sharded.parameters()), "a resumed optimiser would lack them"
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Trains on two processes whose sequences have different numbers of chunks.
 
-A job is `KIND-WIDTH-VARIANT`. `KIND` is ddp or fsdp. `WIDTH` is how the second process's short rows are padded: as wide
-as the long rows of the first, or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors`.
+A job is `KIND-WIDTH-VARIANT`. `KIND` is ddp, fsdp, or kept: fsdp that keeps parameters gathered until the backward
+pass, of a model that has been evaluated. `WIDTH` is how the second process's short rows are padded: as wide as the long
+rows of the first, or not at all. Parameters after training go to `KIND-WIDTH-VARIANT.safetensors`.
 """
 
 from pathlib import Path
@@ -51,11 +52,15 @@ def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
         mesh = init_device_mesh("cpu", (2,))
         for module in list(model.modules()):
             if type(module).__name__ in ("TransformerBlock", "MemoryUpdate"):
-                fully_shard(module, mesh=mesh)
+                fully_shard(module, mesh=mesh, reshard_after_forward=kind != "kept")
         fully_shard(model, mesh=mesh)
-        update(model, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE), batch, torch.Tensor.backward)
+        optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+        if kind == "kept":
+            with torch.no_grad():
+                model(**batch)
+        update(model, optimizer, batch, torch.Tensor.backward)
     parameters = {
-        name: (parameter.full_tensor() if kind == "fsdp" else parameter).detach()
+        name: (parameter if kind == "ddp" else parameter.full_tensor()).detach()
         for name, parameter in model.named_parameters()
     }
     if accelerator.is_main_process:

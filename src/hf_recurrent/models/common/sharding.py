@@ -5,10 +5,15 @@ from torch import nn
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether each step gathers parameters collectively (FSDP2), so that all ranks must take the same number."""
+    """Whether a step gathers parameters, or reduces gradients, collectively (FSDP2): ranks must take as many.
+
+    Asked of modules: parameters that stay gathered after a forward pass are plain tensors until the backward pass.
+    """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return False
-    return any(hasattr(parameter, "device_mesh") for parameter in module.parameters())
+    from torch.distributed.fsdp import FSDPModule
+
+    return any(isinstance(each, FSDPModule) for each in module.modules())
 
 
 def gather_for_methods(model: nn.Module) -> None:
@@ -21,7 +26,8 @@ def gather_for_methods(model: nn.Module) -> None:
         return
     from torch.distributed.fsdp import register_fsdp_forward_method
 
-    for module in model.modules():
+    # layers before what wraps them for checkpoints, which finds their methods in them
+    for module in reversed(list(model.modules())):
         for name in getattr(module, "gathered_methods", ()):
             # of a layer that has been registered it is an attribute
             if name not in vars(module):
@@ -32,13 +38,15 @@ def touch_all_parameters(states: torch.Tensor, module: nn.Module) -> torch.Tenso
     """Give every parameter a zero gradient at least.
 
     Data-parallel ranks wait for each other's gradient of every parameter, and a rank whose batch halts at once uses
-    none of the block's. Sharded parameters are left out: their ranks take the same steps, see `is_sharded`.
+    none of the block's. Of sharded parameters only the rank's own part is touched, which gathers nothing: an optimiser
+    whose states lack a parameter that no loss depends on is not resumed.
     """
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     if not distributed or not torch.is_grad_enabled():
         return states
-    whole = [p for p in module.parameters() if p.requires_grad and not hasattr(p, "device_mesh")]
-    return states + 0.0 * sum(parameter.sum() for parameter in whole)
+    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    own = [each.to_local() if hasattr(each, "device_mesh") else each for each in learned]
+    return states + 0.0 * sum(parameter.sum() for parameter in own)
 
 
 def largest_over_ranks(count: int, device: torch.device) -> int:
