@@ -255,6 +255,12 @@ def test_trainer_knows_whose_labels_it_has_to_shift():
         assert found == (None if name is None else architecture.model_class("AutoModelForCausalLM").__name__)
 
 
+def test_trainer_knows_it_of_derived_classes():
+    """FSDP2 derives one, too."""
+    derived = type("Derived", (ARCHITECTURES["gut"].model_class("AutoModelForCausalLM"),), {})
+    assert derived.__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+
 def halt_nothing(model, variant):
     if variant.halts:
         model.config.halting_threshold = 1.0

@@ -13,7 +13,7 @@ from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub import checkpoint
 from hf_recurrent.hub.bundle import code_files
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
-from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification, GUTModel
+from hf_recurrent.models.gut.modeling_gut import GUTForCausalLM, GUTForSequenceClassification, GUTModel
 from support.client import must_succeed, run_client
 from support.compare import assert_close
 from support.loopback_hub import LoopbackHub
@@ -53,6 +53,20 @@ for name in sys.argv[3:]:
     with torch.no_grad():
         found[name] = model(ids, ids != 0).logits
 save_file(found, sys.argv[2])
+assert "hf_recurrent" not in sys.modules
+"""
+
+# runs without
+SMOOTHER = """
+import sys
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+ids = torch.tensor(eval(sys.argv[2]))
+batch = {"input_ids": ids, "labels": ids}
+arguments = TrainingArguments("trainer", label_smoothing_factor=1e-6, report_to=[], use_cpu=True)
+print(Trainer(model, arguments).compute_loss(model, dict(batch)).item(), model(**batch).loss.item())
 assert "hf_recurrent" not in sys.modules
 """
 
@@ -214,3 +228,12 @@ def test_what_is_pushed_loads_without_this_package(tmp_path):
         found = loaded_without_package([*repositories, str(tmp_path / "made/trainer")], environment, tmp_path)
     for name, logits in found.items():
         torch.testing.assert_close(logits, logits_of(model), rtol=0, atol=1e-6, msg=name)
+
+
+@pytest.mark.slow
+def test_trainer_shifts_labels_for_smoothing_without_this_package(tmp_path):
+    make_model(GUTForCausalLM).save_pretrained(tmp_path / "model")
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home")}
+    done = run_client(SMOOTHER, environment, tmp_path / "model", IDS[:1], cwd=tmp_path, without_package=True)
+    smoothed, plain = map(float, must_succeed(done).split()[-2:])
+    assert smoothed == pytest.approx(plain, rel=1e-4)

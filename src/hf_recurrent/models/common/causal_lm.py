@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, UnbatchedClassifierFreeGuidanceLogitsProcessor
 from transformers.generation import GenerationMixin, GenerationMode
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -339,6 +340,15 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
     """
 
     base_model_class: type
+
+    def __init_subclass__(cls, **kwargs):
+        """Enter a class where Trainer looks for those whose labels it has to shift for label smoothing.
+
+        Code of a checkpoint has nobody else to do it, nor have classes derived by a user or by FSDP2.
+        """
+        super().__init_subclass__(**kwargs)
+        # in place of a model type, which classes of different origin share
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
 
     def __init__(self, config):
         if not config.is_causal:
