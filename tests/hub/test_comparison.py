@@ -185,5 +185,5 @@ def test_where_a_bag_of_words_finds_its_examples_is_refused_without_one(card, tm
     write_card(tmp_path, card)
     with pytest.raises(SystemExit, match="1"):
         main(["card", "compare", str(tmp_path), option, "banana"])
-    assert f"{option} banana without --bag-of-words" in " ".join(capsys.readouterr().err.split())
+    assert f"{option} is 'banana', without --bag-of-words" in " ".join(capsys.readouterr().err.split())
     assert read_card(tmp_path) == card

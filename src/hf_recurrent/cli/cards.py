@@ -76,7 +76,7 @@ def compare(
     for option, value in (("--data-dir", data_dir), ("--recipe", recipe)):
         if value is not None and not bag_of_words:
             raise ValueError(
-                f"{option} {value} without --bag-of-words: it says where a bag of words finds its examples"
+                f"{option} is {str(value)!r}, without --bag-of-words: it says where a bag of words finds its examples"
             )
     data, _ = read_rendered(folder)
     compared = compared_cards(data, runs or ())
