@@ -212,7 +212,6 @@ def dying(monkeypatch):
     monkeypatch.setattr(day, "GRACE", 0.5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", [each for each in LANGUAGE_VARIANTS if each.core and each.architecture in GRAPHED])
 def test_half_precision_is_near_where_no_unit_is_switched(variant):
     """The bound of the check on a GPU; otherwise a unit of the head of UT, near zero, moves a gradient by a third."""
@@ -229,6 +228,7 @@ def test_half_precision_is_near_where_no_unit_is_switched(variant):
     assert correct.largest_error(masked, eager) <= graphs.HALF_TOLERANCE
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_or_hangs_costs_one_check(tmp_path, dying):
     part = catalogue.BY_NAME["models"]
     setting = setting_in(tmp_path, seconds=45.0)
