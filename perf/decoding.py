@@ -8,8 +8,9 @@ text ends after its own number of tokens: by `PromptBatcher` it then gives its p
 `generate` computes padding after it until the longest of its batch has ended, and waits for the deepest token at each
 position. Models have random weights, and a halting threshold that is searched for the wanted mean depth on random text;
 `depth` is that of the generated tokens, as a share of full depth. `equal` is the share of texts that are the same in
-both ways, token by token: where two tokens are about as probable, rounding may decide. `ratio` is the time over that of
-`generate` in one batch of all prompts, and `tokens/s` are new ones.
+both ways, token by token: where two tokens are about as probable, rounding may decide. `generate by 32` are batches of
+so many texts at once, as in the refilled ones. `ratio` is the time over that of `generate` in one batch of all prompts,
+and `tokens/s` are new ones.
 """
 
 import argparse
@@ -98,6 +99,8 @@ def rows_of(architecture: str, args: argparse.Namespace) -> Iterator[dict]:
     prompts = Prompts(args)
     ways = {"generate": lambda: padded(model, prompts, args.prompts)}
     for size in args.batch_sizes:
+        if size < args.prompts:
+            ways[f"generate by {size}"] = lambda size=size: padded(model, prompts, size)
         ways[f"refilled by {size}"] = lambda size=size: refilled(model, prompts, size)
     timings = measure(ways, args)
     found, expected = refilled(model, prompts, args.batch_sizes[-1]), padded(model, prompts, args.prompts)
@@ -111,7 +114,7 @@ def rows_of(architecture: str, args: argparse.Namespace) -> Iterator[dict]:
             **columns,
             "tokens/s": int(prompts.numbers.sum()) / timing.median,
             "depth": torch.cat(steps).float().mean().item() / args.num_steps if steps else None,
-            "equal": sum(same) / len(same) if way != "generate" else None,
+            "equal": sum(same) / len(same) if way.startswith("refilled") else None,
         }
 
 

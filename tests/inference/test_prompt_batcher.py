@@ -1,10 +1,18 @@
 """Texts of refilled batches equal those that `generate` makes of each prompt alone."""
 
+from collections import Counter
+from unittest import mock
+
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
+from gpu.imitation import OnDevice, installed, is_imitated, target_of
 from hf_recurrent.inference import PromptBatcher, text_pool
+from hf_recurrent.inference.decoding_pool import Text
+from hf_recurrent.inference.examples import read_example
+from hf_recurrent.inference.text_pool import TextPool
 from hf_recurrent.models.engine import shared_block
 from hf_recurrent.models.engine.shared_block import SequenceModel
 from support.families import (
@@ -24,6 +32,42 @@ from support.prompts import NEW_TOKENS, alone, assert_as_alone, make_prompts
 def test_each_text_is_as_alone(variant):
     model = make_language_model(variant)
     assert_as_alone(model, make_prompts(model), batch_size=3)
+
+
+class Waits(TorchFunctionMode):
+    """Counts, by function, what makes the host wait for a GPU, or a copy to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = Counter()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if any(isinstance(value, OnDevice) for value in args[:1]):
+            waits = function in (torch.Tensor.cpu, torch.Tensor.tolist, torch.Tensor.__bool__, torch.Tensor.__int__)
+        else:
+            waits = is_imitated(target_of(function, args, kwargs)) and not kwargs.get("non_blocking")
+            waits = waits and function in (torch.Tensor.to, torch.tensor)
+        self.found[function.__name__] += waits
+        return function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "gutlb", "xpos_transformer"])
+def test_steps_wait_for_little_on_a_gpu(name):
+    """For which texts have halted, that nothing is NaN and for the tokens; never for a copy of numbers to the GPU."""
+    with installed():
+        model = make_language_model(LANGUAGE_BY_NAME[name]).to("cuda")
+        pool = PromptBatcher(model, batch_size=3).new_pool()
+        texts = [Text(number, read_example(each, number), 9) for number, each in enumerate(make_prompts(model)[:3])]
+        pool.admit(texts)
+        step = pool.stepped if isinstance(pool, TextPool) else pool.extend
+        with mock.patch.object(pool, step.__name__, wraps=step) as steps, Waits() as waits:
+            while any(len(text.token_ids) < 5 for text in texts):
+                pool.step()
+    assert waits.found["to"] == waits.found["tensor"] == 0
+    if isinstance(pool, TextPool):
+        assert 0 < waits.found["cpu"] == steps.call_count
+        assert waits.found.total() <= 3 * steps.call_count
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 20])

@@ -4,7 +4,7 @@ Shapes: B texts under way, P columns of the cache, n prompts that are read toget
 ids.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,7 @@ def padded_left(rows: Sequence[np.ndarray], width: int, device: torch.device) ->
     padded = np.zeros((len(rows), width), np.int64)
     for target, row in zip(padded, rows, strict=True):
         target[width - len(row) :] = row
-    return torch.from_numpy(padded).to(device)
+    return torch.from_numpy(padded).to(device, non_blocking=True)
 
 
 class DecodingPool:
@@ -113,14 +113,18 @@ class DecodingPool:
             self.rows = self.texts
         mask = types = None
         # the places of texts that have ended read any token
-        ids = torch.tensor([[text.token_ids[-1] if text else 0] for text in self.rows], device=device)
+        ids = self.column(text.token_ids[-1] if text else 0 for text in self.rows)
         if self.typed:
-            types = torch.tensor([[text.last_type if text else 0] for text in self.rows], device=device)
+            types = self.column(text.last_type if text else 0 for text in self.rows)
         if self.model.model.cache_remembers_padding:
-            lengths = torch.tensor([[text.num_read if text else 0] for text in self.rows], device=device)
+            lengths = self.column(text.num_read if text else 0 for text in self.rows)
             width = self.cache.get_seq_length() + 1
             mask = (torch.arange(width - 1, -1, -1, device=device) <= lengths).long()
         self.extend(self.rows, ids, mask, types, self.cache)
+
+    def column(self, numbers: Iterable[int]) -> torch.Tensor:
+        """Numbers as (B, 1), by a copy that is not waited for."""
+        return torch.tensor([[number] for number in numbers]).to(self.model.device, non_blocking=True)
 
     def extend(
         self,
@@ -139,14 +143,13 @@ class DecodingPool:
             logits_to_keep=1,
             **self.options,
         )
-        ids = self.choose(output.logits[:, -1]).tolist()
-        steps = output.get("ponder_steps")
-        has_steps = steps is not None and steps.dim() == 2
-        taken = steps[:, -1].tolist() if has_steps else [None] * len(ids)
-        for text, token, number in zip(texts, ids, taken, strict=True):
+        ids, steps = self.choose(output.logits[:, -1]), output.get("ponder_steps")
+        chosen = (ids,) if steps is None or steps.dim() < 2 else (ids, steps[:, -1])
+        # one transfer for both
+        for text, token, *taken in zip(texts, *torch.stack(chosen).tolist(), strict=True):
             if text is not None:
                 text.token_ids.append(token)
-                text.ponder_steps += [] if number is None else [number]
+                text.ponder_steps += taken
 
     def drop_columns(self) -> None:
         """Forget the cache's columns that only texts had that have left."""

@@ -172,7 +172,7 @@ class DepthBatcher:
         )
         length, number = int(window.lengths[0]), len(window.lengths)
         pool = DepthPool(base, call, length)
-        starts = torch.from_numpy(window.starts).to(ids.device)
+        starts = torch.from_numpy(window.starts).to(ids.device, non_blocking=True)
         by_token = pool.strategy.token_units
         cost = torch.empty(len(ids) if by_token else number, device=ids.device)
         steps = torch.empty_like(cost, dtype=torch.long)
@@ -221,7 +221,7 @@ class DepthBatcher:
         places = window.places(rows, mask)
         hidden = torch.where(mask[..., None], final.hidden[places], 0.0)
         by_token = final.by_token
-        units = places if by_token else torch.from_numpy(rows).to(mask.device)
+        units = places if by_token else torch.from_numpy(rows).to(mask.device, non_blocking=True)
         cost, steps = final.cost[units], final.steps[units]
         of_examples: dict[str, torch.Tensor] = {
             "ponder_cost": (cost * mask).sum(-1) / mask.sum(-1) if by_token else cost

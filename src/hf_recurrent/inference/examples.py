@@ -94,18 +94,18 @@ class Window(NamedTuple):
                 np.zeros_like(example.input_ids) if example.token_type_ids is None else example.token_type_ids
                 for example in ordered
             )
-            types = whole_numbers(each).to(device)
-        ids = whole_numbers(example.input_ids for example in ordered).to(device)
+            types = whole_numbers(each).to(device, non_blocking=True)
+        ids = whole_numbers(example.input_ids for example in ordered).to(device, non_blocking=True)
         return cls(order, lengths, lengths.cumsum() - lengths, ids, types)
 
     def mask(self, rows: np.ndarray) -> torch.Tensor:
         """(n, W) bool, True at tokens of the examples `rows` (n,), which are their first columns."""
-        lengths = torch.from_numpy(self.lengths[rows]).to(self.input_ids.device)
+        lengths = torch.from_numpy(self.lengths[rows]).to(self.input_ids.device, non_blocking=True)
         return torch.arange(int(self.lengths[rows].max()), device=lengths.device) < lengths[:, None]
 
     def places(self, rows: np.ndarray, mask: torch.Tensor) -> torch.Tensor:
         """(n, W) places among the window's tokens, those of padding anywhere."""
-        starts = torch.from_numpy(self.starts[rows]).to(mask.device)
+        starts = torch.from_numpy(self.starts[rows]).to(mask.device, non_blocking=True)
         return (starts[:, None] + torch.arange(mask.shape[1], device=mask.device)) * mask
 
 

@@ -21,7 +21,7 @@ from .modes import inference_mode, is_divided
 from .text_pool import TextPool
 
 # reading few prompts takes hardly less time than reading some: it pays from this share of the places on
-MIN_SHARE_TO_ADMIT = 1 / 8
+MIN_SHARE_TO_ADMIT = 1 / 4
 # they read the logits of one token, whatever is beside it in the batch and before it
 TAKEN_PROCESSORS = (
     logits_process.TemperatureLogitsWarper,

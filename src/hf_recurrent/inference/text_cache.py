@@ -14,6 +14,12 @@ from ..models.ops.attention import KeyValue
 MIN_GROWTH = 1.0
 
 
+def on_device(device: torch.device, *arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
+    """Arrays (n,) of integers as tensors, by one copy for which neither side waits: a step needs many short ones."""
+    values = torch.from_numpy(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+    return values.to(device, non_blocking=True).split([len(each) for each in arrays])
+
+
 class TextTokens(NamedTuple):
     """Tokens under way, those of a text next to each other: (N,) each.
 
@@ -68,7 +74,7 @@ class TextMemory:
 
     def begin_chunk(self, places: np.ndarray, first: bool) -> None:
         """Write the chunks of texts at these places (n,) into their memory; that before the `first` one is learned."""
-        index = torch.from_numpy(places).to(self.slots.device)
+        (index,) = on_device(self.slots.device, places)
         if first:
             slots = self.model.memory(len(index))
         else:
@@ -82,7 +88,7 @@ class TextMemory:
 
     def write(self, tokens: TextTokens, states: torch.Tensor) -> None:
         """Final states (N, E) of tokens."""
-        index = torch.from_numpy(tokens.places * self.outputs.shape[1] + tokens.columns).to(states.device)
+        (index,) = on_device(states.device, tokens.places * self.outputs.shape[1] + tokens.columns)
         self.outputs.flatten(0, 1).index_copy_(0, index, states.to(self.outputs.dtype))
 
 
@@ -130,33 +136,36 @@ class TextCache:
         """Rows (N,) of the cache."""
         return places * self.depth + steps
 
-    def later_rows(self, tokens: TextTokens, first: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Each token with each step from `first` (N,) on: indices of tokens, rows and flat places of the cache."""
+    def flat_places(self, tokens: TextTokens, rows: np.ndarray) -> np.ndarray:
+        """Places (N,) in (B * L * P,) of tokens in rows (N,) of the cache."""
+        return rows * self.num_columns + tokens.columns
+
+    def later_rows(self, tokens: TextTokens, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each token with each step from `first` (N,) on: indices of tokens and rows of the cache."""
         counts = (self.depth - first).clip(0)
         index = np.repeat(np.arange(len(counts)), counts)
         steps = np.arange(len(index)) - np.repeat(counts.cumsum() - counts - first, counts)
-        rows = self.rows(tokens.places[index], steps)
-        places = rows * self.num_columns + tokens.columns[index]
-        return tuple(torch.from_numpy(values).to(self.key.device) for values in (index, rows, places))
+        return index, self.rows(tokens.places[index], steps)
 
     def fill(self, tokens: TextTokens, first: np.ndarray, states: KeyValue) -> None:
         """Write keys and values (N, H, D) of tokens for all steps from `first` (N,) on."""
-        index, _, places = self.later_rows(tokens, first)
+        later, rows = self.later_rows(tokens, first)
+        index, places = on_device(self.key.device, later, self.flat_places(tokens.take(later), rows))
         for cached, new in zip((self.key, self.value), states, strict=True):
             cached.flatten(0, 1).index_copy_(0, places, new.index_select(0, index).to(cached.dtype))
 
     def repeat(self, tokens: TextTokens, taken: np.ndarray) -> None:
         """Write the keys and values of tokens at the last step that they have `taken` (N,), for all later ones."""
-        index, _, places = self.later_rows(tokens, taken)
-        last = self.rows(tokens.places, taken - 1) * self.num_columns + tokens.columns
-        source = torch.from_numpy(last).to(self.key.device)[index]
+        later, rows = self.later_rows(tokens, taken)
+        last = self.flat_places(tokens, self.rows(tokens.places, taken - 1))
+        source, places = on_device(self.key.device, last[later], self.flat_places(tokens.take(later), rows))
         for cached in (self.key, self.value):
             flat = cached.flatten(0, 1)
             flat.index_copy_(0, places, flat.index_select(0, source))
 
     def add_later_sums(self, tokens: TextTokens, features: torch.Tensor) -> None:
         """Add features (N, F) of tokens to the sums of all steps on which they take no decision."""
-        index, rows, _ = self.later_rows(tokens, tokens.decisions)
+        index, rows = on_device(self.key.device, *self.later_rows(tokens, tokens.decisions))
         self.sums.index_add_(0, rows, features.float().index_select(0, index))
 
     def added_sums(self, tokens: TextTokens, features: torch.Tensor) -> torch.Tensor:
@@ -165,15 +174,16 @@ class TextCache:
             self.sums = features.new_zeros(self.key.shape[0], features.shape[-1], dtype=torch.float32)
         # all steps taken, nothing is left to decide
         deciding = np.flatnonzero(tokens.decisions < self.depth)
-        index = torch.from_numpy(self.rows(tokens.places, tokens.decisions.clip(max=self.depth - 1)))
-        index, deciding = index.to(features.device), torch.from_numpy(deciding).to(features.device)
-        self.sums.index_add_(0, index[deciding], features.float().index_select(0, deciding))
+        rows = self.rows(tokens.places, tokens.decisions.clip(max=self.depth - 1))
+        index, own, added = on_device(features.device, rows, rows[deciding], deciding)
+        self.sums.index_add_(0, own, features.float().index_select(0, added))
         return self.sums.index_select(0, index)
 
     def clear(self, places: np.ndarray) -> None:
         """Let other texts enter at these places (n,)."""
         if self.sums is not None:
-            self.sums.unflatten(0, (-1, self.depth))[torch.from_numpy(places)] = 0
+            (index,) = on_device(self.sums.device, places)
+            self.sums.unflatten(0, (-1, self.depth))[index] = 0
 
     def decay(self, place: int, length: int, factors: torch.Tensor) -> None:
         """Multiply the keys of a text's first tokens by factors (D,)."""

@@ -16,7 +16,7 @@ from ..models.engine.unit_states import select_units
 from ..models.ops.attention import TextRow
 from ..models.ops.masks import as_implemented
 from ..models.ops.row_groups import place
-from .text_cache import TextCache, TextTokens
+from .text_cache import TextCache, TextTokens, on_device
 
 
 class Prompts(NamedTuple):
@@ -35,7 +35,7 @@ class Prompts(NamedTuple):
     def index(self, tokens: TextTokens) -> torch.Tensor:
         """Places (N,) of tokens in (R * W,)."""
         rows = np.array([self.rows[each] for each in tokens.places.tolist()])
-        return torch.from_numpy(rows * self.width + tokens.columns).to(self.halted.device)
+        return on_device(self.halted.device, rows * self.width + tokens.columns)[0]
 
     def sums(self, tokens: TextTokens, features: torch.Tensor) -> torch.Tensor:
         """Sums (N, F) of features over each token and those before it in its text."""
@@ -71,18 +71,14 @@ class Halted(NamedTuple):
         )
 
     def take(self, index: np.ndarray) -> "Halted":
-        places = torch.from_numpy(index).to(self.states.device)
+        (places,) = on_device(self.states.device, index)
         return Halted(self.tokens.take(index), *(each.index_select(0, places) for each in self[1:]))
 
 
 def context_in(cache: TextCache, model: Any, tokens: TextTokens, tables: Any) -> NamedTuple:
     """The context, without memory, of a base model's attention from tokens to the keys of a cache."""
-
-    def on_device(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values).to(cache.key.device)
-
     rows = cache.rows(tokens.places, tokens.steps)
-    places, columns = on_device(rows * cache.num_columns + tokens.columns), on_device(tokens.columns)
+    places, columns = on_device(cache.key.device, cache.flat_places(tokens, rows), tokens.columns)
     starts = np.flatnonzero(np.diff(tokens.places, prepend=-1))
     inputs = tables, columns, cache.key, cache.value, places
     if model.gathers_texts and len(starts) == len(rows):
@@ -94,7 +90,7 @@ def context_in(cache: TextCache, model: Any, tokens: TextTokens, tables: Any) ->
     for start, stop, row, length in zip(*numbers, strict=True):
         mask = None
         if stop - start > 1:
-            visible = on_device(tokens.columns[start:stop, None] >= np.arange(length))
+            visible = columns[start:stop, None] >= torch.arange(length, device=columns.device)
             mask = as_implemented(model.config, visible[None, None], torch.float32)
         found.append(TextRow(start, stop, row, length, mask))
     return model.text_context(*inputs, tuple(found), 0)
@@ -122,8 +118,8 @@ class TextLayout(TokenUnits):
         self.model, self.strategy, self.cache, self.tables = model, strategy, cache, tables
         self.tokens, self.prompts = tokens, prompts
 
-    def on_device(self, values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values).to(self.cache.key.device)
+    def on_device(self, *arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
+        return on_device(self.cache.key.device, *arrays)
 
     def initial_state(self, hidden: torch.Tensor) -> HaltingState:
         return self.strategy.initial_state(hidden, torch.ones(len(hidden), dtype=torch.bool, device=hidden.device))
@@ -136,14 +132,15 @@ class TextLayout(TokenUnits):
         self.tokens = self.tokens._replace(decisions=self.tokens.decisions + 1)
         if self.prompts is not None:
             sums = self.prompts.sums(self.tokens, features)
-        return (sums / self.on_device(self.tokens.columns + 1)[:, None]).to(features.dtype)
+        (lengths,) = self.on_device(self.tokens.columns + 1)
+        return (sums / lengths[:, None]).to(features.dtype)
 
     def context(self) -> NamedTuple:
         """The block's context."""
         context, memory = context_in(self.cache, self.model, self.tokens, self.tables), self.cache.memory
         if memory is None:
             return context
-        return context._replace(memory=memory.key_value.select(self.on_device(self.tokens.places)))
+        return context._replace(memory=memory.key_value.select(*self.on_device(self.tokens.places)))
 
     def advance(self, block: torch.nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "TextLayout"]:
         source = self.strategy.attended(state)
@@ -153,28 +150,32 @@ class TextLayout(TokenUnits):
         return output, layout
 
     def leave(
-        self, block: torch.nn.Module, state: HaltingState, live: np.ndarray
+        self, state: HaltingState, live: np.ndarray, steps: np.ndarray
     ) -> tuple["TextLayout", HaltingState, Halted]:
-        """Keep the tokens that are `live` (N,) -> their layout and state, and the others, which are then cached."""
-        index = np.flatnonzero(~live)
-        left = select_units(state, self.on_device(index))
-        tokens, taken = self.tokens.take(index), left.steps.cpu().numpy()
+        """Keep the tokens that are live -> their layout and state, and the others, which are then cached.
+
+        Args:
+            live, steps: (N,), as the state has them.
+        """
+        index, kept = np.flatnonzero(~live), np.flatnonzero(live)
+        leaving, staying = self.on_device(index, kept)
+        left = select_units(state, leaving)
+        tokens, taken = self.tokens.take(index), steps[index]
         if last_keys_are_kept(self.model.config):
             self.cache.repeat(tokens, taken)
         else:
             source = self.strategy.attended(left)
             source, columns = left.hidden if source is None else source, self.on_device(tokens.columns)
-            self.cache.fill(tokens, taken, self.model.text_keys_values(source, self.tables, columns))
+            self.cache.fill(tokens, taken, self.model.text_keys_values(source, self.tables, *columns))
         layout = copy.copy(self)
         if self.strategy.running_mean:
             candidate = left.hidden if self.strategy.needs_candidate else None
             self.cache.add_later_sums(tokens, self.strategy.features(left, candidate))
             if self.prompts is not None:
                 layout.prompts = self.prompts.with_halted(tokens, left.hidden)
-        kept = np.flatnonzero(live)
         layout.tokens = self.tokens.take(kept)
-        states, _, steps = self.strategy.output(left)
-        return layout, select_units(state, self.on_device(kept)), Halted(tokens, states, steps)
+        states, _, executed = self.strategy.output(left)
+        return layout, select_units(state, staying), Halted(tokens, states, executed)
 
     def joined(self, other: "TextLayout") -> "TextLayout":
         layout = copy.copy(self)

@@ -12,14 +12,14 @@ import torch
 from ..models.common.causal_lm import ForCausalLM
 from ..models.common.validation import is_nan, refuse
 from ..models.engine.base_model import ForwardCall
-from ..models.engine.depth_loop import HaltingState, check_halting_probabilities
+from ..models.engine.depth_loop import HaltingState, nan_probability
 from ..models.engine.shared_block import COLUMNS_BETWEEN_CENTERS
 from ..models.engine.unit_states import joined_states
 from ..models.ops.attention import TextContext
 from .decoding_pool import Text
 from .depth_pool import PoolSteps
 from .examples import Example
-from .text_cache import TextCache, TextMemory, TextTokens
+from .text_cache import TextCache, TextMemory, TextTokens, on_device
 from .text_layout import Halted, Prompts, TextLayout, context_in
 
 # room is made for so many new tokens of a text at first
@@ -118,7 +118,7 @@ class TextPool(PoolSteps):
         final = self.model.text_ended(halted.states, outer)
         last = (ends.cumsum() - 1)[lengths == ends]
         if len(last):
-            self.generate(halted.take(last), final.index_select(0, layout.on_device(last)))
+            self.generate(halted.take(last), final.index_select(0, *layout.on_device(last)))
         for place, length in zip(places.tolist(), ends.tolist(), strict=True):
             self.move_center(place, length, (length - 1) // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS - center)
 
@@ -140,12 +140,12 @@ class TextPool(PoolSteps):
         """Raise a ValueError for prompts that the model does not take, as its forward pass does."""
         prompts = [text.prompt for text in texts]
         arrays = [each.input_ids for each in prompts], [types_of(each) for each in prompts]
-        ids, types = (torch.from_numpy(np.concatenate(each))[None].to(self.model.device) for each in arrays)
-        self.model.check_call(ids, None, None, None, None, token_type_ids=types)
+        ids, types = on_device(self.model.device, *map(np.concatenate, arrays))
+        self.model.check_call(ids[None], None, None, None, None, token_type_ids=types[None])
 
     def states(self, ids: np.ndarray, types: np.ndarray, columns: np.ndarray) -> torch.Tensor:
         """Input states (n, E) of tokens."""
-        return self.model.text_states(*(torch.from_numpy(each).to(self.model.device) for each in (ids, types, columns)))
+        return self.model.text_states(*on_device(self.model.device, ids, types, columns))
 
     def reserve(self, texts: list[Text], places: np.ndarray) -> None:
         """Make room for texts that enter at these places."""
@@ -203,21 +203,23 @@ class TextPool(PoolSteps):
     def stepped(self, layout: TextLayout, state: HaltingState) -> tuple[TextLayout, HaltingState, Halted | None]:
         """Take a depth step -> layout and state of the tokens that go on, and those that halted, None if none did."""
         layout, state = self.advanced(layout, state)
-        live = state.live.cpu().numpy()
+        # one transfer for both
+        live, steps = torch.stack((state.live.to(state.steps.dtype), state.steps)).cpu().numpy()
         if live.all():
             return layout, state, None
-        layout, state, halted = layout.leave(self.model.block, state, live)
+        layout, state, halted = layout.leave(state, live > 0, steps)
         if self.cache.memory is not None:
             self.cache.memory.write(halted.tokens, halted.states)
         return layout, state, halted
 
     def generate(self, halted: Halted, final: torch.Tensor) -> None:
         """Add a token to each text after one of these tokens, with final states (n, E) as heads read them."""
-        check_halting_probabilities(self.nan_step)
         logits = self.language_model.predict(final)
-        refuse(is_nan("the logits are", logits))
+        refuse(nan_probability(self.nan_step), is_nan("the logits are", logits))
         places = halted.tokens.places.tolist()
-        for place, token, number in zip(places, self.choose(logits).tolist(), halted.steps.tolist(), strict=True):
+        # one transfer for both
+        chosen = torch.stack((self.choose(logits), halted.steps)).tolist()
+        for place, token, number in zip(places, *chosen, strict=True):
             self.by_place[place].token_ids.append(token)
             self.by_place[place].ponder_steps.append(number)
         self.waiting += places

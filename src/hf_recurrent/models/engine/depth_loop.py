@@ -13,6 +13,7 @@ from torch import nn
 
 from ..common.graphs import end_of_step, in_graph
 from ..common.sharding import is_sharded, largest_over_ranks
+from ..common.validation import Problem
 from .depth_steps import DepthSteps, loop_in_graph
 from .launches import is_launch_bound
 from .layouts import Finished
@@ -380,11 +381,20 @@ def check_halting_probabilities(nan_step: torch.Tensor | int) -> None:
     """Raise a ValueError if the first step with a NaN is not -1."""
     if in_graph() or int(nan_step) < 0:
         return
-    raise ValueError(
-        f"a halting probability is NaN at depth step {int(nan_step)}, counted from 0: the weights or the inputs hold "
-        "NaN or infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before "
-        "running the model"
-    )
+    raise ValueError(nan_probability(nan_step)[1]())
+
+
+def nan_probability(nan_step: torch.Tensor | int) -> Problem:
+    """The problem of halting probabilities, if the first step with a NaN is not -1."""
+
+    def message() -> str:
+        return (
+            f"a halting probability is NaN at depth step {int(nan_step)}, counted from 0: the weights or the inputs "
+            "hold NaN or infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) "
+            "before running the model"
+        )
+
+    return nan_step >= 0, message
 
 
 class Trace:
