@@ -87,6 +87,17 @@ def test_utf_8_in_another_encoding_is_warned_of(tmp_path):
             assert list(Rows(tmp_path / "a.csv", encoding=name)) == [{"text": "un café noir"}]
 
 
+@pytest.mark.timeout(20)
+def test_a_word_may_be_as_long_as_a_file(tmp_path):
+    """A strand of DNA, say: a search that begins anew at each letter takes most of a minute."""
+    word = "acgt" * 20_000
+    (tmp_path / "a.csv").write_text(f"text\n{word}\n")
+    assert list(Rows(tmp_path / "a.csv", encoding="latin-1")) == [{"text": word}]
+    (tmp_path / "b.csv").write_text("text\nDonaudampfschifffahrtsgebühren\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="in which 'fahrtsgebühren' becomes 'fahrtsgebÃ¼hren'"):
+        list(Rows(tmp_path / "b.csv", encoding="latin-1"))
+
+
 def test_start_within_a_group_of_a_table(tmp_path):
     rows = [{"text": str(number)} for number in range(2500)]
     path = tmp_path / "a.parquet"

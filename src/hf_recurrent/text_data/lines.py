@@ -18,7 +18,8 @@ GZIP = ".gz"
 _DAMAGED = (EOFError, zlib.error, OSError)
 # bytes of a file by which UTF-8 is known
 SAMPLE = 1 << 16
-BEYOND_ASCII = re.compile(r"\w*[^\0-\x7f]\w*")
+# bounded, as a word may be as long as a file
+BEYOND_ASCII = re.compile(r"\w{0,9}[^\0-\x7f]\w{0,9}")
 
 
 @contextmanager
@@ -35,9 +36,9 @@ def open_lines(path: Path, encoding: str) -> "Iterator[Lines]":
         file = (gzip.open if compressed else open)(path, "rt", encoding=codec, errors="surrogateescape", newline="")
     except (LookupError, UnicodeError) as error:
         raise ValueError(f"encoding is {encoding!r}: {error}") from error
-    if not codecs.lookup(encoding).name.startswith("utf-8"):
-        warn_of_utf8(path, encoding)
     with file:
+        if not codecs.lookup(encoding).name.startswith("utf-8"):
+            warn_of_utf8(path, encoding)
         yield Lines(file, path, encoding, limits.UNPACKED.value if compressed else None)
 
 
@@ -50,7 +51,7 @@ def warn_of_utf8(path: Path, encoding: str) -> None:
         return
     found = BEYOND_ASCII.search(text)
     if found is not None:
-        word = found.group()[:20]
+        word = found.group()
         warnings.warn(
             f"{path.name} looks like UTF-8, but its encoding is {encoding!r}, in which {word!r} becomes "
             f"{word.encode().decode(encoding, errors='replace')!r}: leave encoding out, or convert the file",
