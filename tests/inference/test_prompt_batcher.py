@@ -70,6 +70,22 @@ def test_steps_wait_for_little_on_a_gpu(name):
         assert waits.found.total() <= 3 * steps.call_count
 
 
+class Patient(TorchFunctionMode):
+    """Refuses a copy that is not waited for."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        assert not (kwargs or {}).get("non_blocking")
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["gutlb", "xpos_transformer"])
+def test_devices_without_cuda_are_waited_for(name):
+    """Apple's GPUs would read numbers from memory that has been freed since (pytorch#189690)."""
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    with Patient():
+        assert len(list(PromptBatcher(model, batch_size=3)(make_prompts(model)[:3]))) == 3
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 20])
 def test_any_batch_size_makes_the_same_texts(batch_size):
     model = make_language_model(LANGUAGE_BY_NAME["gut"])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..models.common.cache import RecurrentCache
-from .examples import Example
+from .examples import Example, sent
 
 # places of texts that have ended and are not refilled, until the others are gathered, which copies the cache
 MAX_EMPTY_SHARE = 1 / 4
@@ -48,7 +48,7 @@ def padded_left(rows: Sequence[np.ndarray], width: int, device: torch.device) ->
     padded = np.zeros((len(rows), width), np.int64)
     for target, row in zip(padded, rows, strict=True):
         target[width - len(row) :] = row
-    return torch.from_numpy(padded).to(device, non_blocking=True)
+    return sent(torch.from_numpy(padded), device)
 
 
 class DecodingPool:
@@ -124,7 +124,7 @@ class DecodingPool:
 
     def column(self, numbers: Iterable[int]) -> torch.Tensor:
         """Numbers as (B, 1), by a copy that is not waited for."""
-        return torch.tensor([[number] for number in numbers]).to(self.model.device, non_blocking=True)
+        return sent(torch.tensor([[number] for number in numbers]), self.model.device)
 
     def extend(
         self,

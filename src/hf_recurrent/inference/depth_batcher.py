@@ -16,7 +16,7 @@ from ..models.common.validation import check_halting_threshold, is_nan, refuse
 from ..models.engine.base_model import ForwardCall
 from ..models.engine.early_exit import exit_indicator
 from .depth_pool import DepthPool
-from .examples import Window, groups, windows
+from .examples import Window, groups, sent, windows
 from .modes import inference_mode
 
 # admitting examples costs about a tenth of a step: it pays from this share of a batch on
@@ -172,7 +172,7 @@ class DepthBatcher:
         )
         length, number = int(window.lengths[0]), len(window.lengths)
         pool = DepthPool(base, call, length)
-        starts = torch.from_numpy(window.starts).to(ids.device, non_blocking=True)
+        starts = sent(torch.from_numpy(window.starts), ids.device)
         by_token = pool.strategy.token_units
         cost = torch.empty(len(ids) if by_token else number, device=ids.device)
         steps = torch.empty_like(cost, dtype=torch.long)
@@ -221,7 +221,7 @@ class DepthBatcher:
         places = window.places(rows, mask)
         hidden = torch.where(mask[..., None], final.hidden[places], 0.0)
         by_token = final.by_token
-        units = places if by_token else torch.from_numpy(rows).to(mask.device, non_blocking=True)
+        units = places if by_token else sent(torch.from_numpy(rows), mask.device)
         cost, steps = final.cost[units], final.steps[units]
         of_examples: dict[str, torch.Tensor] = {
             "ponder_cost": (cost * mask).sum(-1) / mask.sum(-1) if by_token else cost

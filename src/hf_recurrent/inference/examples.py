@@ -65,6 +65,14 @@ def whole_numbers(arrays: Iterable[np.ndarray]) -> torch.Tensor:
     return torch.from_numpy(np.concatenate(list(arrays), dtype=np.int64, casting="unsafe"))
 
 
+def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Values of the CPU on a device, by a copy for which a GPU of CUDA is not waited for.
+
+    CUDA puts them aside before it returns. Apple's GPUs may read the memory later, when it is another's.
+    """
+    return values.to(device, non_blocking=device.type == "cuda")
+
+
 class Window(NamedTuple):
     """Examples one after another, the longest first.
 
@@ -94,18 +102,18 @@ class Window(NamedTuple):
                 np.zeros_like(example.input_ids) if example.token_type_ids is None else example.token_type_ids
                 for example in ordered
             )
-            types = whole_numbers(each).to(device, non_blocking=True)
-        ids = whole_numbers(example.input_ids for example in ordered).to(device, non_blocking=True)
+            types = sent(whole_numbers(each), device)
+        ids = sent(whole_numbers(example.input_ids for example in ordered), device)
         return cls(order, lengths, lengths.cumsum() - lengths, ids, types)
 
     def mask(self, rows: np.ndarray) -> torch.Tensor:
         """(n, W) bool, True at tokens of the examples `rows` (n,), which are their first columns."""
-        lengths = torch.from_numpy(self.lengths[rows]).to(self.input_ids.device, non_blocking=True)
+        lengths = sent(torch.from_numpy(self.lengths[rows]), self.input_ids.device)
         return torch.arange(int(self.lengths[rows].max()), device=lengths.device) < lengths[:, None]
 
     def places(self, rows: np.ndarray, mask: torch.Tensor) -> torch.Tensor:
         """(n, W) places among the window's tokens, those of padding anywhere."""
-        starts = torch.from_numpy(self.starts[rows]).to(mask.device, non_blocking=True)
+        starts = sent(torch.from_numpy(self.starts[rows]), mask.device)
         return (starts[:, None] + torch.arange(mask.shape[1], device=mask.device)) * mask
 
 

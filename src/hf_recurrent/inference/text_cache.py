@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..models.ops.attention import KeyValue
+from .examples import sent
 
 # columns are added by this share of them at least, so that copies become rare
 MIN_GROWTH = 1.0
@@ -17,7 +18,7 @@ MIN_GROWTH = 1.0
 def on_device(device: torch.device, *arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
     """Arrays (n,) of integers as tensors, by one copy for which neither side waits: a step needs many short ones."""
     values = torch.from_numpy(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
-    return values.to(device, non_blocking=True).split([len(each) for each in arrays])
+    return sent(values, device).split([len(each) for each in arrays])
 
 
 class TextTokens(NamedTuple):
