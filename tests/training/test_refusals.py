@@ -9,6 +9,7 @@ import torch
 import yaml
 from accelerate import ParallelismConfig
 from tiny_run import TINY
+from transformers.trainer_utils import IntervalStrategy
 
 from hf_recurrent.training.arguments import (
     ARGUMENT_TYPES,
@@ -67,7 +68,7 @@ def refuse(tmp_path):
         ({"save_strategy": "epoch"}, [], "eval_strategy is 'steps' and save_strategy 'epoch'"),
         ({"eval_strategy": "no", "save_strategy": "no"}, [], "eval_strategy is 'no' and save_strategy 'no'"),
         (
-            {"save_strategy": "best", "metric_for_best_model": None},
+            {"save_strategy": "best", "metric_for_best_model": None, "load_best_model_at_end": False},
             [],
             "save_strategy is 'best': set metric_for_best_model",
         ),
@@ -107,6 +108,13 @@ def test_a_missing_gpu_is_named(refuse, monkeypatch, name):
     monkeypatch.setattr("hf_recurrent.training.trainer_checks.is_torch_bf16_gpu_available", lambda: False)
     message = refuse({"use_cpu": False, name: True})
     assert message.startswith(f"{name} is True, but no GPU here computes in bfloat16: set it to False, or use_cpu to")
+
+
+@pytest.mark.parametrize("evaluates", ["epoch", IntervalStrategy.STEPS])
+def test_the_best_checkpoint_is_that_of_least_loss_unless_a_metric_is_named(tmp_path, evaluates):
+    saves = {"save_strategy": "best", "eval_strategy": evaluates, "load_best_model_at_end": True}
+    args = RecurrentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", **saves)
+    assert (args.metric_for_best_model, args.greater_is_better) == ("loss", False)
 
 
 def test_a_missing_flash_attention_is_named(refuse, monkeypatch):

@@ -60,7 +60,8 @@ def check_best_model(args: TrainingArguments) -> None:
             f"load_best_model_at_end is True, but eval_strategy is {evaluates!r} and save_strategy {saves!r}: "
             "checkpoints are compared by evaluations, set both to 'steps' or both to 'epoch'"
         )
-    if saves == "best" and args.metric_for_best_model is None:
+    # transformers takes the loss for a model to load
+    if saves == "best" and args.metric_for_best_model is None and not args.load_best_model_at_end:
         raise ValueError("save_strategy is 'best': set metric_for_best_model to what is best, such as loss")
 
 
