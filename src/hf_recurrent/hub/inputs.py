@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,11 +29,12 @@ def read_inputs(name: str | os.PathLike, **options: Any) -> dict[str, Any]:
     from transformers.utils import cached_file
 
     missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
-    card = cached_file(name, CARD_FILE, **options, **missing)
-    if card is None:
-        kept = cached_file(name, INPUTS_FILE, **options, **missing)
-        return {} if kept is None else fact_of(kept, dict) or {}
-    found = {"texts": fact_of(card, texts_of_inputs), "settings": fact_of(card, settings_of_card)}
+    path = cached_file(name, CARD_FILE, **options, **missing)
+    facts = {"texts": texts_of_inputs, "settings": settings_of_card}
+    if path is None:
+        path = cached_file(name, INPUTS_FILE, **options, **missing)
+        facts = {"texts": itemgetter("texts"), "settings": lambda kept: dict(kept["settings"])}
+    found = {} if path is None else {key: fact_of(path, read) for key, read in facts.items()}
     return {key: value for key, value in found.items() if value is not None}
 
 
