@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -37,26 +37,33 @@ def open_lines(path: Path, encoding: str) -> "Iterator[Lines]":
     except (LookupError, UnicodeError) as error:
         raise ValueError(f"encoding is {encoding!r}: {error}") from error
     with file:
-        if not codecs.lookup(encoding).name.startswith("utf-8"):
-            warn_of_utf8(path, encoding)
+        warn_of_utf8(sample_of(path), path.name, encoding)
         yield Lines(file, path, encoding, limits.UNPACKED.value if compressed else None)
 
 
-def warn_of_utf8(path: Path, encoding: str) -> None:
-    """Warn if a file is read in another encoding, and is UTF-8: many encodings have a character for every byte."""
+def sample_of(path: Path) -> bytes:
+    """The first bytes of a text file; none of a damaged one, which reading refuses."""
     try:
         with (gzip.open if path.suffix.lower() == GZIP else open)(path, "rb") as file:
-            text = codecs.getincrementaldecoder("utf-8")().decode(file.read(SAMPLE))
-    except (*_DAMAGED, UnicodeDecodeError):
-        return
-    found = BEYOND_ASCII.search(text)
+            return file.read(SAMPLE)
+    except _DAMAGED:
+        return b""
+
+
+def warn_of_utf8(sample: bytes, name: str, encoding: str) -> bool:
+    """Warn if a file is read in another encoding, and is UTF-8: many have a character for every byte -> whether so."""
+    found = None
+    if not codecs.lookup(encoding).name.startswith("utf-8"):
+        with suppress(UnicodeDecodeError):
+            found = BEYOND_ASCII.search(codecs.getincrementaldecoder("utf-8")().decode(sample[:SAMPLE]))
     if found is not None:
         word = found.group()
         warnings.warn(
-            f"{path.name} looks like UTF-8, but its encoding is {encoding!r}, in which {word!r} becomes "
+            f"{name} looks like UTF-8, but its encoding is {encoding!r}, in which {word!r} becomes "
             f"{word.encode().decode(encoding, errors='replace')!r}: leave encoding out, or convert the file",
             stacklevel=2,
         )
+    return found is not None
 
 
 class Lines:
