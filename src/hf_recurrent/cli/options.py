@@ -248,9 +248,9 @@ def names_encoding(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose errors that ask for a file's encoding name that of its checkpoint's training."""
 
     @wraps(command)
-    def run(*values: Any, checkpoint: str, **named: Any) -> None:
+    def run(checkpoint: str, *values: Any, **named: Any) -> None:
         try:
-            command(*values, checkpoint=checkpoint, **named)
+            command(checkpoint, *values, **named)
         except ValueError as error:
             from ..training.own_examples import with_encoding
 
