@@ -127,11 +127,11 @@ def test_values_within_columns(model, tmp_path, suffix):
     assert set(table["id"].to_pylist()) == {-1}
     with pytest.raises(ValueError, match=r"1: both.en is null, which is no text: both has 'de', 'id'"):
         run(model, file, tmp_path / "p.parquet", text_columns=("both.en",))
-    with pytest.raises(ValueError, match=r"text_column is 'neither.de', and .* has the columns both, id"):
+    with pytest.raises(ValueError, match=r"text_column is 'neither.de': name a column of .*, which has both, id"):
         run(model, file, tmp_path / "p.parquet", text_columns=("neither.de",))
     table = tmp_path / "new.csv"
     table.write_text("both\nw5\n")
-    with pytest.raises(ValueError, match=r"keep_columns is 'both.id', and .* has the columns both"):
+    with pytest.raises(ValueError, match=r"keep_columns is 'both.id': name a column of .*, which has both"):
         run(model, table, tmp_path / "p.parquet", keep_columns=("both.id",))
 
 
@@ -422,12 +422,15 @@ def test_a_run_goes_on_in_other_batches_where_chunks_do_not_depend_on_them(file,
 
 
 REFUSED = [
-    ({"text_columns": ("txt",)}, "text_column is 'txt', and .* has the columns id, text; did you mean text?"),
+    ({"text_columns": ("txt",)}, "text_column is 'txt': name a column of .*, which has id, text; did you mean text?"),
     ({"text_columns": ("id", "text", "id")}, "text_column is id, text, id: name one column, or two of a pair"),
     ({"keep_columns": ("ident",)}, "keep_columns is 'ident'"),
     ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
-    ({"max_new_tokens": 3}, "max_new_tokens is for models that write text, and this is a classifier"),
-    ({"source_prefix": "w5 "}, "source_prefix is for models that write text, and this is a classifier"),
+    ({"max_new_tokens": 3}, "max_new_tokens is 3, but it is for models that write text, and this is a classifier"),
+    (
+        {"source_prefix": "w5 "},
+        "source_prefix is 'w5 ', but it is for models that write text, and this is a classifier",
+    ),
     ({"options": {"max_steps": 0}}, "max_steps is 0"),
     ({"limit": 0}, "limit is 0: expected the number of rows"),
     ({"max_seq_length": 1}, "max_seq_length is 1: no text can be cut to so few tokens"),
@@ -455,7 +458,7 @@ def test_refused_places_and_columns(model, file, tmp_path):
         run(siamese, file, tmp_path / "o.parquet", text_columns=("a",))
     with pytest.raises(ValueError, match=r"text_column is a, b: name one column$"):
         run(language, file, tmp_path / "o.parquet", text_columns=("a", "b"), max_new_tokens=1)
-    with pytest.raises(ValueError, match="all_probabilities is for classifiers"):
+    with pytest.raises(ValueError, match="all_probabilities is True, but it is for classifiers"):
         run(language, file, tmp_path / "o.parquet", text_columns=("a",), all_probabilities=True)
     with pytest.raises(ValueError, match="has no head"):
         run(model.model, file, tmp_path / "o.parquet", text_columns=("a",))

@@ -409,6 +409,7 @@ def test_columns_to_slice_by_are_no_surprise(run, refuse, checkpoint, file, tmp_
 
 
 def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
+    assert "checkpoint is '': name a folder" in refuse("evaluate", "", "listops")
     assert f"checkpoint {tmp_path} does not load: it has no config.json; name the folder of a checkpoint" in refuse(
         "evaluate", tmp_path, file
     )

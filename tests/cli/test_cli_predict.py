@@ -134,7 +134,10 @@ def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
             ["--output", "new.csv", "--overwrite"],
             "error: output is 'new.csv', the file with the rows: name another one",
         ),
-        (["--text-column", "txt"], "error: text_column is 'txt', and new.csv has the columns id, text; did you mean"),
+        (
+            ["--text-column", "txt"],
+            "error: text_column is 'txt': name a column of new.csv, which has id, text; did you mean",
+        ),
         (["--dtype", "int8"], "error: dtype is 'int8': expected one of auto, float32, bfloat16, float16"),
         (["--on-error", "ignore"], "error: on_error is 'ignore': expected 'raise' or 'skip'"),
         (["--exit-criterion", "patience"], "error: exit_criterion is 'patience': expected one of learned,"),

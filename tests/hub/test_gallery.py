@@ -104,8 +104,9 @@ def test_a_broken_card_is_named_and_stops_everything(pair, change, reason):
     assert reason in problems[0]
 
 
-def test_card_data_that_is_no_json_is_named(pair):
-    (pair / NAME / "card.json").write_text("{")
+@pytest.mark.parametrize("content", ["{", "[]", "7"])
+def test_card_data_that_is_no_object_is_named(pair, content):
+    (pair / NAME / "card.json").write_text(content)
     with pytest.raises(ValueError, match=f"^{NAME}/card.json is not the data of a card"):
         read_gallery(pair)
 

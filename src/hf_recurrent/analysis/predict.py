@@ -232,8 +232,9 @@ def refuse_settings(settings: PredictionSettings, kind: str, **unused: str) -> N
         unused: names of settings, and what they are for.
     """
     for name, meant in unused.items():
-        if getattr(settings, name):
-            raise ValueError(f"{name} is for {meant}, and this is {kind}: leave it out")
+        value = getattr(settings, name)
+        if value != getattr(PredictionSettings, name):
+            raise ValueError(f"{name} is {value!r}, but it is for {meant}, and this is {kind}: leave it out")
 
 
 def holds_words(rows: Rows, name: str) -> bool:
@@ -274,7 +275,7 @@ def check_column(argument: str, name: str, rows: Rows) -> None:
     if name not in rows.columns and not nested:
         near = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.6)
         raise ValueError(
-            f"{argument} is {name!r}, and {rows.path} has the columns {', '.join(rows.columns)}"
+            f"{argument} is {name!r}: name a column of {rows.path}, which has {', '.join(rows.columns)}"
             + (f"; did you mean {' or '.join(near)}?" if near else "")
         )
 

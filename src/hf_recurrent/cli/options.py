@@ -237,7 +237,7 @@ class Examples(NamedTuple):
         """Raise a ValueError for options that were given and have no meaning for a place."""
         for name, value in options.items():
             if value not in (None, [], (), {}):
-                shown = " ".join(value) if isinstance(value, list) else value
+                shown = (" ".join(value) if isinstance(value, list) else value) or repr(value)
                 raise ValueError(f"--{name.replace('_', '-')} {shown}: this is not for {place}, leave it out")
 
 

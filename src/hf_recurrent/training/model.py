@@ -84,6 +84,8 @@ def check_place(argument: str, name: str) -> None:
 
     It is no repository's, or the folder that it would be in is here.
     """
+    if not name.strip():
+        raise ValueError(f"{argument} is {name!r}: name a folder, or a repository on the Hub")
     if os.path.isdir(os.path.expanduser(name)):
         return
     parent = Path(name).parent
