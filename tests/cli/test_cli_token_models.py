@@ -126,7 +126,7 @@ def test_what_rows_and_settings_are_refused(refuse, places, tmp_path):
     assert 'text is ["good"], which is no text' in refuse("predict", places["words"], "--file", file, *flags)
     words = ("predict", places["words"], "--file", places["rows"], *flags)
     assert "max_new_tokens is 2, but it is for models that write text" in refuse(*words, "--max-new-tokens", "2")
-    assert "top_k is 2, but it is for masked language models, and this is a classifier" in refuse(*words, "--top-k", "2")
+    assert "top_k is 2, but it is for masked language models" in refuse(*words, "--top-k", "2")
     words = ("predict", places["masked"], "--file", places["book"], *flags)
     assert "all_probabilities is True, but it is for classifiers" in refuse(*words, "--all-probabilities")
     assert "top_k is 500: expected a number of tokens, from 1 to the" in refuse(*words, "--top-k", "500")
