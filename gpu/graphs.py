@@ -38,7 +38,7 @@ TIMED = {
     "listops_gut": 112,
 }
 ROWS = {"cpu/listops_depth_ndr": 512}
-# of bfloat16 with masks for compaction and other kernels; on a CPU at most 0.007
+# of bfloat16, with masks in the place of compaction, and other kernels
 HALF_TOLERANCE = 0.05
 # status of a process
 BROKEN = 5

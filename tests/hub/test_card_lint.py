@@ -164,6 +164,13 @@ def test_a_card_is_of_the_weights_and_the_results_beside_it(tmp_path, picture):
         lint_card(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["[]", "7"])
+def test_a_card_that_is_no_object_is_named(folder, content):
+    (folder / "card.json").write_text(content)
+    with pytest.raises(ValueError, match=re.escape(f"card.json holds {content}: expected an object; write it")):
+        lint_card(folder)
+
+
 def test_all_problems_at_once(folder):
     edit(folder, "license: apache-2.0", "licence: apache-2.0")
     edit(folder, "assets/steps.png", "assets/none.png")

@@ -14,6 +14,7 @@ import jinja2
 from ..changes import Change, changed_files, is_unfinished
 from ..files import read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA
+from ..models.common.fields import shown
 from .base_model import CONVERTED_FILE
 from .card_data import (
     SECTION_PLOTS,
@@ -151,7 +152,11 @@ def put_card(change: Change, data: CardData, before: CardData | None = None) -> 
 
 def read_card(folder: str | os.PathLike) -> CardData:
     """The card data that a folder's README.md was rendered from."""
-    return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
+    path = Path(folder) / CARD_FILE
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} holds {shown(data)}: expected an object; write it again by the run")
+    return CardData.from_dict(data)
 
 
 def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:

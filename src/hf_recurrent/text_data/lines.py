@@ -37,7 +37,8 @@ def open_lines(path: Path, encoding: str) -> "Iterator[Lines]":
     except (LookupError, UnicodeError) as error:
         raise ValueError(f"encoding is {encoding!r}: {error}") from error
     with file:
-        warn_of_utf8(sample_of(path), path.name, encoding)
+        if not is_utf8(encoding):
+            warn_of_utf8(sample_of(path), path.name, encoding)
         yield Lines(file, path, encoding, limits.UNPACKED.value if compressed else None)
 
 
@@ -50,12 +51,15 @@ def sample_of(path: Path) -> bytes:
         return b""
 
 
+def is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name.startswith("utf-8")
+
+
 def warn_of_utf8(sample: bytes, name: str, encoding: str) -> bool:
-    """Warn if a file is read in another encoding, and is UTF-8: many have a character for every byte -> whether so."""
+    """Warn if a file in UTF-8 is read in another encoding: many have a character for every byte -> whether it is."""
     found = None
-    if not codecs.lookup(encoding).name.startswith("utf-8"):
-        with suppress(UnicodeDecodeError):
-            found = BEYOND_ASCII.search(codecs.getincrementaldecoder("utf-8")().decode(sample[:SAMPLE]))
+    with suppress(UnicodeDecodeError):
+        found = BEYOND_ASCII.search(codecs.getincrementaldecoder("utf-8")().decode(sample[:SAMPLE]))
     if found is not None:
         word = found.group()
         warnings.warn(

@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 
 from ..benchmarks.files import Archive, Folder, matches, open_files
 from ..files import file_hash
-from .lines import warn_of_utf8
+from .lines import is_utf8, warn_of_utf8
 from .rows import SUFFIXES, Rows, format_of
 
 if TYPE_CHECKING:
@@ -145,13 +145,13 @@ class FolderPlace(Place):
 
     def texts(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, str, str]]:
         """Name, place in words and text of each file; arguments and errors are those of `rows`."""
-        warned = False
+        # one of thousands is enough, of files that should not be in UTF-8
+        warned = is_utf8(self.encoding)
         with open_files(self.path) as files:
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
                     content = files.read(name)
-                    # one of thousands is enough
                     warned = warned or warn_of_utf8(content, place, self.encoding)
                     text = decoded(content, self.encoding)
                 except ValueError as error:
