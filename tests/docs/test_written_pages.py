@@ -4,11 +4,10 @@ import ast
 import json
 import re
 import shlex
-from statistics import mean
 
 import pytest
 import typer
-from written import NAMES, PAGES, README, ROOT, anchors, blocks, links, sentences
+from written import NAMES, PAGES, README, ROOT, anchors, blocks, links
 
 from hf_recurrent.analysis.risk_control import fewest_examples
 from hf_recurrent.cli.app import app
@@ -24,19 +23,16 @@ TRAIN_FLAGS = set().union(*(known_settings(script) for script in RUNS | OWN_RUNS
 TABLE_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 
 
-def test_readme_fits_on_a_screen():
-    assert len(README.read_text().splitlines()) <= 150
+# drawn from stored results, or lists of what was tried
+LONG_PAGES = {"docs/performance.md", "docs/gpu_report.md", "docs/negative_results.md"}
 
 
 @every_page
-def test_sentences_are_short(page):
-    lengths = [len(sentence.split()) for sentence in sentences(page.read_text())]
-    assert mean(lengths or [0]) <= 25
-
-
-def test_sentences_are_told_apart():
-    text = "# A title\n\nOne two. Three `four`\nfive.\n\n- six seven\n- eight\n\n| nine |\n\n```sh\nten\n```\n"
-    assert [len(sentence.split()) for sentence in sentences(text)] == [2, 3, 2, 1]
+def test_pages_are_short(page):
+    """A page with one purpose is read in one go."""
+    most = 150 if page == README else 260
+    name = page.relative_to(ROOT).as_posix()
+    assert (len(page.read_text().splitlines()) <= most) == (name not in LONG_PAGES)
 
 
 @every_page

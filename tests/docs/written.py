@@ -19,8 +19,6 @@ FENCE = re.compile(
 WHOLE_PAGE = re.compile(r"<!-- blocks not run: ([^\n]+) -->")
 LINK = re.compile(r"(?<=\]\()(?!\w+:)[^)\s]+")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-# what is no running text: tables, headings, comments, figures, formulas, raw HTML
-NO_PROSE = re.compile(r"^ *(?:\||#|!\[|<|!!!|\$\$|\[\^)[^\n]*|<!--.*?-->|\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -45,20 +43,6 @@ def blocks(text: str) -> Iterator[Block]:
 def links(text: str) -> list[str]:
     """Targets of links and figures to files and places, not to other sites."""
     return LINK.findall(FENCE.sub("", text))
-
-
-def prose(text: str) -> str:
-    """Running text, without blocks, tables and headings."""
-    return NO_PROSE.sub("", FENCE.sub("", text))
-
-
-def sentences(text: str) -> list[str]:
-    """Sentences of running text; an entry of a list is one at least."""
-    found = []
-    for paragraph in re.split(r"(?:^|\n)\s*(?:\n|(?:[-*]|\d+\.) )", prose(text)):
-        parts = re.split(r"(?<=[.!?])\s+(?=[A-Z0-9`*\[(])|(?<=[.!?]\*)\s+(?=[A-Z])", " ".join(paragraph.split()))
-        found += [re.sub(r"\]\([^)]*\)|[`*_\[\]]", "", part) for part in parts]
-    return [sentence for sentence in found if re.search(r"[a-z]{2}", sentence)]
 
 
 def anchors(text: str) -> set[str]:
