@@ -9,7 +9,9 @@ import datasets
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from hf_recurrent.text_data.documents import DocumentFolder
+from hf_recurrent.benchmarks import files as benchmark_files
+from hf_recurrent.text_data import documents, examples
+from hf_recurrent.text_data.documents import DocumentFolder, DocumentSource
 from hf_recurrent.text_data.evaluation_source import default_splits
 from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE
 from hf_recurrent.text_data.places import FolderPlace
@@ -280,6 +282,17 @@ def test_a_changed_file_is_read_again(write):
     assert {row["text"] for row in rows_of(second)} == {"x"}
     again = source(write("a.csv", TWO))
     assert (again.version, rows_of(again)) == before
+
+
+@pytest.mark.parametrize("kind", [TextSource, DocumentSource])
+def test_a_newer_reader_reads_a_file_again(kind, write, monkeypatch):
+    """What was read before stands in the cache of `datasets`: a mended reader must not be answered from it."""
+    files = {"train": write("a.jsonl", TWO), "validation": write("v.jsonl", TWO)}
+    assert rows_of(kind(files=files))[0]["text"] == "film 0"
+    monkeypatch.setattr(examples if kind is TextSource else documents, "text_of", lambda row, column: "mended")
+    assert rows_of(kind(files=files))[0]["text"] == "film 0", "the same reader reads it once"
+    monkeypatch.setattr(benchmark_files, "version", lambda name: "2.0")
+    assert rows_of(kind(files=files))[0]["text"] == "mended"
 
 
 def test_broken_rows_can_be_left_out(write, tmp_path):

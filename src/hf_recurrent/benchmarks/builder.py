@@ -1,8 +1,8 @@
 """The `datasets` builder of all benchmarks.
 
 The cache of `datasets` knows nothing of a builder's code or defaults, so `make_builder` names the data set and hashes
-everything its examples depend on: the benchmark, the generator version, all resolved parameters and, where files are
-read, their contents.
+everything its examples depend on: the benchmark, the generator version, all resolved parameters, the packages' versions
+and, where files are read, their contents.
 """
 
 import re
@@ -16,6 +16,7 @@ from datasets.builder import Key
 
 from ..files import file_hash
 from .benchmark import Benchmark, Plan
+from .files import reader_versions
 from .registry import get_benchmark
 from .sampling import Part, Shard, digest
 
@@ -93,7 +94,8 @@ def make_builder(
     """The builder of one config, or of a part of it, with all its parameters resolved."""
     whole, benchmark = get_benchmark(name), get_benchmark(name, config_name)
     contents = None if files_dir is None else _file_hashes(benchmark.plan_files(config_name, params, files_dir))
-    key = digest(type(whole).__name__, config_name, params, contents, *([] if part is None else [part]))[:16]
+    own = [type(whole).__name__, config_name, params, contents, *([] if part is None else [part])]
+    key = digest(*own, reader_versions())[:16]
     return BenchmarkBuilder(
         cache_dir=cache_dir,
         dataset_name=name,

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmarks.files import matches
+from ..benchmarks.files import matches, reader_versions
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import SHOWN, slices_of, text_of
@@ -323,7 +323,7 @@ class DocumentSource(TextSource):
         settings = (self.text_columns, self.slice_by, self.encoding, self.on_error, self.keep_linebreaks)
         settings += (self.line_by_line,)
         held_out = [self.validation_split_percentage, self.cuts] if self.holds_out else []
-        return [split, place.fingerprint, *settings, *held_out]
+        return [split, place.fingerprint, *settings, *held_out, *reader_versions()]
 
     @cached_property
     def version(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..benchmarks.files import reader_versions
 from ..files import parse_json
 from .columns import Columns, keys_beside, value_of
 from .labels import MULTI, REGRESSION, TOKENS, Labels, SeenLabels, as_number, parses
@@ -302,7 +303,7 @@ def dataset_of(
     features |= {column: Value(kind) for column, kind in slice_types.items()}
     arguments = {"place": place, "reading": reading, "labels": labels, "slice_types": slice_types}
     # the same bytes are other texts in another encoding
-    identity = Hasher.hash([place.fingerprint, place.encoding, reading, labels, slice_types])
+    identity = Hasher.hash([place.fingerprint, place.encoding, reading, labels, slice_types, reader_versions()])
     return Dataset.from_generator(
         encoded_examples, Features(features), cache_dir, gen_kwargs=arguments, fingerprint=identity
     )
