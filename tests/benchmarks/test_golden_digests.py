@@ -28,6 +28,5 @@ def test_rows_are_those_of_before(name, config, cache):
     train, other = (3, 2) if config in LARGE_PICTURES else (120, 20)
     sizes = {"num_train": train, "num_validation": other, "num_test": other}
     params = {key: value for key, value in sizes.items() if key in info.parameters[config]}
-    assert rows_digest(load_benchmark(name, config, cache_dir=cache, **params), info.label_names) == (
-        GOLDEN[f"{name}/{config}"]
-    )
+    digest = rows_digest(load_benchmark(name, config, cache_dir=cache, **params), info.label_names)
+    assert digest == GOLDEN[f"{name}/{config}"]
