@@ -233,18 +233,6 @@ def test_what_appears_meanwhile_is_not_lost(tmp_path):
     assert contents(tmp_path) == {"target/other": b"other"}
 
 
-def test_progress_bars_are_as_before(tmp_path, cache, capfd):
-    datasets.enable_progress_bars()
-    arguments = {"configs": ["original"], "params": SMALL}
-    export_benchmark("logical_inference", tmp_path / "a", cache_dir=tmp_path / "1", **arguments)
-    assert "Generating" not in capfd.readouterr().err
-    assert not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    export_benchmark("logical_inference", tmp_path / "b", cache_dir=tmp_path / "2", progress=True, **arguments)
-    assert "Generating train split" in capfd.readouterr().err
-    assert datasets.are_progress_bars_disabled()
-
-
 def test_import_stays_light():
     code = (
         "import sys, hf_recurrent.benchmarks.export as e\n"

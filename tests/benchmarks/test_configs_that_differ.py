@@ -1,9 +1,6 @@
 """Benchmarks whose configs have labels, columns and words of their own: `lra` and what stands in for it."""
 
-import json
-
 import pytest
-from datasets import load_dataset
 from transformers import AutoTokenizer
 
 from hf_recurrent.benchmarks import (
@@ -15,8 +12,6 @@ from hf_recurrent.benchmarks import (
     normalize_expression,
     render_example,
 )
-from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark
-from hf_recurrent.benchmarks.export.card import read_metadata
 from hf_recurrent.benchmarks.pixels import draw_picture, parse_pixels
 
 SMALL = {"num_train": 5, "num_validation": 2, "num_test": 3}
@@ -149,50 +144,3 @@ def test_bad_input(name, config, options, message):
         load_benchmark(name, config, **options)
     with pytest.raises(ValueError, match="unknown config 'nothing'"):
         benchmark_info(name, "nothing")
-
-
-def test_an_export_has_the_columns_of_each_config(folder, tmp_path):
-    params = {**SMALL, "contour_length": 5}
-    configs = ["listops", "pathfinder32"]
-    options = {"configs": configs, "params": params, "cache_dir": str(folder / "cache")}
-    place = export_benchmark("lra", tmp_path / "lra", **options)
-    facts = check_dataset_folder(place)
-    assert facts.rows == {config: {"train": 5, "validation": 2, "test": 3} for config in configs}
-    card, data = (place / "README.md").read_text(), read_metadata(place)
-    assert data["license"] == "apache-2.0"
-    assert data["task_categories"] == ["text-classification", "image-classification"]
-    for config in configs:
-        info = benchmark_info("lra", config)
-        loaded = load_dataset(str(place), config, split="test", cache_dir=str(tmp_path / "cache"))
-        assert loaded.column_names == [*info.text_columns, "label", *info.slice_columns]
-        assert f"Config `{config}`:\n\n| Column | Type" in card
-        assert all(meaning in card for meaning in info.column_meanings.values())
-        assert all(limit in card for limit in info.limits)
-        assert info.bibtex in card
-    assert "`pillow==" in card
-    assert "A picture, as shown below for an example of `pathfinder32`, is the image in letters" in card
-    again = export_benchmark("lra", tmp_path / "again", **options)
-    assert (again / "README.md").read_bytes() == (place / "README.md").read_bytes()
-
-
-def test_an_export_of_what_others_made_names_its_licence_and_origin(folder, tmp_path):
-    place = export_benchmark("lra_stand_in", tmp_path / "digits", configs=["digits"], cache_dir=str(folder / "cache"))
-    card, data = (place / "README.md").read_text(), read_metadata(place)
-    assert data["license"] == "cc-by-4.0"
-    assert data["annotations_creators"] == ["no-annotation"]
-    assert data["task_categories"] == ["image-classification"]
-    info = benchmark_info("lra_stand_in", "digits")
-    assert info.provenance in card
-    assert "synthetic" not in card
-    assert "written by people" not in card
-    assert "`scikit-learn==" in card
-    assert json.dumps("digits") in card
-
-
-@pytest.mark.parametrize(
-    ("name", "config"), [("lra", "text"), ("lra", "retrieval"), ("lra", "image"), ("lra_stand_in", "reviews")]
-)
-def test_what_others_own_is_not_exported(name, config, tmp_path):
-    with pytest.raises(ValueError, match=f"the examples of '{config}' are not ours to publish"):
-        export_benchmark(name, tmp_path / "export", configs=[config])
-    assert not (tmp_path / "export").exists()

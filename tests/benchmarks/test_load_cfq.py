@@ -15,7 +15,6 @@ from hf_recurrent.benchmarks import (
     render_example,
 )
 from hf_recurrent.benchmarks.cfq.benchmark import make_example
-from hf_recurrent.benchmarks.export import export_benchmark
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 
@@ -154,14 +153,6 @@ def test_examples_and_what_they_say(tmp_path):
     assert (shown.label, shown.answer, shown.tree, shown.names) == ("", "", "", {})
     with pytest.raises(ValueError, match="benchmark 'cfq' has no parses"):
         render_example("cfq", found[0].row)
-
-
-@pytest.mark.parametrize("name", ["cfq", "wmt14_en_de"])
-def test_texts_of_others_are_not_exported(name, tmp_path):
-    for configs in (None, list(benchmark_info(name).configs)):
-        with pytest.raises(ValueError, match=f"benchmark '{name}' is not exported: its texts are not made here"):
-            export_benchmark(name, tmp_path / "out", configs=configs, cache_dir=tmp_path / "cache")
-    assert not (tmp_path / "out").exists()
 
 
 def test_without_rows_there_is_no_tokenizer():

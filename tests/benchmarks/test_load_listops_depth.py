@@ -3,10 +3,8 @@
 import naive_listops as naive
 import numpy as np
 import pytest
-from small_export import body, contents
 
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, examples, load_benchmark
-from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 
 NAME = "listops_depth"
 SMALL = {"num_train": 60, "num_validation": 10, "num_test": 15}
@@ -138,18 +136,3 @@ def test_examples_go_from_shallow_to_deep():
     depths = [example.row["depth"] for example in found]
     assert depths == sorted(depths)
     assert (depths[0], depths[-1]) == (1, 4)
-
-
-@pytest.mark.slow
-def test_export(tmp_path, cache):
-    params = {**SMALL, **SHALLOW}
-    folder = export_benchmark(NAME, tmp_path / NAME, params=params, cache_dir=cache)
-    facts = check_dataset_folder(folder, f"org/{NAME}")
-    generated = load(cache, **params)
-    assert facts.rows == {"original": {split: len(rows) for split, rows in generated.items()}}
-    assert facts.digests == {"original": f"sha256:{rows_digest(generated, benchmark_info(NAME).label_names)}"}
-    text, info = body(folder), benchmark_info(NAME)
-    assert all(f"- {limit}\n" in text for limit in info.limits)
-    assert info.bibtex in text
-    again = export_benchmark(NAME, tmp_path / "again", params=params, cache_dir=tmp_path / "other", num_proc=2)
-    assert contents(again) == contents(folder)

@@ -3,17 +3,13 @@
 from pathlib import Path
 
 import pytest
-import yaml
-from small_export import body, front_matter
 
 from hf_recurrent.benchmarks import (
-    benchmark_info,
     describe_example,
     load_benchmark,
     normalize_expression,
     render_example,
 )
-from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, meaning, relation
 
 NAME = "logical_inference_translation"
@@ -117,18 +113,3 @@ def test_parse_and_answer():
     assert shown.label == ""
     assert shown.difficulty == {"num_operators": 1, "length": 8}
     assert render_example(NAME, row).splitlines() == ["a and b", "and: true in 16 of 64", "  a", "  b", "a"]
-
-
-def test_export(tmp_path, cache):
-    folder = export_benchmark(NAME, tmp_path / NAME, params=SIZES, cache_dir=cache)
-    facts = check_dataset_folder(folder, f"org/{NAME}")
-    assert list(facts.rows) == ["original", "split_a", "split_b", "split_c"]
-    generated = load_benchmark(NAME, "split_a", cache_dir=cache, **SIZES)
-    assert facts.digests["split_a"] == f"sha256:{rows_digest(generated, ())}"
-    text = body(folder)
-    assert "Targets are computed, not annotated" in text
-    assert 'load_dataset(path, "original")' in text
-    assert all(f"- {limit}\n" in text for limit in benchmark_info(NAME).limits)
-    assert front_matter(folder)["task_categories"] == ["text-generation"]
-    tasks = yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]
-    assert {task["id"] for task in tasks} >= {"original/test", "split_c/test"}

@@ -44,7 +44,7 @@ def folder(base, generated):
 
 
 def test_the_folder_is_whole(folder, generated):
-    facts = check_dataset_folder(folder, NAME)
+    facts = check_dataset_folder(folder)
     assert facts.rows == {"python": {split: rows.num_rows for split, rows in generated.items()}}
     assert facts.digests == {"python": f"sha256:{rows_digest(generated, ())}"}
 

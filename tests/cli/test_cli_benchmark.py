@@ -129,20 +129,3 @@ def test_a_parameter_called_as_an_argument_is_unknown(refuse, known):
     message = refuse("benchmark", "show", "listops", "--set", f"{known}=3")
     assert message.startswith(f"error: unknown parameter '{known}' for benchmark 'listops', config 'original'")
     assert "max_depth" in message
-
-
-def test_parts_are_exported_and_joined(run, refuse, tmp_path):
-    options = ["--config", "forward", *(f"--set=num_{split}=30" for split in ("train", "validation", "test"))]
-    export = ["benchmark", "export", "compositional_table_lookup"]
-    for number in (1, 2):
-        assert run(*export, str(tmp_path / f"part{number}"), *options, "--part", f"{number}/2")[0] == 0
-    parts = [str(tmp_path / "part1"), str(tmp_path / "part2")]
-    assert "missing: 2" in refuse("benchmark", "merge", str(tmp_path / "merged"), parts[0])
-    assert run("benchmark", "merge", str(tmp_path / "merged"), *parts)[0] == 0
-    assert run(*export, str(tmp_path / "whole"), *options)[0] == 0
-    merged, whole = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*")} for name in ("merged", "whole")
-    )
-    assert merged == whole
-    assert "'2 of 3' is not NUMBER/COUNT, such as 2/8" in refuse(*export, str(tmp_path / "x"), "--part", "2 of 3")
-    assert "part=(4, 3): expected (number, count)" in refuse(*export, str(tmp_path / "x"), "--part", "4/3")

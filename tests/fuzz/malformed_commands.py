@@ -20,7 +20,6 @@ from fuzz.campaigns import Findings, main
 from fuzz.refusing.answers import command_answer, judged
 from fuzz.refusing.malformed import campaign_of
 from fuzz.refusing.verdict import Case
-from hf_recurrent.benchmarks.export import export_part
 from hf_recurrent.cli.app import app
 from support.checkpoints import committed_checkpoint
 
@@ -43,7 +42,6 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "benchmark list": ("", ["listops"]),
     "benchmark show": ("", ["listops"]),
     "benchmark export": ("", ["listops", "OUT", *LISTOPS]),
-    "benchmark merge": ("", ["OUT", "PART"]),
     "metric export": ("", ["accuracy_by_slice", "OUT"]),
     "metric publish": ("", ["accuracy_by_slice", "org/accuracy_by_slice", "--dry-run"]),
     "card compare": ("gut-listops-cpu", ["CHECKPOINT"]),
@@ -58,7 +56,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "cards build": ("gut-listops-cpu", ["ROOT", "--out", "OUT"]),
 }
 # any text will do
-FREE = {"message", "tag", "pair", "answer", "part"}
+FREE = {"message", "tag", "pair", "answer"}
 # command and argument -> what it names
 NOUNS = {
     **{(command, "name"): "benchmark" for command in ("benchmark list", "benchmark show", "benchmark export")},
@@ -140,9 +138,7 @@ def line_of(command: str, folder: Path) -> list[str]:
         ignored = shutil.ignore_patterns("*.py")
         shutil.copytree(committed_checkpoint(checkpoint), root / checkpoint, ignore=ignored)
     places = {"CHECKPOINT": str(root / checkpoint), "ROOT": str(root), "OUT": str(folder / "out")}
-    places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv"), "PART": str(folder / "part")}
-    if "PART" in words:
-        export_part("listops", folder / "part", (1, 1), configs=["original"], params=SIZES)
+    places |= {"ROWS": str(folder / "rows.csv"), "TABLE": str(folder / "predictions.csv")}
     (folder / "rows.csv").write_text("text\n[MIN 1 2 ]\n")
     return [*command.split(), *(places.get(word, word) for word in words)]
 

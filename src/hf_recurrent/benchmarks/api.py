@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .benchmark import Benchmark
 from .parameters import unknown
 from .registry import get_benchmark
-from .sampling import Part
 from .sequence_tokenizers import sequence_tokenizer
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ def load_benchmark(
     *,
     split: str | None = None,
     data_dir: str | os.PathLike | None = None,
-    part: tuple[int, int] | None = None,
     num_proc: int | None = None,
     cache_dir: str | os.PathLike | None = None,
     **params: Any,
@@ -39,22 +37,19 @@ def load_benchmark(
         data_dir: a folder with the authors' own files, to be read and verified instead of generating examples, for
             `listops` and `logical_inference`; a folder or zip file of texts for `long_documents`; files to read instead
             of those of the Hub for `cfq` and `wmt14_en_de`; the authors' release for each config of `lra`.
-        part: `(number, count)`, for one of `count` machines that share the work: the `number`-th run of each split's
-            examples, counted from 1. In their order the runs are the whole. A part may lack small splits.
         num_proc: processes that compute examples.
         cache_dir: where to keep the data, instead of the cache of `datasets`.
         **params: those of `benchmark_info(name).parameters[config_name]`, which has their default values: `seed`,
             sizes (`num_train`, `num_validation`, `num_test`) and difficulty.
 
     Raises:
-        ValueError: for a name, config, split, part, parameter or file that is not as it should be.
+        ValueError: for a name, config, split, parameter or file that is not as it should be.
     """
     benchmark = get_benchmark(name)
     config_name = known_config(benchmark, config_name)
     benchmark = benchmark.member(config_name)
     if num_proc is not None and (isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1):
         raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
-    chosen = None if part is None else known_part(part)
     resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
     files_dir = files_folder(benchmark, config_name, resolved, data_dir)
     if files_dir is None:
@@ -64,16 +59,7 @@ def load_benchmark(
     for part in _split_names(split):
         if part not in names:
             raise unknown("split", part, names, of=f" of benchmark {name!r}, config {config_name!r}")
-    return _load(name, config_name, resolved, files_dir, split, chosen, num_proc, cache_dir)
-
-
-def known_part(part: tuple[int, int]) -> Part:
-    """`part`, checked. Raises ValueError unless it is `(number, count)` with 1 <= number <= count."""
-    numbers = list(part) if isinstance(part, tuple | list) else []
-    integers = [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]
-    if len(numbers) != 2 or len(integers) != 2 or not 1 <= numbers[0] <= numbers[1]:
-        raise ValueError(f"part={part!r}: expected (number, count) with 1 <= number <= count, such as (2, 8)")
-    return Part(*numbers)
+    return _load(name, config_name, resolved, files_dir, split, num_proc, cache_dir)
 
 
 def known_config(benchmark: Benchmark, config_name: str | None) -> str:
@@ -104,7 +90,6 @@ def _load(
     params: dict[str, Any],
     files_dir: Path | None,
     split: str | None,
-    part: Part | None,
     num_proc: int | None,
     cache_dir: str | os.PathLike | None,
 ) -> "DatasetDict | Dataset":
@@ -113,7 +98,7 @@ def _load(
 
     from .builder import make_builder
 
-    builder = make_builder(name, config_name, params, files_dir, part, None if cache_dir is None else str(cache_dir))
+    builder = make_builder(name, config_name, params, files_dir, None if cache_dir is None else str(cache_dir))
     try:
         builder.download_and_prepare(num_proc=num_proc)
     except DatasetGenerationError as error:
@@ -126,13 +111,11 @@ def _load(
         raise
     # files can leave a split without examples, which `datasets` cannot read back
     filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]
-    if split is None and (filled or part is not None):
+    if split is None and filled:
         return DatasetDict({name: builder.as_dataset(split=name) for name in filled})
     parts = _split_names(split)
     if not filled or not set(parts) <= set(filled):
         empty = ", ".join(name for name in parts if name not in filled) or "every split"
-        if part is not None:
-            raise ValueError(f"part={tuple(part)}: {empty} has no examples in it; lower the number of parts")
         raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no examples")
     return builder.as_dataset(split=split)
 

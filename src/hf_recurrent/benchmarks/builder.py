@@ -18,7 +18,7 @@ from ..files import file_hash
 from .benchmark import Benchmark, Plan
 from .files import reader_versions
 from .registry import get_benchmark
-from .sampling import Part, Shard, digest
+from .sampling import Shard, digest
 
 # names of files in the Hub's cache: sums by git, or by SHA-256 of large files
 HUB_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -26,28 +26,20 @@ HUB_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass
 class BenchmarkConfig(datasets.BuilderConfig):
-    """`params` are all parameters of the config; `files_dir` is the folder of the files to read, or None.
-
-    `part` is the part of each split to make; None: the whole.
-    """
+    """`params` are all parameters of the config; `files_dir` is the folder of the files to read, or None."""
 
     benchmark: str = ""
     params: dict[str, Any] = field(default_factory=dict)
     files_dir: str | None = None
-    part: Part | None = None
 
     def member(self) -> Benchmark:
         return get_benchmark(self.benchmark, self.name)
 
     def plan(self) -> Plan:
-        """The shards of every split that this part has any of."""
+        """The shards of every split."""
         if self.files_dir is None:
-            plan = self.member().plan(self.name, self.params)
-        else:
-            plan = self.member().plan_files(self.name, self.params, Path(self.files_dir))
-        if self.part is None:
-            return plan
-        return {split: run for split, shards in plan.items() if (run := self.part.of(shards))}
+            return self.member().plan(self.name, self.params)
+        return self.member().plan_files(self.name, self.params, Path(self.files_dir))
 
 
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
@@ -88,14 +80,12 @@ def make_builder(
     config_name: str,
     params: dict[str, Any],
     files_dir: Path | None,
-    part: Part | None,
     cache_dir: str | None,
 ) -> BenchmarkBuilder:
-    """The builder of one config, or of a part of it, with all its parameters resolved."""
+    """The builder of one config, with all its parameters resolved."""
     whole, benchmark = get_benchmark(name), get_benchmark(name, config_name)
     contents = None if files_dir is None else _file_hashes(benchmark.plan_files(config_name, params, files_dir))
-    own = [type(whole).__name__, config_name, params, contents, *([] if part is None else [part])]
-    key = digest(*own, reader_versions())[:16]
+    key = digest(type(whole).__name__, config_name, params, contents, reader_versions())[:16]
     return BenchmarkBuilder(
         cache_dir=cache_dir,
         dataset_name=name,
@@ -107,7 +97,6 @@ def make_builder(
         benchmark=name,
         params=params,
         files_dir=None if files_dir is None else str(files_dir),
-        part=part,
     )
 
 

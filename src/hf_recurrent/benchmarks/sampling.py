@@ -60,24 +60,6 @@ class Shard(NamedTuple):
         return self.make(*self.arguments)
 
 
-class Part(NamedTuple):
-    """The `number`-th of `count` parts of a benchmark, counted from 1, each a run of the shards of every split.
-
-    The first one has a shard of every split; others have none of those with fewer shards than there are parts.
-    """
-
-    number: int
-    count: int
-
-    def of(self, shards: Sequence[T]) -> Sequence[T]:
-        """The run of this part."""
-        first, last = (-(-len(shards) * number // self.count) for number in (self.number - 1, self.number))
-        return shards[first:last]
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-
 def parts(items: Sequence[T]) -> list[Sequence[T]]:
     """Cuts `items` into the runs of shards by their number alone, never by the number of processes."""
     # at least 16 shards where there are as many examples: small sets can be made by several processes too

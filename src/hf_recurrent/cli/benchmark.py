@@ -1,8 +1,7 @@
 """`hf-recurrent benchmark`: list, show, export and publish the benchmarks."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -136,49 +135,16 @@ def export(
     ],
     config: Annotated[list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")] = None,
     set_: options.Settings = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER/COUNT",
-            help="Write this part only, such as 2/8, for one of as many machines; `benchmark merge` joins them.",
-        ),
-    ] = None,
     num_proc: NumProc = None,
 ) -> None:
     """Write a benchmark as a dataset repository: Parquet files, card and eval.yaml.
 
     The same command gives the same bytes.
     """
-    from ..benchmarks.export import export_benchmark, export_part
+    from ..benchmarks.export import export_benchmark
     from ..benchmarks.export.settings import parse_settings
 
-    chosen: dict[str, Any] = {"configs": config, "num_proc": num_proc, "params": parse_settings(set_ or ())}
-    if part is None:
-        wrote(export_benchmark(name, folder, **chosen, progress=True))
-    else:
-        wrote(export_part(name, folder, parse_part(part), **chosen, progress=True))
-
-
-def parse_part(text: str) -> tuple[int, int]:
-    """`(number, count)` of a text such as "2/8"."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not NUMBER/COUNT, such as 2/8", param_hint="--part")
-    return int(found[1]), int(found[2])
-
-
-@app.command()
-def merge(
-    folder: Annotated[
-        Path,
-        typer.Argument(callback=options.in_a_folder, help="New folder, or an earlier export of the same benchmark."),
-    ],
-    parts: Annotated[list[Path], typer.Argument(help="The folders of all parts, in any order.")],
-) -> None:
-    """Join the parts that `benchmark export --part` wrote into the export of one machine, byte for byte."""
-    from ..benchmarks.export import merge_parts
-
-    wrote(merge_parts(parts, folder, progress=True))
+    wrote(export_benchmark(name, folder, configs=config, num_proc=num_proc, params=parse_settings(set_ or ())))
 
 
 app.command()(

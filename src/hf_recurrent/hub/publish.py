@@ -149,7 +149,7 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
     from ..benchmarks.export import check_dataset_folder
 
     def stage(work: Path) -> Path:
-        check_dataset_folder(folder, repo_id.partition("/")[2])
+        check_dataset_folder(folder)
         check_disclosure(Path(folder))
         return Path(folder)
 

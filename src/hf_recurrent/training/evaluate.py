@@ -18,7 +18,7 @@ from ..analysis.calibration import unusual_inputs
 from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..benchmarks.export.card import DIGEST_PREFIX
-from ..benchmarks.export.parquet import dataset_rows, rows_digest
+from ..benchmarks.export.parquet import rows_digest
 from ..hub.checkpoint import load_whole, one_line
 from ..hub.inputs import check_texts, read_inputs
 from ..hub.tasks import auto_class_of
@@ -259,7 +259,7 @@ def load_export(place: str, config: str) -> dict[str, "Dataset"]:
                 f"benchmark={place!r}: the labels of its split {name} are {', '.join(found) or 'none'}, but those of "
                 f"{exported.benchmark} are {', '.join(labels) or 'none'}: {remedy}"
             )
-    digest = DIGEST_PREFIX + rows_digest({name: dataset_rows(rows) for name, rows in splits.items()}, labels)
+    digest = DIGEST_PREFIX + rows_digest(splits, labels)
     if digest != exported.digests[config]:
         raise ValueError(
             f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "

@@ -3,6 +3,5 @@
 from .api import export_benchmark
 from .check import DatasetFacts, check_dataset_folder
 from .parquet import rows_digest
-from .parts import export_part, merge_parts
 
-__all__ = ["DatasetFacts", "check_dataset_folder", "export_benchmark", "export_part", "merge_parts", "rows_digest"]
+__all__ = ["DatasetFacts", "check_dataset_folder", "export_benchmark", "rows_digest"]

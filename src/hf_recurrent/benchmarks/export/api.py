@@ -3,15 +3,13 @@
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...changes import new_folder
 from ...files import absolute, write_bytes
 from ..api import load_benchmark
-from ..benchmark import Benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark
 from ..show import describe_example
@@ -21,13 +19,12 @@ from .card import (
     ConfigFacts,
     DatasetCard,
     SplitFacts,
-    feature_list,
     read_metadata,
     render_card,
     render_evaluation,
 )
-from .parquet import dataset_rows, rows_digest, write_split
-from .settings import ConfigChoice, choose, regenerate_command
+from .parquet import rows_digest, write_split
+from .settings import choose, regenerate_command
 
 if TYPE_CHECKING:
     import datasets
@@ -47,7 +44,6 @@ def export_benchmark(
     num_proc: int | None = None,
     cache_dir: str | os.PathLike | None = None,
     params: Mapping[str, Any] | None = None,
-    progress: bool = False,
 ) -> Path:
     """Write a benchmark as a dataset repository: Parquet files, README.md and eval.yaml, and nothing else.
 
@@ -61,7 +57,6 @@ def export_benchmark(
         num_proc: processes that make examples.
         cache_dir: where `load_benchmark` keeps the examples, instead of the cache of `datasets`.
         params: parameters of `load_benchmark`; each config gets those that it takes.
-        progress: whether `datasets` shows its progress bars.
 
     Returns:
         The folder, as an absolute path.
@@ -71,27 +66,18 @@ def export_benchmark(
     """
     benchmark = get_benchmark(name)
     choices = choose(benchmark, configs, params or {})
-
-    def splits_of(choice: ConfigChoice) -> "datasets.DatasetDict":
-        return load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-
-    with progress_bars(progress):
-        return write_export(benchmark, choices, splits_of, folder)
-
-
-def write_export(
-    benchmark: Benchmark,
-    choices: Sequence[ConfigChoice],
-    splits_of: Callable[[ConfigChoice], "datasets.DatasetDict"],
-    folder: str | os.PathLike,
-) -> Path:
-    """Write the examples of each config, with card and eval.yaml, in place of an earlier export; -> the folder."""
-    with new_folder(folder, lambda place: _check_earlier_export(benchmark.info.name, place)) as built:
-        facts = [
-            _write_config(benchmark.member(choice.name).info, choice, splits_of(choice), built / choice.name)
-            for choice in choices
-        ]
-        versions = package_versions([config.info for config in facts])
+    with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built:
+        facts = []
+        for choice in choices:
+            splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
+            info = benchmark.member(choice.name).info
+            facts.append(_write_config(info, choice.name, choice.changed, splits, built / choice.name))
+        infos = [config.info for config in facts]
+        packages = dict.fromkeys([*PACKAGES, *(package for info in infos for package in info.packages)])
+        versions = {package: importlib.metadata.version(package) for package in packages}
+        if not all(info.synthetic for info in infos):
+            # these read the texts of Python's own library
+            versions = {"python": platform.python_version(), **versions}
         card = DatasetCard(benchmark.info, facts, regenerate_command(benchmark.info, choices), versions)
         write_bytes(built / README_FILE, render_card(card).encode())
         write_bytes(built / EVAL_FILE, render_evaluation(card).encode())
@@ -99,84 +85,54 @@ def write_export(
 
 
 def _write_config(
-    info: BenchmarkInfo, choice: ConfigChoice, splits: "datasets.DatasetDict", folder: Path
+    info: BenchmarkInfo, name: str, parameters: dict[str, Any], splits: "datasets.DatasetDict", folder: Path
 ) -> ConfigFacts:
     num_bytes, facts = 0, []
     for split, dataset in splits.items():
         paths, in_memory = write_split(dataset, folder, split)
         num_bytes += in_memory
-        facts.append(_split_facts(info, split, dataset, paths))
+        labels = ["label"] if info.label_names else []
+        table = dataset.select_columns([*info.slice_columns, *labels]).to_pandas()
+        counts = table["label"].value_counts() if labels else {}
+        facts.append(
+            SplitFacts(
+                name=split,
+                rows=len(table),
+                file_bytes=sum(path.stat().st_size for path in paths),
+                columns=table[list(info.slice_columns)].agg(["min", "mean", "max"]).to_dict(),
+                labels={name: int(counts.get(label, 0)) for label, name in enumerate(info.label_names)},
+            )
+        )
     dataset = next(iter(splits.values()))
-    return ConfigFacts(
-        name=choice.name,
-        info=info,
-        parameters=choice.changed,
-        digest=rows_digest({split: dataset_rows(dataset) for split, dataset in splits.items()}, info.label_names),
-        features=feature_list(dataset.features),
-        num_bytes=num_bytes,
-        splits=facts,
-        example=describe_example(info.name, _typical_example(info, dataset), TREE_LINES, choice.name),
-    )
-
-
-def _split_facts(info: BenchmarkInfo, split: str, dataset: "datasets.Dataset", paths: Sequence[Path]) -> SplitFacts:
-    labels = ["label"] if info.label_names else []
-    table = dataset.select_columns([*info.slice_columns, *labels]).to_pandas()
-    counts = table["label"].value_counts() if labels else {}
-    return SplitFacts(
-        name=split,
-        rows=len(table),
-        file_bytes=sum(path.stat().st_size for path in paths),
-        columns=table[list(info.slice_columns)].agg(["min", "mean", "max"]).to_dict(),
-        labels={name: int(counts.get(label, 0)) for label, name in enumerate(info.label_names)},
-    )
-
-
-def _typical_example(info: BenchmarkInfo, dataset: "datasets.Dataset") -> dict[str, Any]:
-    """An easy but not trivial example: a quarter of the first ones have shorter texts."""
+    # an easy but not trivial example: a quarter of the first ones have shorter texts
     examples = dataset.select(range(min(CANDIDATES, dataset.num_rows))).to_list()
     examples.sort(key=lambda example: sum(len(example[column]) for column in info.text_columns))
-    return examples[len(examples) // 4]
-
-
-def package_versions(infos: Sequence[BenchmarkInfo]) -> dict[str, str]:
-    """Versions of all that the bytes of an export of these configs depend on."""
-    packages = dict.fromkeys([*PACKAGES, *(package for info in infos for package in info.packages)])
-    versions = {package: importlib.metadata.version(package) for package in packages}
-    # other benchmarks read the texts of Python's own library
-    if all(info.synthetic for info in infos):
-        return versions
-    return {"python": platform.python_version(), **versions}
+    return ConfigFacts(
+        name=name,
+        info=info,
+        parameters=parameters,
+        digest=rows_digest(splits, info.label_names),
+        features=dataset.features._to_yaml_list(),
+        num_bytes=num_bytes,
+        splits=facts,
+        example=describe_example(info.name, examples[len(examples) // 4], TREE_LINES, name),
+    )
 
 
 def _check_earlier_export(name: str, folder: Path) -> None:
     """Raise ValueError unless everything in `folder` is from an export of the benchmark."""
+    advice = "name another folder, or empty this one"
     try:
         found = read_metadata(folder)["hf_recurrent"].get("benchmark")
     except ValueError as error:
-        raise refusal(folder, f"is not empty, and no earlier export: {error}") from error
+        raise ValueError(f"folder={str(folder)!r} is not empty, and no earlier export: {error}; {advice}") from error
     if found != name:
-        raise refusal(folder, f"holds an export of {found!r}, not of {name!r}")
+        raise ValueError(f"folder={str(folder)!r} holds an export of {found!r}, not of {name!r}; {advice}")
     own = {folder / README_FILE, folder / EVAL_FILE, *folder.glob("*/*.parquet")}
     other = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in own)
     if other:
         names = ", ".join(str(path.relative_to(folder)) for path in other[:5])
-        raise refusal(folder, f"holds an earlier export and {len(other)} more file(s) that would be lost ({names})")
-
-
-def refusal(folder: Path, reason: str) -> ValueError:
-    return ValueError(f"folder={str(folder)!r} {reason}; name another folder, or empty this one")
-
-
-@contextmanager
-def progress_bars(shown: bool) -> Iterator[None]:
-    """Show or hide the bars of `datasets` for a while."""
-    import datasets
-
-    show = {True: datasets.enable_progress_bars, False: datasets.disable_progress_bars}
-    before = not datasets.are_progress_bars_disabled()
-    show[bool(shown)]()
-    try:
-        yield
-    finally:
-        show[before]()
+        raise ValueError(
+            f"folder={str(folder)!r} holds an earlier export and {len(other)} more file(s) that would be lost "
+            f"({names}); {advice}"
+        )

@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...files import FRONT_MATTER, parse_yaml, plain
 from ...templating import template
 from ..info import BenchmarkInfo
 from ..show import Description
 from ..tasks import task_id
-
-if TYPE_CHECKING:
-    import datasets
 
 README_FILE = "README.md"
 EVAL_FILE = "eval.yaml"
@@ -23,7 +20,13 @@ DIGEST_PREFIX = "sha256:"
 TEMPLATE = Path(__file__).with_name("dataset_card_template.md")
 MAX_CHARACTERS = 300
 
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,13 @@ def render_card(card: DatasetCard) -> str:
     from huggingface_hub import DatasetCardData
 
     filters = {
-        "cell": _cell,
+        # text that cannot end its table cell or break its line
+        "cell": lambda value: str(value).replace("|", "\\|").replace("\n", " "),
         "count": "{:,}".format,
         "decimal": "{:.2f}".format,
         "percent": "{:.1%}".format,
         "literal": json.dumps,
-        "megabytes": _megabytes,
+        "megabytes": lambda num_bytes: f"{num_bytes / 1e6:.2f} MB",
         "elided": _elided,
         "fence": _fence,
     }
@@ -129,7 +133,12 @@ def render_evaluation(card: DatasetCard) -> str:
         "name": card.info.title,
         "description": card.info.description,
         "evaluation_framework": FRAMEWORK,
-        "tasks": eval_tasks({config.name: [split.name for split in config.splits] for config in card.configs}),
+        "tasks": [
+            {"id": task_id(config.name, split.name), "config": config.name, "split": split.name}
+            for config in card.configs
+            for split in config.splits
+            if split.name != "train"
+        ],
     }
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
 
@@ -149,50 +158,36 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     return data
 
 
-def data_files(config: str, splits: Sequence[str]) -> list[dict[str, str]]:
-    """The patterns of the files of a config, relative to the repository."""
-    return [{"split": split, "path": f"{config}/{split}-*"} for split in splits]
-
-
-def eval_tasks(splits: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """The tasks of `eval.yaml`: every split (by config) that is not for training."""
-    return [
-        {"id": task_id(config, split), "config": config, "split": split}
-        for config, names in splits.items()
-        for split in names
-        if split != "train"
-    ]
-
-
-def feature_list(features: "datasets.Features") -> list[dict[str, Any]]:
-    """Flat features as written in `dataset_info`."""
-    return [
-        {"name": name, "dtype": {"class_label": {"names": {str(i): label for i, label in enumerate(feature.names)}}}}
-        if hasattr(feature, "names")
-        else {"name": name, "dtype": feature.dtype}
-        for name, feature in features.items()
-    ]
-
-
-def size_category(rows: int) -> str:
-    """The Hub's name for a number of rows."""
-    return next((name for limit, name in _SIZES if rows < limit), "1M<n<10M" if rows < 10_000_000 else "n>10M")
-
-
 def _metadata(card: DatasetCard) -> dict[str, Any]:
     """Hub metadata, the entries that `load_dataset` reads, and our `hf_recurrent` block.
 
     `dataset_info` has no `splits`: `datasets` compares the numbers of rows in it with those it reads, so that
     `load_dataset(..., filters=...)` would always fail. They are in our block instead.
     """
-    info = card.info
+    info, rows = card.info, sum(config.rows for config in card.configs)
+    # the licence, or those of the configs; the Hub takes the name and link of one licence that it does not know
+    found = dict.fromkeys((config.info.license, config.info.license_link) for config in card.configs)
+    names = list(dict.fromkeys("other" if link else text.split()[0].lower() for text, link in found))
+    licenses: dict[str, Any] = {"license": names[0] if len(names) == 1 else names}
+    for text, link in found:
+        if link:
+            licenses |= {"license_name": text.split()[0].lower(), "license_link": link}
     return {
         "pretty_name": info.title,
-        **_license(card),
-        "task_categories": list(dict.fromkeys(_task(config.info) for config in card.configs)),
+        **licenses,
+        "task_categories": list(
+            dict.fromkeys(
+                "text-generation"
+                if not config.info.label_names
+                else "image-classification"
+                if config.info.modality == "pixels"
+                else "text-classification"
+                for config in card.configs
+            )
+        ),
         "annotations_creators": ["machine-generated" if info.synthetic else "no-annotation"],
         "source_datasets": ["original"],
-        "size_categories": [size_category(sum(config.rows for config in card.configs))],
+        "size_categories": [next((name for limit, name in _SIZES if rows < limit), "n>10M")],
         "tags": ["hf_recurrent", *(["synthetic"] if info.synthetic else []), info.name],
         "configs": [
             {
@@ -201,7 +196,9 @@ def _metadata(card: DatasetCard) -> dict[str, Any]:
                 "version": info.version,
                 "description": DIGEST_PREFIX + config.digest,
                 **({"default": True} if config.name == card.default_config else {}),
-                "data_files": data_files(config.name, [split.name for split in config.splits]),
+                "data_files": [
+                    {"split": split.name, "path": f"{config.name}/{split.name}-*"} for split in config.splits
+                ],
             }
             for config in card.configs
         ],
@@ -228,32 +225,6 @@ def _metadata(card: DatasetCard) -> dict[str, Any]:
             },
         },
     }
-
-
-def _task(info: BenchmarkInfo) -> str:
-    if not info.label_names:
-        return "text-generation"
-    return "image-classification" if info.modality == "pixels" else "text-classification"
-
-
-def _license(card: DatasetCard) -> dict[str, Any]:
-    """The licence, or those of the configs; the Hub takes the name and link of one licence that it does not know."""
-    found = dict.fromkeys((config.info.license, config.info.license_link) for config in card.configs)
-    names = list(dict.fromkeys("other" if link else text.split()[0].lower() for text, link in found))
-    licenses: dict[str, Any] = {"license": names[0] if len(names) == 1 else names}
-    for text, link in found:
-        if link:
-            licenses |= {"license_name": text.split()[0].lower(), "license_link": link}
-    return licenses
-
-
-def _cell(value: object) -> str:
-    """Text that cannot end its table cell or break its line."""
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _megabytes(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:.2f} MB"
 
 
 def _fence(texts: Mapping[str, str]) -> str:

@@ -7,13 +7,12 @@ does not give that: it writes the chunks of the cache as they are.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import datasets
-    import pyarrow
 
 ROWS_PER_FILE = 25_000
 # statistics are per row group: a reader who filters by difficulty skips the groups that have no such row
@@ -33,49 +32,32 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def shard_name(split: str, number: int, count: int) -> str:
-    """The file name of one of `count` shards, numbered from 0, as on the Hub."""
-    return f"{split}-{number:05d}-of-{count:05d}.parquet"
-
-
 def write_split(dataset: "datasets.Dataset", folder: Path, split: str) -> tuple[list[Path], int]:
-    """The shards of a split, written into `folder`, and the bytes that the examples take in memory.
+    """The files of a split, written into `folder`, and the bytes that the examples take in memory.
 
     The Arrow schema of each file holds the features, so that `load_dataset` knows the names of the labels.
     """
     import pyarrow.parquet
 
-    schema = dataset.features.arrow_schema
+    schema, arrow = dataset.features.arrow_schema, dataset.with_format("arrow")
     # texts hardly ever repeat: neither dictionaries nor extremes of them help anyone
     numbers = [field.name for field in schema if field.type not in (pyarrow.string(), pyarrow.large_string())]
     starts = range(0, dataset.num_rows, ROWS_PER_FILE)
-    paths = [folder / shard_name(split, number, len(starts)) for number in range(len(starts))]
+    paths = [folder / f"{split}-{number:05d}-of-{len(starts):05d}.parquet" for number in range(len(starts))]
     folder.mkdir(parents=True, exist_ok=True)
     num_bytes = 0
     for path, start in zip(paths, starts, strict=True):
         with pyarrow.parquet.ParquetWriter(
             path, schema, use_dictionary=numbers, write_statistics=numbers, **_SETTINGS
         ) as writer:
-            for group in row_groups(dataset, start, min(start + ROWS_PER_FILE, dataset.num_rows)):
+            stop = min(start + ROWS_PER_FILE, dataset.num_rows)
+            for first in range(start, stop, ROWS_PER_GROUP):
+                table = arrow[first : min(first + ROWS_PER_GROUP, stop)]
+                columns = [table[name].combine_chunks() for name in schema.names]
+                group = pyarrow.Table.from_arrays(columns, schema=schema)
                 writer.write_table(group, row_group_size=ROWS_PER_GROUP)
                 num_bytes += group.nbytes
     return paths, num_bytes
-
-
-def row_groups(dataset: "datasets.Dataset", start: int, stop: int) -> Iterator["pyarrow.Table"]:
-    """Rows `start` to `stop` as tables of contiguous columns with the schema of the features."""
-    import pyarrow
-
-    schema = dataset.features.arrow_schema
-    arrow = dataset.with_format("arrow")
-    for first in range(start, stop, ROWS_PER_GROUP):
-        table = arrow[first : min(first + ROWS_PER_GROUP, stop)]
-        yield pyarrow.Table.from_arrays([table[name].combine_chunks() for name in schema.names], schema=schema)
-
-
-def dataset_rows(dataset: "datasets.Dataset") -> Iterator[dict[str, Any]]:
-    for table in row_groups(dataset, 0, dataset.num_rows):
-        yield from table.to_pylist()
 
 
 def rows_digest(splits: Mapping[str, Iterable[Mapping[str, Any]]], label_names: Sequence[str]) -> str:
