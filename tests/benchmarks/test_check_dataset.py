@@ -51,6 +51,8 @@ def swap(folder):
         (lambda f: edit(f / "README.md", "  configs:\n", "  config:\n"), "not an export .*'configs'"),
         (lambda f: edit(f / "README.md", "'0': '0'", "'0': zero"), "'original': its rows do not have the digest"),
         (lambda f: (f / "eval.yaml").unlink(), "- eval.yaml is missing"),
+        (lambda f: edit(f / "eval.yaml", "split: test\n", "split: dev\n"), "eval.yaml: its tasks are not"),
+        (lambda f: (f / "eval.yaml").write_text("3"), "eval.yaml: its tasks are not"),
         (lambda f: (f / "link").symlink_to(f.parent), "- link does not belong"),
         (lambda f: (f / TEST).unlink(), "'original' does not load|'original': its rows do not have the digest"),
         (lambda f: shutil.copy(f / TEST, f / "original/dev-00000-of-00001.parquet"), "dev-.* does not belong"),

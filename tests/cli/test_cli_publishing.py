@@ -95,7 +95,7 @@ def test_refusals_are_one_line_and_leave_the_hub_alone(refuse, exported, hub, mo
     hub.add_repository("org/model", "model")
     assert "org/model is a model repository, not a dataset" in refuse(*publish, "org/model")
     (exported / "listops.py").write_text("")
-    assert "listops.py: `load_dataset` refuses" in refuse(*publish, "org/listops")
+    assert "listops.py does not belong to an export: remove it" in refuse(*publish, "org/listops")
     (exported / "listops.py").unlink()
     monkeypatch.setenv("HF_TOKEN", hub.read_token)
     assert "the token may only read" in refuse(*publish, "org/listops")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,14 +133,19 @@ def render_evaluation(card: DatasetCard) -> str:
         "name": card.info.title,
         "description": card.info.description,
         "evaluation_framework": FRAMEWORK,
-        "tasks": [
-            {"id": task_id(config.name, split.name), "config": config.name, "split": split.name}
-            for config in card.configs
-            for split in config.splits
-            if split.name != "train"
-        ],
+        "tasks": eval_tasks({config.name: [split.name for split in config.splits] for config in card.configs}),
     }
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+
+
+def eval_tasks(splits: Mapping[str, Iterable[str]]) -> list[dict[str, str]]:
+    """The tasks of `eval.yaml`: every split (by config) that is not for training."""
+    return [
+        {"id": task_id(config, split), "config": config, "split": split}
+        for config, names in splits.items()
+        for split in names
+        if split != "train"
+    ]
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:

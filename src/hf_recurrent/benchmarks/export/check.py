@@ -1,12 +1,13 @@
 """Check of a folder: whether it is an export that can be published as a data set."""
 
+import logging
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from ...files import one_line
-from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, read_metadata
+from ...files import one_line, read_yaml
+from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, eval_tasks, read_metadata
 from .parquet import rows_digest
 
 # <split>-<number>-of-<count>.parquet
@@ -50,6 +51,10 @@ def check_dataset_folder(folder: str | os.PathLike) -> DatasetFacts:
             problems.append(f"{name} does not belong to an export: remove it")
     if EVAL_FILE not in facts.files:
         problems.append(f"{EVAL_FILE} is missing")
+    else:
+        found = read_yaml(folder / EVAL_FILE)
+        if not isinstance(found, dict) or found.get("tasks") != eval_tasks(splits):
+            problems.append(f"{EVAL_FILE}: its tasks are not the validation and test splits of {README_FILE}")
     for config in splits if not problems else ():
         try:
             problems += _content_problems(folder, config, facts)
@@ -63,11 +68,17 @@ def check_dataset_folder(folder: str | os.PathLike) -> DatasetFacts:
 
 def _content_problems(folder: Path, config: str, facts: DatasetFacts) -> list[str]:
     """Differences between the card and what users will load, which is read as a stream: nothing of it is kept."""
-    from datasets import load_dataset
+    import datasets
 
-    splits = load_dataset(str(folder), config, streaming=True)
-    features = next(iter(splits.values())).features
-    digest = DIGEST_PREFIX + rows_digest(splits, getattr(features.get("label"), "names", ()))
+    level = datasets.logging.get_verbosity()
+    # the error says what `datasets` logs
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    try:
+        splits = datasets.load_dataset(str(folder), config, streaming=True)
+        features = next(iter(splits.values())).features
+        digest = DIGEST_PREFIX + rows_digest(splits, getattr(features.get("label"), "names", ()))
+    finally:
+        datasets.logging.set_verbosity(level)
     if digest != facts.digests[config]:
         return [f"config {config!r}: its rows do not have the digest in {README_FILE}"]
     return []
