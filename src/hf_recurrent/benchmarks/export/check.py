@@ -39,7 +39,9 @@ def check_dataset_folder(folder: str | os.PathLike) -> DatasetFacts:
         splits = {config: dict(entry["splits"]) for config, entry in own["configs"].items()}
         facts = DatasetFacts(own["benchmark"], own["generator_version"], splits, digests, [])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder} cannot be published as a data set: it is not an export of a benchmark ({error})") from error
+        raise ValueError(
+            f"{folder} cannot be published as a data set: it is not an export of a benchmark ({error})"
+        ) from error
     problems = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
