@@ -1,34 +1,21 @@
 """Small files that stand for large ones are refused before they fill memory, and a user may raise each limit."""
 
-import gzip
 import json
 import zipfile
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from hf_recurrent import limits
-from hf_recurrent.benchmarks.files import open_files, parquet_rows, read_lines, read_picture
-from hf_recurrent.benchmarks.long_documents import tables
+from hf_recurrent.benchmarks import files
+from hf_recurrent.benchmarks.files import parquet_rows, read_picture
 from hf_recurrent.files import read_json, read_yaml
 
 MUCH = 1 << 20
-
-
-def write_zip(path: Path) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/bomb.txt", bytes(MUCH))
-    return path
-
-
-def write_gzip(path: Path) -> Path:
-    path.write_bytes(gzip.compress(b'{"text": "' + bytes(MUCH) + b'"}\n'))
-    return path
 
 
 def write_text(text: str):
@@ -39,32 +26,12 @@ def write_text(text: str):
     return write
 
 
-def write_table(path: Path) -> Path:
-    pq.write_table(pa.table({"text": ["a" * MUCH]}), path)
-    return path
-
-
-def read_archive(path: Path) -> object:
-    with open_files(path) as files:
-        return [files.read(name) for name in files.files]
-
-
-def read_tables(path: Path) -> object:
-    return list(tables._json_rows(str(path), (("text",),)))
-
-
 CASES = [
-    ("bomb.zip", write_zip, read_archive, limits.UNPACKED),
-    ("bomb.zip", write_zip, read_archive, limits.TEXT),
-    ("bomb.jsonl.gz", write_gzip, read_tables, limits.TEXT),
-    ("bomb.jsonl.gz", write_gzip, read_tables, limits.UNPACKED),
-    ("long.txt", write_text("a" * MUCH), lambda path: list(read_lines(str(path))), limits.TEXT),
     ("bomb.json", write_text(json.dumps("a" * MUCH)), read_json, limits.JSON),
     ("deep.json", write_text("[" * 100_000), read_json, limits.NESTING),
     ("wide.json", write_text("[" * 101 + "]" * 101), read_json, limits.NESTING),
     ("bomb.yaml", write_text("a" * MUCH), read_yaml, limits.YAML),
     ("deep.yaml", write_text("[" * 100_000), read_yaml, limits.NESTING),
-    ("bomb.parquet", write_table, lambda path: list(parquet_rows(str(path), ["text"])), limits.ROW_GROUP),
 ]
 
 
@@ -87,6 +54,17 @@ def test_a_limit_is_raised_by_its_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_RECURRENT_MAX_NESTING", "many")
     with pytest.raises(ValueError, match="HF_RECURRENT_MAX_NESTING='many': expected a whole number"):
         read_json(path)
+
+
+def test_an_archive_that_claims_to_unpack_to_too_much_is_refused(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/bomb.txt", bytes(MUCH))
+    monkeypatch.setattr(files, "_MOST_UNPACKED", MUCH // 2)
+    with (
+        pytest.raises(ValueError, match=r"bomb.zip has more than 524,288 bytes when unpacked"),
+        files.open_files(tmp_path / "bomb.zip"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -119,20 +97,6 @@ def test_yaml_of_more_than_plain_data(text, problem, tmp_path):
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(ValueError, match=problem):
         read_yaml(tmp_path / "a.yaml")
-
-
-def test_a_text_that_all_rows_share_is_in_memory_once(tmp_path):
-    """A kilobyte that unpacks to a hundred gigabytes, were each row a text of its own."""
-    path, rows, groups = tmp_path / "bomb.parquet", 100_000, 2
-    column = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["a" * MUCH])
-    pq.write_table(pa.table({"text": column, "number": np.arange(rows)}), path, row_group_size=rows // groups)
-    assert path.stat().st_size < MUCH
-    before = pa.total_allocated_bytes()
-    found = parquet_rows(str(path), ["number", "text"], rows_at_a_time=rows)
-    first = next(found)
-    assert (first["number"], len(first["text"])) == (0, MUCH)
-    assert pa.total_allocated_bytes() - before < 50 * MUCH
-    found.close()
 
 
 def test_rows_come_as_they_were_stored(tmp_path):

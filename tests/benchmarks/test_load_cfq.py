@@ -116,7 +116,7 @@ def test_damaged_files(tmp_path, cache):
     write_cfq(folder)
     content = (folder / "dataset.json").read_text()
     (folder / "dataset.json").write_text(content[:-20])
-    with pytest.raises(ValueError, match=r"dataset\.json: an object is damaged, not whole, or larger"):
+    with pytest.raises(ValueError, match=r"dataset\.json: an object is damaged or not whole"):
         load_benchmark("cfq", data_dir=folder, cache_dir=cache)
     (folder / "dataset.json").unlink()
     with pytest.raises(ValueError, match=r"none of the expected files is there \(dataset\.json and splits"):

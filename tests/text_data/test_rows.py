@@ -5,7 +5,6 @@ import gzip
 import json
 import re
 import tracemalloc
-import warnings
 
 import pyarrow
 import pyarrow.parquet
@@ -68,42 +67,6 @@ def test_start(name, start, tmp_path):
     assert list(Rows(path, start=start)) == ROWS[start:]
     numbers = [number for number, _ in Rows(path).numbered()]
     assert [number for number, _ in Rows(path, start=start).numbered()] == numbers[start:]
-
-
-def test_utf_8_in_another_encoding_is_warned_of(tmp_path):
-    """Latin-1 has a letter for every byte, so that nothing else would tell."""
-    files = {"a.csv": "text\nun café noir\n".encode(), "b.csv": "text\nun café noir\n".encode("latin-1")}
-    files |= {"c.csv.gz": gzip.compress(files["a.csv"]), "d.csv": b"text\nplain\n"}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    for name in ("a.csv", "c.csv.gz"):
-        with pytest.warns(UserWarning, match=f"{name} looks like UTF-8, .* 'latin-1', in which 'café' becomes 'cafÃ©'"):
-            assert list(Rows(tmp_path / name, encoding="latin-1")) == [{"text": "un cafÃ© noir"}]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert list(Rows(tmp_path / "b.csv", encoding="latin-1")) == [{"text": "un café noir"}]
-        assert list(Rows(tmp_path / "d.csv", encoding="latin-1")) == [{"text": "plain"}]
-        for name in ("utf-8", "UTF8", "utf-8-sig"):
-            assert list(Rows(tmp_path / "a.csv", encoding=name)) == [{"text": "un café noir"}]
-
-
-@pytest.mark.timeout(20)
-def test_a_word_may_be_as_long_as_a_file(tmp_path):
-    """A strand of DNA, say: a search that begins anew at each letter takes most of a minute."""
-    word = "acgt" * 20_000
-    (tmp_path / "a.csv").write_text(f"text\n{word}\n")
-    assert list(Rows(tmp_path / "a.csv", encoding="latin-1")) == [{"text": word}]
-    (tmp_path / "b.csv").write_text("text\nDonaudampfschifffahrtsgebühren\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="in which 'fahrtsgebühren' becomes 'fahrtsgebÃ¼hren'"):
-        list(Rows(tmp_path / "b.csv", encoding="latin-1"))
-
-
-def test_start_within_a_group_of_a_table(tmp_path):
-    rows = [{"text": str(number)} for number in range(2500)]
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2200)
-    for start in (1, 999, 1000, 1001, 2199, 2200, 2201, 2499, 2500, 9999):
-        assert list(Rows(path, start=start)) == rows[start:], start
 
 
 def test_text_has_a_row_for_each_line(tmp_path):
@@ -302,17 +265,6 @@ def test_arguments(tmp_path):
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):
             Rows(path, **options)
-
-
-def test_limits(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_RECURRENT_MAX_TEXT_BYTES", "1000")
-    with pytest.raises(ValueError, match=r"a\.csv, line 2 has more bytes of text, and the limit is 1,000"):
-        list(Rows(write(tmp_path / "a.csv", "text\n" + "x" * 1001 + "\n")))
-    monkeypatch.delenv("HF_RECURRENT_MAX_TEXT_BYTES")
-    monkeypatch.setenv("HF_RECURRENT_MAX_UNPACKED_BYTES", "1000")
-    path = write(tmp_path / "a.csv.gz", gzip.compress(b"text\n" + b"x\n" * 1000))
-    with pytest.raises(ValueError, match="bytes when unpacked, and the limit is 1,000"):
-        list(Rows(path))
 
 
 def test_a_line_longer_than_the_csv_module_takes(tmp_path):

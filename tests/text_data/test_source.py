@@ -14,7 +14,6 @@ from hf_recurrent.text_data import documents, examples
 from hf_recurrent.text_data.documents import DocumentFolder, DocumentSource
 from hf_recurrent.text_data.evaluation_source import default_splits
 from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE
-from hf_recurrent.text_data.places import FolderPlace
 from hf_recurrent.text_data.source import TextSource
 
 TWO = [{"text": f"film {i}", "label": ("bad", "good")[i % 2]} for i in range(20)]
@@ -326,17 +325,6 @@ def test_the_same_bytes_in_another_encoding_are_other_texts(write):
     read = {name: rows_of(source(path, encoding=name)) for name in ("latin-1", "cp1252")}
     assert "\x80" in read["latin-1"][0]["text"]
     assert "\u20ac" in read["cp1252"][0]["text"]
-
-
-def test_one_text_of_a_folder_in_utf_8_is_enough_to_warn(tmp_path):
-    for label in ("bad", "good"):
-        (tmp_path / "films" / label).mkdir(parents=True)
-        (tmp_path / "films" / label / "a.txt").write_text("café", encoding="utf-8")
-    with pytest.warns(UserWarning, match="looks like UTF-8") as warned:
-        list(FolderPlace(str(tmp_path / "films"), "latin-1").rows(None))
-    assert [str(each.message).partition(":")[0] for each in warned] == [
-        "films/bad/a.txt looks like UTF-8, but its encoding is 'latin-1', in which 'café' becomes 'cafÃ©'"
-    ]
 
 
 def test_files_of_folders_that_are_no_texts(tmp_path):

@@ -6,19 +6,18 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
-
-from .. import limits
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow.parquet
 
 
-_ENCRYPTED = 0x1
+# bytes of an archive's files: one that claims more is no collection of texts
+_MOST_UNPACKED = 64 << 30
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, UnicodeDecodeError)
 # archives made on a Mac carry a shadow of every file
 _SHADOWS = "__MACOSX"
@@ -54,9 +53,8 @@ class Folder:
         return [f"{folder}/{name}" if folder else name for name in names]
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file. Raises ValueError where it cannot be read or exceeds a limit."""
+        """The bytes of a file. Raises ValueError where it cannot be read."""
         try:
-            limits.TEXT.check((self.root / name).stat().st_size, str(self.root / name))
             return (self.root / name).read_bytes()
         except OSError as error:
             raise ValueError(f"{self.root / name} cannot be read ({error}): check its permissions") from error
@@ -80,18 +78,16 @@ class Archive:
                 raise ValueError(f"{root} holds {entry.filename} twice: keep one of them")
             self.entries[name] = entry
         self.files = {name: self.entries[name].file_size for name in sorted(self.entries)}
-        limits.UNPACKED.check(sum(self.files.values()), str(root))
+        if sum(self.files.values()) > _MOST_UNPACKED:
+            raise ValueError(f"{root} has more than {_MOST_UNPACKED:,} bytes when unpacked: unpack it, give the folder")
 
     def inside(self, folder: str) -> list[str]:
         """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
         return [name for name in self.files if name.rpartition("/")[0] == folder]
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file. Raises ValueError where it cannot be unpacked or exceeds a limit."""
+        """The bytes of a file. Raises ValueError where it cannot be unpacked."""
         entry = self.entries[name]
-        limits.TEXT.check(entry.file_size, f"{self.root}: {entry.filename}")
-        if entry.flag_bits & _ENCRYPTED:
-            raise ValueError(f"{self.root}: {entry.filename} is encrypted; unpack the archive and give the folder")
         try:
             return self.archive.read(entry)
         except _UNREADABLE as error:
@@ -157,17 +153,9 @@ def open_parquet(path: str) -> "Iterator[pyarrow.parquet.ParquetFile]":
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            texts = _text_columns(file.schema)
-        # of texts and pictures, those that are the same are in memory once, as in the file
-        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet ({error}): is it whole?") from error
-
-
-def _text_columns(schema: "pyarrow.parquet.ParquetSchema") -> list[str]:
-    leaves = [schema.column(place) for place in range(len(schema))]
-    return [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and not leaf.max_repetition_level]
 
 
 def parquet_columns(path: str) -> list[str]:
@@ -195,45 +183,19 @@ def parquet_rows(
         if column not in found:
             raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
     with open_parquet(path) as file:
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            before, start = start, max(0, start - group.num_rows)
-            if before >= group.num_rows:
-                continue
-            _check_group(group, columns or found, path)
-            for batch in file.iter_batches(rows_at_a_time, [number], list(columns or found)):
-                before, batch = max(0, before - len(batch)), batch.slice(min(before, len(batch)))
-                # one at a time: a text that many rows share is stored once, and here too
-                for row in zip(*batch.columns, strict=True):
-                    yield {name: value.as_py() for name, value in zip(batch.schema.names, row, strict=True)}
-
-
-def _check_group(group: "pyarrow.parquet.RowGroupMetaData", columns: Sequence[str], path: str) -> None:
-    chunks = (group.column(place) for place in range(group.num_columns))
-    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
-    limits.ROW_GROUP.check(sum(chunk.total_uncompressed_size for chunk in read), path)
+        for batch in file.iter_batches(rows_at_a_time, columns=list(columns or found)):
+            yield from batch.slice(min(start, len(batch))).to_pylist()
+            start = max(0, start - len(batch))
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their 1-based numbers. Raises ValueError where it is not UTF-8."""
     with open(path, encoding="utf-8") as file:
         try:
-            for number, line in limited_lines(file, path):
+            for number, line in enumerate(file, start=1):
                 yield number, line.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: expected UTF-8 text ({error})") from error
-
-
-def limited_lines(file: IO[str], place: str) -> Iterator[tuple[int, str]]:
-    """The lines of an open file with their 1-based numbers. Raises ValueError where one, or all, exceed a limit."""
-    longest, most, whole = limits.TEXT.value, limits.UNPACKED.value, 0
-    for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), start=1):
-        whole += len(line)
-        if len(line) > longest:
-            raise limits.TEXT.exceeded(f"{place}, line {number}")
-        if whole > most:
-            raise limits.UNPACKED.exceeded(place)
-        yield number, line
 
 
 def read_picture(source: "str | Path | IO[bytes]", place: str, size: tuple[int, int], mode: str) -> "np.ndarray":

@@ -1,25 +1,18 @@
 """Lines of text files that somebody else wrote: checked, numbered, and read one at a time."""
 
-import codecs
 import csv
 import gzip
-import re
-import warnings
 import zlib
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from .. import limits
-
 GZIP = ".gz"
 _DAMAGED = (EOFError, zlib.error, OSError)
-# bytes of a file by which UTF-8 is known
-SAMPLE = 1 << 16
-# bounded, as a word may be as long as a file
-BEYOND_ASCII = re.compile(r"\w{0,9}[^\0-\x7f]\w{0,9}")
+# characters of a value; the most that the module takes everywhere
+_LONGEST = 2**31 - 1
 
 
 @contextmanager
@@ -37,37 +30,7 @@ def open_lines(path: Path, encoding: str) -> "Iterator[Lines]":
     except (LookupError, UnicodeError) as error:
         raise ValueError(f"encoding is {encoding!r}: {error}") from error
     with file:
-        if not is_utf8(encoding):
-            warn_of_utf8(sample_of(path), path.name, encoding)
-        yield Lines(file, path, encoding, limits.UNPACKED.value if compressed else None)
-
-
-def sample_of(path: Path) -> bytes:
-    """The first bytes of a text file; none of a damaged one, which reading refuses."""
-    try:
-        with (gzip.open if path.suffix.lower() == GZIP else open)(path, "rb") as file:
-            return file.read(SAMPLE)
-    except _DAMAGED:
-        return b""
-
-
-def is_utf8(encoding: str) -> bool:
-    return codecs.lookup(encoding).name.startswith("utf-8")
-
-
-def warn_of_utf8(sample: bytes, name: str, encoding: str) -> bool:
-    """Warn if a file in UTF-8 is read in another encoding: many have a character for every byte -> whether it is."""
-    found = None
-    with suppress(UnicodeDecodeError):
-        found = BEYOND_ASCII.search(codecs.getincrementaldecoder("utf-8")().decode(sample[:SAMPLE]))
-    if found is not None:
-        word = found.group()
-        warnings.warn(
-            f"{name} looks like UTF-8, but its encoding is {encoding!r}, in which {word!r} becomes "
-            f"{word.encode().decode(encoding, errors='replace')!r}: leave encoding out, or convert the file",
-            stacklevel=2,
-        )
-    return found is not None
+        yield Lines(file, path, encoding)
 
 
 class Lines:
@@ -82,10 +45,9 @@ class Lines:
         problem: number and reason of the first line of the record that is no text; None without such a line.
     """
 
-    def __init__(self, file: TextIO, path: Path, encoding: str, most: int | None):
-        self.file, self.path, self.encoding, self.most = file, path, encoding, most
-        self.longest = limits.TEXT.value
-        self.number = self.characters = 0
+    def __init__(self, file: TextIO, path: Path, encoding: str):
+        self.file, self.path, self.encoding = file, path, encoding
+        self.number = 0
         self.record: list[str] = []
         self.ahead: deque[str] = deque()
         self.problem: tuple[int, str] | None = None
@@ -98,7 +60,7 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = self.ahead.popleft() if self.ahead else self._read_line()
+        line = self.ahead.popleft() if self.ahead else self._take(self.file.readline)
         if not line:
             raise StopIteration
         self.number += 1
@@ -127,31 +89,21 @@ class Lines:
         Raises:
             ValueError: some of them are no text.
         """
-        text = self._take(lambda: self.file.read(size))
+        text = self._take(self.file.read, size)
         self._note(text, self.number + 1)
         if self.problem is not None:
             raise ValueError("{}, line {}: {}".format(self.path, *self.problem))
         self.number += text.count("\n")
         return text
 
-    def _read_line(self) -> str:
-        line = self._take(lambda: self.file.readline(self.longest + 1))
-        if len(line) > self.longest:
-            raise limits.TEXT.exceeded(f"{self.path}, line {self.number + 1}")
-        return line
-
-    def _take(self, read) -> str:
+    def _take(self, read: Callable[..., str], *size: int) -> str:
         try:
-            text = read()
+            return read(*size)
         except _DAMAGED as error:
             raise ValueError(f"{self.path}, line {self.number + 1}: cannot be read ({error}): is it whole?") from error
         except UnicodeError as error:
             # this encoding has no place for bytes that do not belong to it
             raise ValueError(f"{self.path}, line {self.number + 1}: {error}; {self._remedy}") from error
-        self.characters += len(text)
-        if self.most is not None and self.characters > self.most:
-            raise limits.UNPACKED.exceeded(str(self.path))
-        return text
 
     def _note(self, text: str, number: int) -> None:
         if self.problem is not None:
@@ -177,8 +129,8 @@ def csv_records(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] |
 
     Lines without any value are left out. After a quote that is never closed reading goes on at the next line.
     """
-    # of a value; it is a setting of the module
-    csv.field_size_limit(max(csv.field_size_limit(), lines.longest))
+    # it is a setting of the module
+    csv.field_size_limit(_LONGEST)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         try:

@@ -12,7 +12,6 @@ from zipfile import is_zipfile
 
 from ..benchmarks.files import Archive, Folder, matches, open_files
 from ..files import file_hash
-from .lines import is_utf8, warn_of_utf8
 from .rows import SUFFIXES, Rows, format_of
 
 if TYPE_CHECKING:
@@ -145,15 +144,11 @@ class FolderPlace(Place):
 
     def texts(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, str, str]]:
         """Name, place in words and text of each file; arguments and errors are those of `rows`."""
-        # one of thousands is enough, of files that should not be in UTF-8
-        warned = is_utf8(self.encoding)
         with open_files(self.path) as files:
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
-                    content = files.read(name)
-                    warned = warned or warn_of_utf8(content, place, self.encoding)
-                    text = decoded(content, self.encoding)
+                    text = decoded(files.read(name), self.encoding)
                 except ValueError as error:
                     if skipped is None:
                         raise ValueError(f"{place}: {error}") from error

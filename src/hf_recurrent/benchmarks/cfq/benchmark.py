@@ -28,7 +28,7 @@ from typing import Any
 from ...files import read_json
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import check_pair, parquet_rows, split_tables, split_tables_folder
-from ..json_array import array_items
+from ..json_array import read_items
 from ..parameters import Parameter, boolean, text
 from ..sampling import Shard
 from . import sparql
@@ -91,25 +91,21 @@ def listed_examples(
     Raises:
         ValueError: a file is damaged, lacks something, or holds a question or query that cannot be read.
     """
-    wanted = _indices(split_file, split)
-    last = -1
-    for last, item in enumerate(array_items(dataset)):
-        if last in wanted:
-            yield _example(item, (QUESTION, QUERY), params, f"{dataset}, item {last}")
-    if wanted and max(wanted) > last:
-        raise ValueError(
-            f"{split_file}: {_INDICES[split]} names item {max(wanted)}, but {dataset} has "
-            f"{last + 1}: are both from the same archive?"
-        )
-
-
-def _indices(split_file: str, split: str) -> set[int]:
     name = _INDICES[split]
     content = read_json(split_file)
     found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, list) or not all(type(index) is int and index >= 0 for index in found):
         raise ValueError(f"{split_file}: expected {name}, a list of whole numbers, places in dataset.json")
-    return set(found)
+    wanted, last = set(found), -1
+    with open(dataset, encoding="utf-8") as file:
+        for last, item in enumerate(read_items(file, dataset)):
+            if last in wanted:
+                yield _example(item, (QUESTION, QUERY), params, f"{dataset}, item {last}")
+    if wanted and max(wanted) > last:
+        raise ValueError(
+            f"{split_file}: {name} names item {max(wanted)}, but {dataset} has "
+            f"{last + 1}: are both from the same archive?"
+        )
 
 
 def _example(item: Any, names: tuple[str, str], params: Mapping[str, Any], place: str) -> dict[str, object]:

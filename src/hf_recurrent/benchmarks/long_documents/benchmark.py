@@ -242,7 +242,7 @@ def text_examples(origin: Origin, documents: Sequence[Document], folder: str) ->
     """The documents of text files, whose paths are relative to a folder of the root."""
     with open_files(Path(origin.root)) as files:
         for document in documents:
-            whole = joined(_part_texts(origin, files, [folder + part for part in document.parts]), document.name)
+            whole = joined(_part_texts(origin, files, [folder + part for part in document.parts]))
             if whole:
                 yield make_example(document.name, origin.source, whole)
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import limits
 from ..files import SPLITS
 from ..sampling import digest
 
@@ -81,18 +80,10 @@ def divide(documents: Sequence[Document], params: Mapping[str, Any]) -> dict[str
     return splits
 
 
-def joined(texts: Iterable[str], name: str) -> str:
-    """Texts one after the other; a newline is put between two where the first does not end with one.
-
-    Raises:
-        ValueError: the document `name` of all of them exceeds the limit of a text.
-    """
+def joined(texts: Iterable[str]) -> str:
+    """Texts one after the other; a newline is put between two where the first does not end with one."""
     pieces: list[str] = []
-    length, most = 0, limits.TEXT.value
     for text in texts:
-        length += len(text)
-        if length > most:
-            raise limits.TEXT.exceeded(f"the document {name!r}")
         if pieces and text and not pieces[-1].endswith("\n"):
             pieces.append("\n")
         if text:

@@ -21,7 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ..files import limited_lines, parquet_columns, parquet_rows
+from ..files import parquet_columns, parquet_rows
 from .documents import joined
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json.gz")
@@ -110,7 +110,7 @@ def _repositories(paths: Iterable[str], keep: Callable[[str], bool]) -> Iterator
             database.execute("CREATE INDEX ordered ON files (repository, path, place)")
             order = "SELECT repository, content FROM files ORDER BY repository, path, place"
             for name, rows in groupby(database.execute(order), itemgetter(0)):
-                yield name, joined((content for _, content in rows), name)
+                yield name, joined(content for _, content in rows)
         finally:
             database.close()
 
@@ -165,7 +165,7 @@ def _json_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]
     whole = 0
     try:
         with opened(path, "rt", encoding="utf-8", newline="\n") as file:
-            for number, line in limited_lines(file, path):
+            for number, line in enumerate(file, start=1):
                 if line.strip():
                     row = json.loads(line)
                     if not isinstance(row, dict):

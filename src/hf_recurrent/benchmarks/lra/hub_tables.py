@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import parquet_length, parquet_rows, snapshot
+from ..files import parquet_rows, snapshot
 
 FOLDER = "plain_text"
 SPLITS = ("train", "test")
@@ -59,11 +59,6 @@ def split_tables(folder: Path) -> dict[str, list[str]]:
     if missing:
         raise ValueError(f"{folder / FOLDER} has no {', '.join(sorted(missing))}: download the data set again")
     return {split: [str(path) for path in paths] for split, paths in found.items()}
-
-
-def count_examples(path: str) -> int:
-    """The number of rows of a table. Raises ValueError if it is damaged."""
-    return parquet_length(path)
 
 
 def divide(counts: Sequence[int], held_out: Container[int]) -> dict[str, list[frozenset[int]]]:

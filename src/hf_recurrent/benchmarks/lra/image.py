@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..benchmark import Plan
-from ..files import read_picture
+from ..files import parquet_length, read_picture
 from ..sampling import Shard
 from .common import BLACK_PIXELS, PIXELS, PIXELS_MEANING, PixelTask, find, image_example, task_info
-from .hub_tables import Table, count_examples, divide, has_tables, split_tables, table_rows, tables_folder
+from .hub_tables import Table, divide, has_tables, split_tables, table_rows, tables_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,7 +140,7 @@ class Photographs(PixelTask):
             ValueError: files are missing, or of the wrong kind or size.
         """
         if has_tables(folder):
-            files, count = split_tables(folder), count_examples
+            files, count = split_tables(folder), parquet_length
         else:
             files, count = _batches(folder), _count_records
         counts = [count(path) for path in files["train"]]

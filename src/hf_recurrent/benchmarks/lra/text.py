@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..benchmark import Plan
 from ..byte_text import BYTES
-from ..files import Archive, Folder, open_files
+from ..files import Archive, Folder, open_files, parquet_length
 from ..sampling import Shard, digest, parts
 from .common import CUT_MEANING, ByteTask, task_info, text_example
-from .hub_tables import Table, count_examples, divide, has_tables, split_tables, table_rows, tables_folder
+from .hub_tables import Table, divide, has_tables, split_tables, table_rows, tables_folder
 
 _ROOTS = ("", "aclImdb/")
 _COLUMNS = ("text", "label")
@@ -65,7 +65,7 @@ def _plan_tables(params: Mapping[str, Any], folder: Path) -> Plan:
     if num_validation is None:
         splits["validation"] = splits["test"]
     else:
-        counts = [count_examples(path) for path in tables["train"]]
+        counts = [parquet_length(path) for path in tables["train"]]
         for split, places in divide(counts, held_out(sum(counts), num_validation)).items():
             splits[split] = [Table(*part) for part in zip(tables["train"], places, strict=True) if part[1]]
     return {
