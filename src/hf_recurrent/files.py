@@ -63,19 +63,28 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
     if path.exists() and not (path.is_file() or path.is_dir()):
         path.write_bytes(content)
         return path
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+    return path
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary file that becomes `path` when the block ends well, and is removed when it does not."""
     with _named(path), new_parents(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = _partial_file(path)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
+            yield Path(temporary)
             # mkstemp makes the file private; a published one is readable by everybody
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)
             raise
-    return path
+        finally:
+            # it was locked until here
+            os.close(handle)
 
 
 @contextmanager

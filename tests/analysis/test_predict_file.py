@@ -1,10 +1,9 @@
-"""Predictions of a whole file: in its order, in windows, and resumed after a stop without mixing runs."""
+"""Predictions of a whole file: in its order, in windows, and written as a whole."""
 
 import csv
 import json
 import os
 import re
-from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +13,8 @@ from tokenizers import normalizers, processors
 
 from hf_recurrent.analysis import predict
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
-from hf_recurrent.inference.depth_pool import DepthPool
 from hf_recurrent.text_data.rows import Rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
-from support.token_heads import TOKENS, make_head
 from support.tokenizer import make_tokenizer
 
 NUMBER = 30
@@ -79,21 +76,12 @@ def test_rows_are_in_order_and_as_alone(model, file, tmp_path, options):
     model.train()
     done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), options=options)
     assert model.training, "its mode is restored"
-    assert (done.rows, done.resumed, done.cut, done.skipped) == (NUMBER, 0, 0, 0)
+    assert done[:3] == (NUMBER, 0, 0)
     table = pq.read_table(tmp_path / "o.parquet")
     assert table.column_names == ["id", "prediction", "probability", "steps"]
     assert table["id"].to_pylist() == list(range(NUMBER))
     check(table, alone(model, texts(), **options))
     assert sorted(os.listdir(tmp_path)) == ["new.jsonl", "o.parquet"]
-
-
-@pytest.mark.parametrize("of_tokens", [False, True])
-def test_refilled_batches_have_no_more_tokens_than_batch_tokens(model, file, tmp_path, monkeypatch, of_tokens):
-    model = make_head("gut_token", TOKENS) if of_tokens else model
-    step, numbers = DepthPool.step, []
-    monkeypatch.setattr(DepthPool, "step", lambda pool: numbers.append(pool.num_tokens) or step(pool))
-    run(model, file, tmp_path / "o.parquet", batch_tokens=16)
-    assert 9 < max(numbers) <= 16
 
 
 def test_formats_agree(model, file, tmp_path):
@@ -135,141 +123,57 @@ def test_values_within_columns(model, tmp_path, suffix):
         run(model, table, tmp_path / "p.parquet", keep_columns=("both.id",))
 
 
+def test_batches_hold_no_more_than_batch_size_and_batch_tokens(model, file, tmp_path, monkeypatch):
+    forward, shapes = type(model).forward, []
+
+    def seen(self, input_ids=None, **inputs):
+        shapes.append(input_ids.shape)
+        return forward(self, input_ids=input_ids, **inputs)
+
+    monkeypatch.setattr(type(model), "forward", seen)
+    run(model, file, tmp_path / "o.parquet", batch_tokens=16)
+    assert max(size for size, _ in shapes) == 3
+    assert 12 < max(size * length for size, length in shapes) <= 16
+
+
 @pytest.mark.parametrize("limit", [8, 11, NUMBER, NUMBER + 1])
-def test_the_first_rows_alone(model, file, tmp_path, limit, monkeypatch):
-    """Also where the run was stopped before, after 8 rows."""
-    answer, calls = predict.ClassifierPredictor.answer, []
-
-    def stopped(self, batches, found):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return answer(self, batches, found)
-
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(predict.ClassifierPredictor, "answer", stopped)
-        run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit)
-    if limit > 8:
-        with pytest.raises(ValueError, match="limit"):
-            run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit + 1)
-        done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit)
-        assert (done.rows, done.resumed) == (min(limit, NUMBER), 8)
+def test_the_first_rows_alone(model, file, tmp_path, limit):
+    assert run(model, file, tmp_path / "o.parquet", keep_columns=("id",), limit=limit).rows == min(limit, NUMBER)
     found = pq.read_table(tmp_path / "o.parquet")
     assert found["id"].to_pylist() == list(range(min(limit, NUMBER)))
     check(found, alone(model, texts()[:limit]))
 
 
-@pytest.mark.parametrize("stop_at", [0, 1, 7, 8, 9, 20])
-def test_a_stopped_run_goes_on(model, file, tmp_path, stop_at, monkeypatch):
-    run(model, file, tmp_path / "whole.parquet", keep_columns=("id",))
-    answer, answered = predict.ClassifierPredictor.answer, []
+@pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.jsonl"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_failed_run_leaves_what_was_there(model, file, tmp_path, monkeypatch, name, error):
+    """In the second window, when the first one has been written."""
+    answer, calls = predict.ClassifierPredictor.answer, []
 
-    def stopped(self, batches, found):
-        for rows, inputs in batches:
-            answered.extend(rows)
-            if len(answered) > stop_at:
-                raise KeyboardInterrupt
-            yield from answer(self, [(rows, inputs)], found)
+    def stopped(self, rows, *arguments):
+        calls.extend(rows)
+        if len(calls) > 9:
+            raise error
+        answer(self, rows, *arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(predict.ClassifierPredictor, "answer", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run(model, file, tmp_path / "o.parquet", keep_columns=("id",))
-    assert not (tmp_path / "o.parquet").exists()
-    assert (tmp_path / "o.parquet.parts").exists() == (stop_at >= 8), "nothing is left of nothing"
-    done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), batch_size=7)
-    assert (done.rows, done.resumed) == (NUMBER, stop_at // 8 * 8)
-    found, whole = pq.read_table(tmp_path / "o.parquet"), pq.read_table(tmp_path / "whole.parquet")
-    assert found["id"] == whole["id"]
-    check(found, alone(model, texts()))
-    assert sorted(os.listdir(tmp_path)) == ["new.jsonl", "o.parquet", "whole.parquet"]
-
-
-def stop(model, file, output, monkeypatch, **settings):
-    """Leave two parts of a run."""
-
-    def stopped(table, *arguments):
-        if len(list(output.parent.glob("*.parts/part-*.parquet"))) == 2:
-            raise KeyboardInterrupt
-        return original(table, *arguments)
-
-    original = predict.window_table
-    with monkeypatch.context() as patch:
-        patch.setattr(predict, "window_table", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run(model, file, output, **settings)
+    before = {"new.jsonl": file.read_bytes()}
+    for content in (None, b"of before"):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+            before[name] = content
+        with monkeypatch.context() as patch:
+            patch.setattr(predict.ClassifierPredictor, "answer", stopped)
+            with pytest.raises(error):
+                run(model, file, tmp_path / name, overwrite=True)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        calls.clear()
+    with pytest.raises(ValueError, match=rf"{re.escape(name)} exists: pass overwrite"):
+        run(model, file, tmp_path / name)
+    run(model, file, tmp_path / name, overwrite=True)
+    assert (tmp_path / name).read_bytes() != b"of before"
 
 
-def test_other_runs_are_not_mixed(model, file, tmp_path, monkeypatch):
-    output = tmp_path / "o.parquet"
-    stop(model, file, output, monkeypatch)
-    other = make_model(BY_NAME["gut"], num_labels=3)
-    with torch.no_grad():
-        next(other.parameters()).add_(1)
-    labels = make_model(BY_NAME["gut"], num_labels=3, id2label={0: "x", 1: "y", 2: "z"})
-    labels.load_state_dict(model.state_dict())
-    for changed, settings, said in [
-        (other, {}, "another weights of the checkpoint:"),
-        (labels, {}, "another config of the checkpoint:"),
-        (model, {"options": {"max_steps": 1}}, "another options:"),
-        (model, {"max_seq_length": 4}, "another max_seq_length:"),
-        (model, {"keep_columns": ("id",)}, "another keep_columns:"),
-        (model, {"on_error": "skip"}, "another on_error:"),
-    ]:
-        with pytest.raises(ValueError, match=f"of a run that was stopped, but with {said} they are not mixed"):
-            run(changed, file, output, **settings)
-    times = file.stat()
-    content = file.read_text()
-    file.write_text(content.replace("w5", "w6"))
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(ValueError, match="another input file: they are not mixed"):
-        run(model, file, output)
-    file.write_text(content)
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert run(model, file, output).resumed == 16
-    check(pq.read_table(output), alone(model, texts()))
-
-
-def test_texts_of_other_generation_configs_are_not_mixed(file, tmp_path, monkeypatch):
-    model, output = make_language_model(LANGUAGE_BY_NAME["gut"]), tmp_path / "o.parquet"
-    stop(model, file, output, monkeypatch, max_new_tokens=2)
-    for field, value in {"num_beams": 2, "suppress_tokens": [5], "eos_token_id": 7}.items():
-        before = getattr(model.generation_config, field)
-        setattr(model.generation_config, field, value)
-        with pytest.raises(ValueError, match="another generation_config of the checkpoint: they are not mixed"):
-            run(model, file, output, max_new_tokens=2)
-        setattr(model.generation_config, field, before)
-    assert run(model, file, output, max_new_tokens=2).resumed == 16
-
-
-def test_overwrite(model, file, tmp_path, monkeypatch):
-    output = tmp_path / "o.parquet"
-    run(model, file, output)
-    with pytest.raises(ValueError, match=r"o\.parquet exists: pass overwrite"):
-        run(model, file, output)
-    before = output.read_bytes()
-    stop(model, file, output, monkeypatch, overwrite=True, options={"max_steps": 1})
-    assert output.read_bytes() == before, "as long as the new one is not whole"
-    done = run(model, file, output, overwrite=True, options={"max_steps": 1})
-    assert done.resumed == 16, "the same run goes on"
-    stop(model, file, output, monkeypatch, overwrite=True, options={"max_steps": 2})
-    assert run(model, file, output, overwrite=True).resumed == 0, "another one is removed"
-    check(pq.read_table(output), alone(model, texts()))
-
-
-def test_two_processes_do_not_write_one_output(model, file, tmp_path, monkeypatch):
-    original = predict.window_table
-
-    def nested(*arguments):
-        with pytest.raises(ValueError, match="is being changed by another process"):
-            run(model, file, tmp_path / "o.parquet")
-        return original(*arguments)
-
-    monkeypatch.setattr(predict, "window_table", nested)
-    assert run(model, file, tmp_path / "o.parquet").rows == NUMBER
-
-
-def test_broken_rows_and_rows_without_text(model, tmp_path, monkeypatch):
+def test_broken_rows_and_rows_without_text(model, tmp_path):
     rows = [json.dumps({"id": row, "text": text}) for row, text in enumerate(texts())]
     rows[3], rows[9], rows[20] = "{", '{"id": 9, "text": null}', '{"id": 20, "text": ["w5"]}'
     file = tmp_path / "new.jsonl"
@@ -277,9 +181,8 @@ def test_broken_rows_and_rows_without_text(model, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"new\.jsonl, line 4: it is not JSON"):
         run(model, file, tmp_path / "o.parquet")
     assert os.listdir(tmp_path) == ["new.jsonl"]
-    stop(model, file, tmp_path / "o.parquet", monkeypatch, on_error="skip", keep_columns=("id",))
     done = run(model, file, tmp_path / "o.parquet", on_error="skip", keep_columns=("id",))
-    assert (done.rows, done.resumed, done.skipped) == (27, 15, 3)
+    assert (done.rows, done.skipped) == (27, 3)
     kept = [row for row in range(NUMBER) if row not in (3, 9, 20)]
     table = pq.read_table(tmp_path / "o.parquet")
     assert table["id"].to_pylist() == kept
@@ -407,18 +310,6 @@ def test_columns_of_a_table_keep_their_types(model, tmp_path):
     line = read_lines(tmp_path / "o.jsonl")[0]
     assert [line[name] for name in kept] == [1, "1970-01-01 00:00:00", "\\xff", [1.5]]
     assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("1,1970-01-01 00:00:00,\\xff,[1.5],")
-
-
-@pytest.mark.parametrize(("name", "depends"), [("tlb", False), ("tlb_balanced", True)])
-def test_a_run_goes_on_in_other_batches_where_chunks_do_not_depend_on_them(file, tmp_path, monkeypatch, name, depends):
-    model = make_model(BY_NAME[name])
-    stop(model, file, tmp_path / "o.parquet", monkeypatch)
-    if depends:
-        with pytest.raises(ValueError, match="batch_size"):
-            run(model, file, tmp_path / "o.parquet", batch_size=7)
-        assert run(model, file, tmp_path / "o.parquet").resumed == 16
-    else:
-        assert run(model, file, tmp_path / "o.parquet", batch_size=7).resumed == 16
 
 
 REFUSED = [

@@ -60,15 +60,6 @@ def test_rows_of_every_format(name, tmp_path):
     assert rows.skipped == []
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.jsonl", "a.parquet"])
-@pytest.mark.parametrize("start", [0, 1, 2, 3, 4])
-def test_start(name, start, tmp_path):
-    path = write_rows(tmp_path / name)
-    assert list(Rows(path, start=start)) == ROWS[start:]
-    numbers = [number for number, _ in Rows(path).numbered()]
-    assert [number for number, _ in Rows(path, start=start).numbered()] == numbers[start:]
-
-
 def test_text_has_a_row_for_each_line(tmp_path):
     path = write(tmp_path / "a.txt", "first\r\n\r\n  third, \u2028 'quoted\"  \nlast")
     rows = Rows(path)
@@ -158,9 +149,6 @@ def test_broken_rows(name, content, numbers, reason, tmp_path):
     assert kept, "rows that are whole stay"
     list(rows)
     assert len(rows.skipped) == len(numbers), "counted anew"
-    later = Rows(path, on_error="skip", start=1)
-    assert list(later) == whole[1:]
-    assert later.skipped == rows.skipped
 
 
 def test_reading_goes_on_after_a_quote_that_is_never_closed(tmp_path):
@@ -261,7 +249,6 @@ def test_arguments(tmp_path):
         ({"encoding": "utf-99"}, "encoding is 'utf-99'"),
         ({"encoding": "rot13"}, "encoding is 'rot13'"),
         ({"on_error": "ignore"}, "on_error is 'ignore'"),
-        ({"start": -1}, "start is -1"),
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):
             Rows(path, **options)

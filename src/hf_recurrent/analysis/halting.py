@@ -15,7 +15,6 @@ from pandas.api.types import is_float_dtype
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.padded_outputs import batch_outputs
 from ..inference.processes import collected, dealt, of_all, of_any
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
@@ -283,8 +282,10 @@ def collect_halting(
     rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
     own = progress_bar(dealt(batches), progress, "halting statistics", "batch")
-    labelled = (prepare_batch(model, batch) for batch in own)
-    for batch, output in batch_outputs(model, labelled, lambda batch: batch.inputs, output_halting=True, **options):
+    for given in own:
+        batch = prepare_batch(model, given)
+        with inference_mode(model):
+            output = model(**batch.inputs, output_halting=True, **options)
         found = predictions(output, batch.labels, config)
         answer_at = found.pop("answer_at", None)
         if config.capabilities.halts:

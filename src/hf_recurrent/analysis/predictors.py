@@ -3,21 +3,17 @@
 Shapes: N texts of a window, B of a batch, C labels, U halting units.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from ..inference.padded_outputs import batch_outputs
 from ..models.common.classification import predicts_number
 from ..text_data.labels import MULTI, REGRESSION, SINGLE
-from .inference import mean_steps, to_device
+from .inference import mean_steps
 from .text_batches import EncodedTexts
-
-# numbers (B,) of texts, and their inputs (B, S)
-TextBatch = tuple[np.ndarray, Mapping[str, torch.Tensor]]
 
 
 def steps_column(steps: np.ndarray) -> pa.Array:
@@ -32,11 +28,9 @@ class Predictor:
         pads_left: whether batches are padded on the left.
         offsets: whether it needs the characters of each token.
         of_words: whether a text is a list of words.
-        batch_tokens: the most tokens whose steps are computed together in batches that are refilled; None: the default.
     """
 
     pads_left = offsets = of_words = False
-    batch_tokens: int | None = None
     names: Sequence[str]
 
     def problems(self, encoded: EncodedTexts) -> dict[int, str]:
@@ -47,8 +41,8 @@ class Predictor:
         """Room for the answers to N texts."""
         raise NotImplementedError
 
-    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        """Put the answers to batches of texts into `found` -> the size of each batch, once it is answered."""
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        """Put the answers to the texts `rows` (B,) into `found`; `inputs` (B, S) are theirs, on the model's device."""
         raise NotImplementedError
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
@@ -91,13 +85,10 @@ class ClassifierPredictor(Predictor):
     def start(self, number: int) -> dict[str, Any]:
         return {"logits": np.zeros((number, len(self.labels)), np.float32), "steps": np.zeros(number)}
 
-    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        options = {**self.options, "batch_tokens": self.batch_tokens}
-        outputs = batch_outputs(self.model, batches, lambda batch: to_device(batch[1], self.model), **options)
-        for (rows, _), output in outputs:
-            found["logits"][rows] = output.logits.float().cpu().numpy()
-            found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
-            yield len(rows)
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        output = self.model(**inputs, **self.options)
+        found["logits"][rows] = output.logits.float().cpu().numpy()
+        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         logits = torch.from_numpy(found["logits"])
@@ -164,13 +155,11 @@ class TextPredictor(Predictor):
     def start(self, number: int) -> dict[str, Any]:
         return {"texts": np.full(number, "", object), "steps": np.zeros(number)}
 
-    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        for rows, inputs in batches:
-            output = self.model.generate(**to_device(inputs, self.model), **self.options)
-            prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
-            found["texts"][rows] = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
-            found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
-            yield len(rows)
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        output = self.model.generate(**inputs, **self.options)
+        prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
+        found["texts"][rows] = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
+        found["steps"][rows] = mean_steps(output.get("ponder_steps"), len(rows))
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         texts = pa.array(found["texts"].tolist(), pa.string())

@@ -30,7 +30,6 @@ import torch
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.padded_outputs import batch_outputs
 from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import LEARNED
 from ..models.common.token_targets import NO_TARGET
@@ -241,8 +240,9 @@ def evaluate(
         columns: function of an output and its batch to columns (B,).
     """
     found = []
-    with config_fields(model, **fields):
-        for batch, output in batch_outputs(model, dealt(batches), lambda batch: batch.inputs):
+    with config_fields(model, **fields), inference_mode(model):
+        for batch in dealt(batches):
+            output = model(**batch.inputs)
             found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
     return pd.DataFrame(join_batches(collected(found)))
 

@@ -4,17 +4,16 @@ Shapes: N texts of a window, B of a batch, S tokens of a text, C labels, V token
 tokens.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from ..inference.padded_outputs import batch_outputs
 from ..text_data.word_tokens import first_tokens, words_of_tokens
-from .inference import as_numpy, to_device
-from .predictors import Predictor, TextBatch
+from .inference import as_numpy
+from .predictors import Predictor
 from .text_batches import EncodedTexts
 from .token_halting import of_tokens
 
@@ -26,16 +25,6 @@ def token_steps(model: Any, output: Any, mask: torch.Tensor) -> np.ndarray:
     if output.get("ponder_steps") is None:
         return np.full(mask.shape, np.nan)
     return as_numpy(of_tokens(model, output, "ponder_steps", mask))
-
-
-def token_outputs(
-    predictor: "TokenPredictor | MaskPredictor", batches: Iterable[TextBatch]
-) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor], Any, np.ndarray]]:
-    """Numbers of texts (B,), their inputs, the model's output and the steps of tokens (B, S) of each batch."""
-    model, options = predictor.model, {**predictor.options, "batch_tokens": predictor.batch_tokens}
-    moved = ((rows, to_device(inputs, model)) for rows, inputs in batches)
-    for (rows, inputs), output in batch_outputs(model, moved, lambda batch: batch[1], **options):
-        yield rows, inputs, output, token_steps(model, output, inputs["attention_mask"].bool())
 
 
 def nested(lists: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
@@ -75,18 +64,20 @@ class TokenPredictor(Predictor):
     def start(self, number: int) -> dict[str, Any]:
         return {name: np.full(number, None, object) for name in ("classes", "probabilities", "steps")}
 
-    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        for rows, inputs, output, steps in token_outputs(self, batches):
-            probabilities = output.logits.double().softmax(-1)
-            classes = probabilities.argmax(-1)
-            # those of all labels are many
-            kept = probabilities if self.all_probabilities else probabilities.amax(-1)
-            lengths = inputs["attention_mask"].sum(-1).tolist()
-            values = {"classes": classes.cpu().numpy(), "probabilities": as_numpy(kept), "steps": steps}
-            for name, batch in values.items():
-                for row, own, length in zip(rows, batch, lengths, strict=True):
-                    found[name][row] = own[:length]
-            yield len(rows)
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        output = self.model(**inputs, **self.options)
+        mask = inputs["attention_mask"].bool()
+        probabilities = output.logits.double().softmax(-1)
+        # those of all labels are many
+        kept = probabilities if self.all_probabilities else probabilities.amax(-1)
+        values = {
+            "classes": probabilities.argmax(-1).cpu().numpy(),
+            "probabilities": as_numpy(kept),
+            "steps": token_steps(self.model, output, mask),
+        }
+        for name, batch in values.items():
+            for row, own, length in zip(rows, batch, mask.sum(-1).tolist(), strict=True):
+                found[name][row] = own[:length]
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         encoded, texts = found["encoded"], found["given"]
@@ -167,17 +158,17 @@ class MaskPredictor(Predictor):
             values[:] = [[] for _ in range(number)]
         return found
 
-    def answer(self, batches: Iterable[TextBatch], found: dict[str, Any]) -> Iterator[int]:
-        for rows, inputs, output, steps in token_outputs(self, batches):
-            masks = inputs["input_ids"] == self.tokenizer.mask_token_id
-            best = output.logits[masks].double().softmax(-1).topk(self.top_k)
-            texts = [[self.tokenizer.decode([token]) for token in own] for own in best.indices.tolist()]
-            owners = rows[masks.nonzero()[:, 0].cpu().numpy()]
-            values = (texts, best.values.tolist(), steps[masks.cpu().numpy()].tolist())
-            for name, of_masks in zip(self.names, values, strict=True):
-                for row, value in zip(owners, of_masks, strict=True):
-                    found[name][row].append(value)
-            yield len(rows)
+    def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
+        output = self.model(**inputs, **self.options)
+        steps = token_steps(self.model, output, inputs["attention_mask"].bool())
+        masks = inputs["input_ids"] == self.tokenizer.mask_token_id
+        best = output.logits[masks].double().softmax(-1).topk(self.top_k)
+        texts = [[self.tokenizer.decode([token]) for token in own] for own in best.indices.tolist()]
+        owners = rows[masks.nonzero()[:, 0].cpu().numpy()]
+        values = (texts, best.values.tolist(), steps[masks.cpu().numpy()].tolist())
+        for name, of_masks in zip(self.names, values, strict=True):
+            for row, value in zip(owners, of_masks, strict=True):
+                found[name][row].append(value)
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         tokens, probabilities, steps = (found[name].tolist() for name in self.names)

@@ -171,9 +171,9 @@ def parquet_length(path: str) -> int:
 
 
 def parquet_rows(
-    path: str, columns: Sequence[str] | None = None, rows_at_a_time: int = 1000, start: int = 0
+    path: str, columns: Sequence[str] | None = None, rows_at_a_time: int = 1000
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file from `start` with these columns (None: all), a few in memory at a time.
+    """The rows of a Parquet file with these columns (None: all), a few in memory at a time.
 
     Raises:
         ValueError: the file is damaged, or lacks a column.
@@ -184,8 +184,7 @@ def parquet_rows(
             raise ValueError(f"{path}: expected a column {column}, found {', '.join(found) or 'none'}")
     with open_parquet(path) as file:
         for batch in file.iter_batches(rows_at_a_time, columns=list(columns or found)):
-            yield from batch.slice(min(start, len(batch))).to_pylist()
-            start = max(0, start - len(batch))
+            yield from batch.to_pylist()
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:

@@ -53,12 +53,8 @@ def predict(
     max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens to keep of a text; as many as the tokenizer allows if not given.")
     ] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch that is not refilled.")
-    ] = 256,
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, help="The most tokens in a batch, with padding if it is not refilled.")
-    ] = 16_384,
+    batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="The most tokens in a batch, padding included.")] = 16_384,
     max_steps: options.MaxSteps = None,
     halting_threshold: options.HaltingThreshold = None,
     exit_criterion: options.ExitCriterion = None,
@@ -68,9 +64,7 @@ def predict(
     ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of the file's text.")] = "utf-8",
     on_error: Annotated[str, typer.Option(help="What to do at a broken row: raise, or skip it.")] = "raise",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the output, and what a different run has left of it.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
     dtype: options.Dtype = "auto",
@@ -78,7 +72,7 @@ def predict(
 ) -> None:
     """Predict each row of a file: label, probability and depth steps, of words or masks too, or what a model writes.
 
-    Files may be larger than memory. The same command again goes on after what was interrupted.
+    Files may be larger than memory. The output is written as a whole: it is not there until all rows are predicted.
     """
     from ..analysis.predict import PredictionSettings, predict_file, text_columns
     from ..hub.inputs import check_texts
@@ -116,8 +110,6 @@ def predict(
     note = default_threshold_problem(loaded.model.config, ExitOptions(exit_criterion, exit_threshold))
     if note is not None:
         err.print(f"warning: --exit-threshold: {note}", markup=False)
-    if predicted.resumed:
-        err.print(f"{predicted.resumed:,} rows were there from a run that was stopped", markup=False)
     if predicted.cut:
         err.print(
             f"warning: {predicted.cut:,} of {predicted.rows:,} texts are longer than "

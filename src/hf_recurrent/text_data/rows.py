@@ -5,7 +5,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ class Rows:
         file_format: "csv", "tsv", "json", "jsonl", "parquet" or "text"; None: by the name's end.
         encoding: of text; of Parquet it is not used.
         on_error: "raise", or "skip" to leave out broken rows and keep them in `skipped`.
-        start: leave out so many rows that are not broken.
 
     Attributes:
         columns: names of the columns, from the header or the first row.
@@ -56,17 +54,14 @@ class Rows:
         file_format: str | None = None,
         encoding: str = "utf-8",
         on_error: str = "raise",
-        start: int = 0,
     ):
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error is {on_error!r}: expected 'raise' or 'skip'")
-        if start < 0:
-            raise ValueError(f"start is {start}: expected a number of rows, 0 or more")
         self.path = existing_file(path)
         self.file_format = format_of(self.path) if file_format is None else file_format
         if self.file_format not in FORMATS:
             raise ValueError(f"file_format is {file_format!r}: expected one of {', '.join(FORMATS)}")
-        self.encoding, self.on_error, self.start = encoding, on_error, start
+        self.encoding, self.on_error = encoding, on_error
         self.is_array = self.file_format == "json" and begins_array(self.path, encoding)
         self.unit = "row" if self.is_array or self.file_format == "parquet" else "line"
         self.skipped: list[tuple[int, str]] = []
@@ -87,7 +82,7 @@ class Rows:
             yield from self._parquet_rows(columns)
             return
         with open_lines(self.path, self.encoding) as lines:
-            yield from islice(self._text_rows(lines), self.start, None)
+            yield from self._text_rows(lines)
 
     def reject(self, number: int, reason: str) -> None:
         """Note a broken row, or raise a ValueError with its place, as `on_error` says."""
@@ -114,9 +109,9 @@ class Rows:
         return list(first)
 
     def _parquet_rows(self, columns: Sequence[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        number, rows = self.start, parquet_rows(str(self.path), columns, start=self.start)
+        number = 0
         try:
-            for number, row in enumerate(rows, start=self.start + 1):
+            for number, row in enumerate(parquet_rows(str(self.path), columns), start=1):
                 yield number, row
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.path}, row {number + 1}: a text is not UTF-8 ({error}): write it again") from error
