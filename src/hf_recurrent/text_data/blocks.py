@@ -33,44 +33,32 @@ class Tokens(NamedTuple):
     values: Mapping[str, Any]
 
 
-class _Piece(NamedTuple):
-    text: str
-    # whether no piece follows, and whether the document ends
-    last: bool
-    ends: bool
-    values: Mapping[str, Any]
-
-
 def document_tokens(documents: Iterable[Document], tokenizer: "PreTrainedTokenizerBase") -> Iterator[Tokens]:
     """The tokens of documents in order, with the end-of-text token after each document that ends."""
-    for group in _groups(_pieces(documents)):
-        for piece, ids in zip(group, _encode(tokenizer, [piece.text for piece in group]), strict=True):
-            share = len(piece.text.encode()) / max(len(ids), 1)
-            end = [tokenizer.eos_token_id] if piece.ends else []
+    for group in _groups(documents):
+        encoded = _encode(tokenizer, [text for text, *_ in group])
+        for (text, last, ends, values), ids in zip(group, encoded, strict=True):
+            share = len(text.encode()) / max(len(ids), 1)
+            end = [tokenizer.eos_token_id] if ends else []
             num_bytes = np.append(np.full(len(ids), share), [0.0] * len(end))
-            yield Tokens(np.append(ids, end).astype(np.int32), num_bytes, piece.last, piece.values)
+            yield Tokens(np.append(ids, end).astype(np.int32), num_bytes, last, values)
 
 
-def _pieces(documents: Iterable[Document]) -> Iterator[_Piece]:
-    for document in documents:
-        before = None
-        for piece in document.pieces:
-            if before is not None:
-                yield _Piece(before, False, False, document.values)
-            before = piece
-        if before is not None:
-            yield _Piece(before, True, document.ends, document.values)
-
-
-def _groups(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces to encode together, with about the characters of a piece."""
+def _groups(documents: Iterable[Document]) -> Iterator[list[tuple[str, bool, bool, Mapping[str, Any]]]]:
+    """Pieces to encode together, with about the characters of a piece; of each, whether no piece follows, whether the
+    document ends, and the document's values."""
     group, characters = [], 0
-    for piece in pieces:
-        group.append(piece)
-        characters += len(piece.text)
-        if len(group) == TEXTS or characters >= PIECE:
-            yield group
-            group, characters = [], 0
+    for document in documents:
+        pieces = iter(document.pieces)
+        piece = next(pieces, None)
+        while piece is not None:
+            following = next(pieces, None)
+            group.append((piece, following is None, following is None and document.ends, document.values))
+            characters += len(piece)
+            if len(group) == TEXTS or characters >= PIECE:
+                yield group
+                group, characters = [], 0
+            piece = following
     if group:
         yield group
 

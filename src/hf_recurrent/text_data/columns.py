@@ -7,8 +7,6 @@ from typing import Any
 
 from .tasks import TASKS
 
-# what flags name, for messages
-WANTED = {"text_column": "the lists of words", "label_column": "their labels"}
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
 PAIR_NAMES = (*dict.fromkeys(task.texts for task in TASKS.values() if len(task.texts) == 2), ("text", "text_pair"))
@@ -24,18 +22,9 @@ CHOICE_CONTEXT, CHOICE_START, CHOICE_ENDING = "sent1", "sent2", "ending"
 # what columns are called in examples; a column of difficulty cannot have these names
 RESERVED = (
     *("text", "text_pair", "source", "target", "label", "labels", "input_ids", "attention_mask", "token_type_ids"),
-    *(
-        "reference",
-        "target_length",
-        "known",
-        "prediction",
-        "steps",
-        "words",
-        "word_labels",
-        "word_ids",
-        "context_free_bits",
-    ),
+    *("reference", "length", "target_length", "known", "prediction", "steps", "words", "word_labels", "word_ids"),
     *("question", "context", "answers", "choices", "number", "offsets", "start_positions", "end_positions"),
+    "context_free_bits",
 )
 
 
@@ -133,16 +122,16 @@ def word_columns(
     Raises:
         ValueError: a column is not there, or none can be guessed.
     """
-    named = {"text_column": (words, WORD_NAMES, True), "label_column": (label, WORD_LABEL_NAMES, needs_label)}
     chosen: list[str | None] = []
-    for flag, (name, usual, needed) in named.items():
+    for flag, name, usual, needed, what in (
+        ("text_column", words, WORD_NAMES, True, "the lists of words"),
+        ("label_column", label, WORD_LABEL_NAMES, needs_label, "their labels"),
+    ):
         if name is not None and needed:
             require_column(flag, name, found, place)
         guess = next((other for other in usual if other in found), None) if name is None else name
         if needed and guess is None:
-            raise ValueError(
-                f"{place} has the columns {', '.join(found)}: name the one with {WANTED[flag]} with --{flag}"
-            )
+            raise ValueError(f"{place} has the columns {', '.join(found)}: name the one with {what} with --{flag}")
         chosen.append(guess if guess is None or has_column(found, guess) else None)
     if chosen[0] == chosen[1]:
         raise ValueError(f"text_column and label_column are both {chosen[0]!r}: name two columns")
@@ -258,7 +247,7 @@ def slice_columns(found: Sequence[str], place: str, names: Sequence[str]) -> tup
     """The columns of difficulty. Raises a ValueError for one that is not there, or has a name that examples use."""
     for name in names:
         require_column("slice_by", name, found, place)
-        if name in RESERVED or name == "length":
+        if name in RESERVED:
             raise ValueError(f"slice_by is {name!r}, a name that examples use themselves: rename the column")
     return tuple(dict.fromkeys(names))
 

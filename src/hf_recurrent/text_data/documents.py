@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..benchmarks.files import matches, reader_versions
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
-from .examples import SHOWN, slices_of, text_of
+from .examples import broken_rows, slices_of, text_of
 from .lines import GZIP, open_lines
 from .places import (
     TEXT_FILES,
@@ -34,7 +34,7 @@ from .places import (
 from .source import TextSource
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset
 
 # characters of a piece, to the end of a line: a document may be larger than memory
 PIECE = 1 << 18
@@ -68,21 +68,19 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 class TextFile(FilePlace):
-    """A text file, which is one document."""
+    """A text file, which is one document, in pieces as `pieces_of` cuts it; it is read anew each time."""
 
-    @property
-    def columns(self) -> list[str]:
-        return [TEXT]
+    columns = (TEXT,)
+
+    def __init__(self, path: str, encoding: str, keep_linebreaks: bool):
+        super().__init__(path, encoding)
+        self.keep_linebreaks = keep_linebreaks
 
     def rows(self, skipped):
-        yield self.name, {TEXT: "".join(self.pieces())}
+        yield self.name, {TEXT: "".join(self)}
 
-    def pieces(self) -> Iterator[str]:
-        """The text as `pieces_of` cuts it, of which one is in memory at a time.
-
-        Raises:
-            ValueError: it is not text in this encoding.
-        """
+    def __iter__(self) -> Iterator[str]:
+        """The pieces, of which one is in memory at a time. Raises a ValueError if it is not text in this encoding."""
         with open_lines(self.path, self.encoding) as lines:
             while piece := lines.read(PIECE):
                 if len(piece) == PIECE and not piece.endswith("\n"):
@@ -90,7 +88,7 @@ class TextFile(FilePlace):
                     if lines.problem is not None:
                         raise ValueError("{}, line {}: {}".format(self.path, *lines.problem))
                     lines.end_record()
-                yield piece
+                yield piece if self.keep_linebreaks else LINE_BREAK.sub(" ", piece)
 
 
 class DocumentFolder(FolderPlace):
@@ -118,17 +116,6 @@ class DocumentFolder(FolderPlace):
                 yield f"{place}, line {number}", {TEXT: line.rstrip("\r\n")}
 
 
-class StreamPlace(DatasetPlace):
-    """A split of a data set that is read while it is downloaded."""
-
-    def __init__(self, dataset: "IterableDataset", name: str):
-        self.dataset, self.name = dataset, name
-
-    @cached_property
-    def columns(self) -> list[str]:
-        return list(self.dataset.column_names or next(iter(self.dataset), {}))
-
-
 @dataclass
 class Counts:
     """The findings of a pass over the documents of a split; `skipped` are places of broken rows, and the reasons."""
@@ -140,12 +127,8 @@ class Counts:
     @property
     def report(self) -> str | None:
         """A sentence on what was left out; None if nothing was."""
-        parts = [f"{self.empty:,} empty texts were left out"] if self.empty else []
-        if self.skipped:
-            shown = "; ".join(f"{place}: {reason}" for place, reason in self.skipped[:SHOWN])
-            more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-            parts.append(f"{len(self.skipped):,} broken rows were left out: {shown}{more}")
-        return "; ".join(parts) or None
+        parts = [f"{self.empty:,} empty texts were left out" if self.empty else "", broken_rows(self.skipped)]
+        return "; ".join(filter(None, parts)) or None
 
 
 @dataclass(frozen=True)
@@ -175,11 +158,12 @@ class DocumentSource(TextSource):
         if is_folder(path):
             return DocumentFolder(path, self.encoding, self.line_by_line)
         is_document = not self.line_by_line and matches(path.lower().removesuffix(GZIP), TEXT_FILES)
-        kind = TextFile if is_document else FilePlace
-        return kind(path, self.encoding)
+        if is_document:
+            return TextFile(path, self.encoding, self.keep_linebreaks)
+        return FilePlace(path, self.encoding)
 
     def place_in(self, rows, split):
-        return (StreamPlace if self.streaming else DatasetPlace)(rows, split)
+        return DatasetPlace(rows, split)
 
     def columns_of(self, place: Place, split: str) -> Columns:
         (text,) = self.text_columns or (None,)
@@ -207,7 +191,7 @@ class DocumentSource(TextSource):
         counts = Counts() if counts is None else counts
         place, columns = self.places[split], self.readings[split].columns
         if isinstance(place, TextFile):
-            yield Document(place.name, TextPieces(place, self.keep_linebreaks), {})
+            yield Document(place.name, place, {})
             return
         skip = self.on_error == "skip"
         for where, row in place.rows(counts.skipped if skip else None):
@@ -241,7 +225,8 @@ class DocumentSource(TextSource):
             for document, (cut, size) in zip(self.given("train", counts), self.cuts, strict=True):
                 if not wanted or cut < size:
                     # a single document goes on after its part for training
-                    yield part_of(document, cut, wanted)._replace(ends=wanted or len(self.cuts) > 1)
+                    pieces = cut_pieces(document.pieces, cut, wanted)
+                    yield document._replace(pieces=pieces, ends=wanted or len(self.cuts) > 1)
             return
         share = self.validation_split_percentage
         for number, document in enumerate(self.given("train", counts)):
@@ -277,17 +262,16 @@ class DocumentSource(TextSource):
         Raises:
             ValueError: something cannot be read, or a split has no text.
         """
-        return {split: self.counted(split) for split in self.all_splits}
-
-    def counted(self, split: str) -> Counts:
-        counts, blank = Counts(), True
-        for document in self.documents(split, counts):
-            counts.documents += 1
-            blank = all([piece.isspace() for piece in document.pieces]) and blank
-        if blank:
-            report = "" if counts.report is None else f" ({counts.report})"
-            raise ValueError(f"{self.place_name(split)} has no text{report}: name another file, split or column")
-        return counts
+        found = {split: Counts() for split in self.all_splits}
+        for split, counts in found.items():
+            blank = True
+            for document in self.documents(split, counts):
+                counts.documents += 1
+                blank = all([piece.isspace() for piece in document.pieces]) and blank
+            if blank:
+                report = "" if counts.report is None else f" ({counts.report})"
+                raise ValueError(f"{self.place_name(split)} has no text{report}: name another file, split or column")
+        return found
 
     def warn(self) -> None:
         """Warn of what is left out; what is held out is counted with the training documents."""
@@ -347,24 +331,8 @@ class DocumentSource(TextSource):
         return facts | {"skipped": left_out or None}
 
 
-class TextPieces:
-    """The pieces of a text file, read anew each time."""
-
-    def __init__(self, file: TextFile, keep_linebreaks: bool):
-        self.file, self.keep_linebreaks = file, keep_linebreaks
-
-    def __iter__(self) -> Iterator[str]:
-        pieces = self.file.pieces()
-        return pieces if self.keep_linebreaks else (LINE_BREAK.sub(" ", piece) for piece in pieces)
-
-
-def part_of(document: Document, cut: int, after: bool) -> Document:
-    """The part of a document before or `after` a character, moved to the end of its line if this is in its piece."""
-    return document._replace(pieces=cut_pieces(document.pieces, cut, after))
-
-
 def cut_pieces(pieces: Iterable[str], cut: int, after: bool) -> Iterator[str]:
-    """The pieces before or after a cut."""
+    """The pieces before or after a character, moved to the end of its line if this is in its piece."""
     seen = 0
     for piece in pieces:
         place = cut - seen

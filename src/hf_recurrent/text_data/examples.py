@@ -70,14 +70,12 @@ class Scan:
         seen = self.labels.counts.keys()
         return self.unlabelled == self.examples or (bool(seen) and seen <= HIDDEN)
 
-    @property
-    def report(self) -> str | None:
-        """A sentence on the rows that were left out; None if there are none."""
-        if not self.skipped:
-            return None
-        shown = "; ".join(f"{place}: {reason}" for place, reason in self.skipped[:SHOWN])
-        more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-        return f"{len(self.skipped)} broken rows were left out: {shown}{more}"
+
+def broken_rows(skipped: Sequence[tuple[str, str]]) -> str:
+    """A sentence on the rows that were left out; empty if there are none."""
+    shown = "; ".join(f"{place}: {reason}" for place, reason in skipped[:SHOWN])
+    more = f"; and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+    return f"{len(skipped):,} broken rows were left out: {shown}{more}" if skipped else ""
 
 
 def raw_examples(
@@ -111,9 +109,14 @@ def example_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
         example = {SPANS: span_of, CHOICES: choices_of}.get(reading.names, texts_of)(row, reading)
     if columns.label is not None:
         try:
-            example["label"] = label_value(value_of(row, columns.label), reading)
-            if reading.names == WORDS:
-                require_one_each(example["label"], len(example["words"]))
+            label = example["label"] = label_value(value_of(row, columns.label), reading)
+            # None are labels that are kept secret
+            if reading.names == WORDS and label is not None:
+                words = len(example["words"])
+                if not isinstance(label, list):
+                    raise ValueError(f"{label!r:.60}: expected a list of labels, one for each word")
+                if len(label) != words:
+                    raise ValueError(f"a list of {len(label)} labels for {words} words: expected one for each")
         except ValueError as error:
             raise ValueError(f"{columns.label} is {error}") from error
     return example | slices_of(row, columns)
@@ -148,38 +151,29 @@ def text_of(row: Mapping[str, Any], column: str) -> str:
 
 
 def span_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
-    """A question, a context, and the `answers` within that: their texts and where these begin, in characters."""
-    column, example = reading.columns.answers, texts_of(row, reading)
-    try:
-        example["answers"] = answers_in(example["context"], value_of(row, column))
-    except ValueError as error:
-        raise ValueError(f"{column} is {error}") from error
-    return example
+    """A question, a context, and the `answers` within that: their texts and where these begin, in characters.
 
-
-def answers_in(context: str, answers: Any) -> dict[str, list]:
-    """Answers as SQuAD has them, also written as JSON in a table of texts; they stand in the context.
-
-    Raises:
-        ValueError: they are of another form, or stand elsewhere.
+    Answers are as SQuAD has them, also written as JSON in a table of texts.
     """
+    example = texts_of(row, reading)
+    column, context, keys = reading.columns.answers, example["context"], (ANSWER_TEXT, ANSWER_START)
+    answers = value_of(row, column)
     if isinstance(answers, str):
-        answers = parse_json(answers, f"{answers!r:.60}, which")
-    keys = (ANSWER_TEXT, ANSWER_START)
+        answers = parse_json(answers, f"{column} is {answers!r:.60}, which")
     lists = [answers.get(key) for key in keys] if isinstance(answers, Mapping) else [None]
     if not all(isinstance(values, list) for values in lists) or len(set(map(len, lists))) > 1:
         raise ValueError(
-            f"{answers!r:.60}: expected lists of the answers' texts and of their first characters in the context, "
-            'such as {"text": ["Paris"], "answer_start": [17]}'
+            f"{column} is {answers!r:.60}: expected lists of the answers' texts and of their first characters in the "
+            'context, such as {"text": ["Paris"], "answer_start": [17]}'
         )
     for text, start in zip(*lists, strict=True):
         stands = isinstance(text, str) and text.strip() and type(start) is int and start >= 0
         if not stands or not context.startswith(text, start):
             raise ValueError(
-                f"an answer {text!r:.60} at {start!r:.60}, where the context has "
+                f"{column} is an answer {text!r:.60} at {start!r:.60}, where the context has "
                 f"{context[start : start + 60] if type(start) is int else None!r}: expected the characters there"
             )
-    return dict(zip(keys, lists, strict=True))
+    return example | {"answers": dict(zip(keys, lists, strict=True))}
 
 
 def choices_of(row: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
@@ -199,16 +193,6 @@ def words_of(row: Mapping[str, Any], column: str) -> dict[str, Any]:
         if not isinstance(word, str) or not word.strip():
             raise ValueError(f"{column} has {word!r:.60} as word {number}: expected a text that is not empty")
     return {"words": words}
-
-
-def require_one_each(labels: Any, words: int) -> None:
-    """Raise a ValueError unless labels are a list with one for each word; None are those that are kept secret."""
-    if labels is None:
-        return
-    if not isinstance(labels, list):
-        raise ValueError(f"{labels!r:.60}: expected a list of labels, one for each word")
-    if len(labels) != words:
-        raise ValueError(f"a list of {len(labels)} labels for {words} words: expected one for each")
 
 
 def label_value(value: Any, reading: Reading) -> Any:
@@ -252,7 +236,7 @@ def scan(place: Place, reading: Reading) -> Scan:
         for column in reading.columns.slices:
             found.slice_types.setdefault(column, set()).add(slice_type(example[column]))
     if not found.examples:
-        raise ValueError(f"{place.name} has no examples" + (f": {found.report}" if found.skipped else ""))
+        raise ValueError(": ".join(filter(None, [f"{place.name} has no examples", broken_rows(found.skipped)])))
     return found
 
 

@@ -139,7 +139,9 @@ def labels_of(
     kinds = seen.kinds
     if "list" in kinds and len(kinds) > 1:
         raise mixture(kinds)
-    if do_regression or (do_regression is None and not declared and not named and is_regression(seen)):
+    # NaN is written as a number, and as no whole one
+    numbers = "list" not in kinds and all(map(parses(float), seen.counts)) and not all(map(parses(int), seen.counts))
+    if do_regression or (do_regression is None and not declared and not named and numbers):
         labels = Labels(REGRESSION)
         if named:
             raise ValueError(f"label_list is {', '.join(named)} and do_regression true: numbers have no names")
@@ -168,10 +170,7 @@ def labels_of(
             "none: rename it"
         )
     labels.require_known(seen, "train", "label_list" if named else "the data set")
-    warn_of_near_alike(seen.counts)
-    if not (declared or named):
-        warn_of_numbers_among_names(seen.counts)
-    warn_of_identifiers(seen.counts)
+    warn_of_unlikely(seen.counts, are_declared=bool(declared or named))
     if not seen.counts:
         raise ValueError("no training example has any label: there is nothing to learn")
     if labels.problem_type == SINGLE and len(names) < 2:
@@ -179,8 +178,8 @@ def labels_of(
     return labels
 
 
-def warn_of_near_alike(counts: Counter) -> None:
-    """Warn of labels that differ in case or spaces alone."""
+def warn_of_unlikely(counts: Counter, are_declared: bool) -> None:
+    """Warn of classes that may not be meant: spelled in two ways, numbers among names, or of an example each."""
     alike: dict[str, list[str]] = {}
     for name in counts:
         alike.setdefault(" ".join(name.casefold().split()), []).append(name)
@@ -192,22 +191,14 @@ def warn_of_near_alike(counts: Counter) -> None:
                 "they are meant to be one",
                 stacklevel=3,
             )
-
-
-def warn_of_numbers_among_names(counts: Counter) -> None:
-    """Warn of labels of which some are written as numbers and some are not, as where a table has 1, two and 3."""
     numbers = [name for name in counts if as_number(name) is not None]
-    if numbers and len(numbers) < len(counts):
+    if not are_declared and numbers and len(numbers) < len(counts):
         names = [name for name in counts if name not in numbers]
         warnings.warn(
             f"labels {listed(sorted_names(numbers))} are numbers and {listed(sorted_names(names))} not, and all are "
             "classes: correct the data, or name the classes with --label_list if that is meant",
             stacklevel=3,
         )
-
-
-def warn_of_identifiers(counts: Counter) -> None:
-    """Warn of labels that most examples share with no other, as numbers of rows or names of documents are."""
     total, alone = counts.total(), sum(number == 1 for number in counts.values())
     if total >= FEWEST_TO_JUDGE and 2 * alone > total:
         warnings.warn(
@@ -221,11 +212,6 @@ def mixture(kinds: Mapping[str, str]) -> ValueError:
     """The error for labels of several kinds."""
     found = ", ".join(f"{kind} ({place})" for kind, place in kinds.items())
     return ValueError(f"labels are a mixture of {found}: make them all of one type")
-
-
-def is_regression(seen: SeenLabels) -> bool:
-    """Whether labels are numbers of which one is written as a fraction, or as none (NaN)."""
-    return "list" not in seen.kinds and all(map(parses(float), seen.counts)) and not all(map(parses(int), seen.counts))
 
 
 def parses(kind: type) -> Callable[[str], bool]:

@@ -15,7 +15,7 @@ from ..files import file_hash
 from .rows import SUFFIXES, Rows, format_of
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
 TEXT_FILES = ("*.txt", "*.md", "*.text")
 # names of folders that hold the examples of a split
@@ -203,14 +203,14 @@ def text_files(names: Iterable[str], place: str) -> list[str]:
 
 
 class DatasetPlace(Place):
-    """A split of a data set that is loaded."""
+    """A split of a data set that is loaded, or read while it is downloaded."""
 
-    def __init__(self, dataset: "Dataset", name: str):
+    def __init__(self, dataset: "Dataset | IterableDataset", name: str):
         self.dataset, self.name = dataset, name
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
-        return list(self.dataset.column_names)
+        return list(self.dataset.column_names or next(iter(self.dataset), {}))
 
     def rows(self, skipped):
         for number, row in enumerate(self.dataset):

@@ -62,7 +62,12 @@ class Rows:
         if self.file_format not in FORMATS:
             raise ValueError(f"file_format is {file_format!r}: expected one of {', '.join(FORMATS)}")
         self.encoding, self.on_error = encoding, on_error
-        self.is_array = self.file_format == "json" and begins_array(self.path, encoding)
+        self.is_array = False
+        if self.file_format == "json":
+            with open_lines(self.path, encoding) as lines:
+                while (text := lines.read(BLOCK)) and not text.strip():
+                    pass
+                self.is_array = text.lstrip().startswith("[")
         self.unit = "row" if self.is_array or self.file_format == "parquet" else "line"
         self.skipped: list[tuple[int, str]] = []
         self.columns: list[str] = []
@@ -79,7 +84,14 @@ class Rows:
         """
         self.skipped.clear()
         if self.file_format == "parquet":
-            yield from self._parquet_rows(columns)
+            number = 0
+            try:
+                for number, row in enumerate(parquet_rows(str(self.path), columns), start=1):
+                    yield number, row
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{self.path}: a text after row {number} is not UTF-8 ({error}): write the file again"
+                ) from error
             return
         with open_lines(self.path, self.encoding) as lines:
             yield from self._text_rows(lines)
@@ -108,20 +120,29 @@ class Rows:
             raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
         return list(first)
 
-    def _parquet_rows(self, columns: Sequence[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        number = 0
-        try:
-            for number, row in enumerate(parquet_rows(str(self.path), columns), start=1):
-                yield number, row
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path}, row {number + 1}: a text is not UTF-8 ({error}): write it again") from error
-
     def _text_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
         if self.file_format in DELIMITERS:
-            return self._csv_rows(lines)
-        if self.file_format == "text":
-            return ((number, {TEXT: line}) for number, line in self._lines(lines))
-        return self._array_rows(lines) if self.is_array else self._json_lines(lines)
+            yield from self._csv_rows(lines)
+            return
+        if self.is_array:
+            for number, row in enumerate(read_items(lines, str(self.path)), start=1):
+                yield from self._objects(number, row)
+            return
+        expected = "one object on each line" + (", or one array of objects" if self.file_format == "json" else "")
+        for line in lines:
+            number, problem, text = lines.number, lines.problem, line.rstrip("\r\n")
+            lines.end_record()
+            if problem is not None:
+                self.reject(*problem)
+            elif self.file_format == "text":
+                yield number, {TEXT: text}
+            elif text.strip():
+                try:
+                    row = parse_json(text, "it")
+                except ValueError as error:
+                    self.reject(number, f"{error}; expected {expected}")
+                    continue
+                yield from self._objects(number, row)
 
     def _csv_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
         records = csv_records(lines, DELIMITERS[self.file_format])
@@ -135,39 +156,17 @@ class Rows:
             else:
                 yield number, dict(zip(columns, values, strict=True))
 
-    def _lines(self, lines: Lines) -> Iterator[tuple[int, str]]:
-        """Lines without their breaks, and their numbers."""
-        for line in lines:
-            if lines.problem is None:
-                yield lines.number, line.rstrip("\r\n")
-            else:
-                self.reject(*lines.problem)
-            lines.end_record()
-
-    def _json_lines(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-        expected = "one object on each line" + (", or one array of objects" if self.file_format == "json" else "")
-        for number, line in self._lines(lines):
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(line, "it")
-            except ValueError as error:
-                self.reject(number, f"{error}; expected {expected}")
-                continue
-            yield from self._objects(number, row)
-
-    def _array_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, row in enumerate(read_items(lines, str(self.path)), start=1):
-            yield from self._objects(number, row)
-
     def _objects(self, number: int, row: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         """A row of JSON, if it is one."""
         if not isinstance(row, dict):
             self.reject(number, f'it is {json.dumps(row)[:40]}: expected an object such as {{"text": ...}}')
-        elif half_characters(row):
+            return
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
             self.reject(number, "it holds half of a surrogate pair (\\ud800 to \\udfff), which is no text")
-        else:
-            yield number, {**dict.fromkeys(self.columns), **row}
+            return
+        yield number, {**dict.fromkeys(self.columns), **row}
 
 
 def existing_file(path: str | os.PathLike) -> Path:
@@ -230,21 +229,3 @@ def unique_names(names: list[str], place: str) -> list[str]:
     if empty:
         raise ValueError(f"{place}: column {', '.join(empty)} has no name: give it one, or remove the column")
     return list(names)
-
-
-def begins_array(path: Path, encoding: str) -> bool:
-    """Whether the first character of a file that is not white space is a bracket."""
-    with open_lines(path, encoding) as lines:
-        while text := lines.read(BLOCK):
-            if text.strip():
-                return text.lstrip()[0] == "["
-    return False
-
-
-def half_characters(row: dict[str, Any]) -> bool:
-    """Whether some text of a row is not Unicode; JSON can write half of a surrogate pair."""
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

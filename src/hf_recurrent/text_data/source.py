@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..benchmarks.info import BenchmarkInfo
 from ..files import one_line
 from .columns import Columns, classification_columns, pair_columns
-from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, dataset_of, scan
+from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, broken_rows, dataset_of, scan
 from .labels import Labels, labels_of
 from .lines import GZIP
 from .places import DatasetPlace, Place, place_of
@@ -240,8 +240,8 @@ class TextSource:
         """Split -> the findings of a first pass over it; warns of what was left out."""
         found = {split: scan(place, self.readings[split]) for split, place in self.places.items()}
         for split, result in found.items():
-            if result.report is not None:
-                warnings.warn(f"{self.places[split].name}: {result.report}", stacklevel=2)
+            if result.skipped:
+                warnings.warn(f"{self.places[split].name}: {broken_rows(result.skipped)}", stacklevel=2)
         return found
 
     @cached_property
