@@ -39,7 +39,6 @@ PARTS = (
     Part("fast", "looped", 100, 40, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
     Part("fast", "steps", 90, 15, "gpu.fast:steps", "Launches, waits for the device and memory of a step"),
     Part("fast", "lengths", 20, 15, "gpu.fast:lengths", "Fused geometric attention from 128 to 8,192 tokens", True),
-    Part("fast", "decoding", 90, 40, "gpu.fast:decoding_checks", "Throughput of decoding"),
     Part("correct", "compiled", 120, 40, "gpu.kernels:compiled", "torch.compile"),
     Part("correct", "processes", 90, 20, "gpu.processes:checks", "Two processes"),
     Part("learned", "learned", 185, 60, "gpu.learned:checks", "Recipes of the papers' sizes, in slices", goes_on=True),

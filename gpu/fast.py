@@ -8,7 +8,7 @@ import torch
 
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM
 from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_available
-from perf import core, counted, decoding, geometric, ouro
+from perf import core, counted, geometric, ouro
 from perf import halting as halted
 from perf.core import MEBIBYTE, Table, measure, peak_bytes
 from perf.work import counted as work_of
@@ -184,17 +184,3 @@ def lengths(setting: Setting) -> Iterator[Check]:
             yield Check(f"{length:,} tokens, {dtype}", check)
         check = functools.partial(kernel_over_eager, setting, SHORT_LENGTH, dtype, SHORT)
         yield Check(f"{SHORT.rows} rows of {SHORT_LENGTH} tokens, {dtype}", check)
-
-
-def decoded(setting: Setting, architecture: str) -> list[Table]:
-    toy = ("--prompts", 2, "--num-steps", 2, "--hidden-size", 16, "--batch-sizes", 2, "--num-heads", 2)
-    # each token takes launches, whatever the batch
-    sizes = toy if setting.toy else ("--batch-sizes", 32, "--longest-text", 32)
-    args = options_of(setting, "decoding", "--architectures", architecture, *sizes)
-    args.repeats = 1
-    return list(decoding.tables(args))
-
-
-def decoding_checks(setting: Setting) -> Iterator[Check]:
-    for architecture in ("rnn",) if setting.toy else ("gut", "ut", "gutlb", "sut"):
-        yield Check(f"texts of {architecture}", functools.partial(decoded, setting, architecture))

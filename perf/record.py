@@ -20,8 +20,6 @@ RECORDED = {
     "packing": ["--rows", "32", "--batch-size", "8", "--repeats", "3"],
     "halting": ["--num-steps", "10", "--batch-size", "16", "--length", "48", "--repeats", "3"],
     "sut": ["--batch-size", "16", "--repeats", "3"],
-    "refill": ["--hidden-sizes", "64", "256", "--depths", "0.3", "--examples", "600", "--repeats", "3"],
-    "decoding": ["--architectures", "ut", "gut", "gutlb", "sut", "--batch-sizes", "64", "--repeats", "2"],
     "ouro": ["--repeats", "3"],
     "evaluation": [],
     "compiled": [],

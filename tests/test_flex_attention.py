@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from hf_recurrent.inference import PromptBatcher
 from hf_recurrent.models.ops import flex_attention
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support import flex_kernel
@@ -179,33 +178,6 @@ def test_generation_with_a_cache(name, operator):
             assert_generates_alike(flex, eager, prompt)
     else:
         assert_generates_alike(flex, eager, prompt)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("gathers", [False, True])
-@pytest.mark.parametrize("operator", [False, True])
-@pytest.mark.parametrize("name", ["gut", "gut_token", "ut", "gutlb_token", "sut"])
-def test_texts_of_different_depth(name, operator, gathers, monkeypatch):
-    """In a pool that new prompts join, also as on a GPU, where single tokens attend together."""
-    variant = LANGUAGE_BY_NAME[name]
-    flex, eager = (with_implementation(make_language_model, variant, each) for each in ("flex_attention", "eager"))
-    if gathers and not variant.routed:
-        monkeypatch.setattr(type(flex.model), "gathers_texts", True)
-    ids = make_text(variant)["input_ids"]
-    prompts = [
-        {"input_ids": row[:length].numpy(), "max_new_tokens": 4} for row, length in zip(ids, (3, 9, 1, 6), strict=True)
-    ]
-
-    def texts(model):
-        found = PromptBatcher(model, batch_size=2)(iter(prompts))
-        return [(text.token_ids.tolist(), text.ponder_steps.tolist()) for text in found]
-
-    expected = texts(eager)
-    if operator:
-        with flex_kernel.on_cpu():
-            assert texts(flex) == expected
-    else:
-        assert texts(flex) == expected
 
 
 @pytest.mark.parametrize("kind", [each if each == "lstm_dual" else nightly(each) for each in KINDS])

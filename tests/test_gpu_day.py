@@ -293,7 +293,7 @@ def test_parts_that_do_not_fit_give_way_to_those_that_do(tmp_path, monkeypatch):
 
 
 def test_parts_are_chosen_by_name_and_kind():
-    args = day.parse(["--only", "fast", "models", "--skip", "decoding"])
+    args = day.parse(["--only", "fast", "models", "--skip", "compiled"])
     assert [part.name for part in day.chosen(args)] == ["models", "halting", "looped", "steps", "lengths"]
     with pytest.raises(SystemExit):
         day.parse(["--minutes", "0"])

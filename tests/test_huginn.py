@@ -13,15 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import huginn_run, load_reference, save_original
-from hf_recurrent.inference import PromptBatcher, text_pool
-from hf_recurrent.inference.text_pool import TextPool
 from hf_recurrent.models.common.exit_criteria import relative_change
 from hf_recurrent.models.common.exit_probe import ExitProbe
-from hf_recurrent.models.engine.shared_block import SequenceModel
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
 from support.golden import TOLERANCE, assert_reproduced, load_case
-from support.prompts import assert_as_alone, make_prompts
 from support.stacks import assert_same_in_every_layout
 
 pytestmark = pytest.mark.architecture("huginn_recurrent")
@@ -116,29 +112,12 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
             assert_close(found.logits[row], torch.cat([each.logits for each in read]), tolerance=TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    "criterion", [slow(name) if name in ("stability", "confidence") else name for name in CRITERIA]
-)
-def test_generated_tokens_do_not_wait_for_each_other(criterion, monkeypatch):
-    """And are as in each text alone, read through its prelude and coda; places are refilled, columns added."""
-    model, options = telling_model(prelude_layers=2, coda_layers=2), {"exit_criterion": criterion} | CRITERIA[criterion]
-    assert isinstance(PromptBatcher(model, **options).new_pool(), TextPool)
-    prompts = make_prompts(model)
-    texts = assert_as_alone(model, prompts, batch_size=20, **options)
-    assert len(torch.cat([text.ponder_steps for text in texts]).unique()) > 2
-    monkeypatch.setattr(text_pool, "COLUMNS_AHEAD", 2)
-    monkeypatch.setattr(SequenceModel, "gathers_texts", True)
-    longest = max(texts, key=lambda text: len(text.token_ids)).token_ids.tolist()
-    ended = assert_as_alone(model, prompts, batch_size=3, eos_token_id=longest[3], **options)
-    assert sum(len(text.token_ids) for text in ended) < sum(len(text.token_ids) for text in texts)
-
-
 def test_criteria_see_what_a_text_of_one_token_would_predict():
     model = make_language_model(VARIANT)
     states = torch.randn(5, 2 * model.config.hidden_size)
     with torch.no_grad():
-        one_by_one = model.model.row_states(states[:, None], torch.ones(5, 1, dtype=torch.bool))
-        assert_close(model.model.readout(states), one_by_one[:, 0], tolerance=TOLERANCE)
+        one_by_one = model.model.features(states[:, None], torch.ones(5, 1, dtype=torch.bool))
+        assert_close(model.model.readout(states), one_by_one, tolerance=TOLERANCE)
 
 
 def test_initial_states():

@@ -18,7 +18,7 @@ from hf_recurrent import (
 from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
-from perf import albert_exits, core, counted, decoding, exit_criteria, language_exits, ouro, stored
+from perf import albert_exits, core, counted, exit_criteria, language_exits, ouro, stored
 from perf.__main__ import summaries
 from perf.work import counted as work_of
 from perf.work import multiply_accumulates
@@ -221,12 +221,6 @@ def test_the_saving_of_exits_is_measured_where_it_is_asked_for(monkeypatch):
     with imitation.installed():
         assert exit_criteria.saving(args)["commands"] > 0
         assert (seen[0].device.type, seen[0].dtype) == ("cuda", torch.bfloat16)
-
-
-def test_the_longest_text_is_as_long_as_asked_for():
-    args = core.parse("decoding", ["--longest-text", "12", "--prompts", "20"])
-    numbers = decoding.Prompts(args).numbers
-    assert (int(numbers.min()) >= decoding.SHORTEST_TEXT, int(numbers.max())) == (True, 12)
 
 
 @pytest.mark.parametrize("architecture", [slow(name) for name in counted.ARCHITECTURES])

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 import torch
 
-from ..models.common.sharding import is_sharded
-
 
 @contextmanager
 def inference_mode(model: torch.nn.Module) -> Iterator[None]:
@@ -20,8 +18,3 @@ def inference_mode(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def is_divided(model: torch.nn.Module) -> bool:
-    """Whether parts of a model lie on several devices or are sharded, so that only its forward pass unites them."""
-    return len(set(getattr(model, "hf_device_map", {}).values())) > 1 or is_sharded(model)

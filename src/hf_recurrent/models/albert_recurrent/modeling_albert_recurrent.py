@@ -19,10 +19,10 @@ from ..common.question_answering import ForQuestionAnswering
 from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..common.validation import check_given_positions, check_place, refuse, unknown_ids
-from ..engine.base_model import ForwardCall, pool
+from ..engine.base_model import DepthModel, ForwardCall, pool
 from ..engine.depth_loop import DepthOptions, DepthOutput
-from ..engine.shared_block import SequenceModel
-from ..ops.attention import NO_ROTATIONS, PaddedContext, Rotations
+from ..engine.shared_block import SharedBlockModel
+from ..ops.attention import NO_ROTATIONS, PaddedContext
 from ..ops.masks import visible_keys
 from ..ops.positions import token_positions
 from .configuration_albert_recurrent import AlbertRecurrentConfig
@@ -41,7 +41,7 @@ class AlbertRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["AlbertGroup"]
 
 
-class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
+class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrainedModel):
     """A group of layers, or several in turn, iterated for a fixed number of steps or until an exit criterion holds.
 
     Args:
@@ -120,22 +120,6 @@ class AlbertRecurrentModel(SequenceModel, AlbertRecurrentPreTrainedModel):
         options = super().depth_options(call, max_steps)
         # a loop in a graph has one body
         return options._replace(loop_in_graph=options.loop_in_graph and len(self.groups) == 1)
-
-    def can_refill(self, call: ForwardCall) -> bool:
-        # rows of different depth would need different groups, or classifiers
-        shared = len(self.groups) == 1 and not (call.head is not None and call.head.by_step)
-        return shared and super().can_refill(call)
-
-    def pool_tables(self, length: int) -> Rotations:
-        return NO_ROTATIONS
-
-    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
-        # packed rows have masks of their own
-        return PaddedContext(None, tables)
-
-    def embedded_tokens(self, input_ids, token_type_ids, mask):
-        hidden = super().embedded_tokens(input_ids, token_type_ids, mask)
-        return self.widened(hidden, token_positions(mask)[mask])
 
 
 # a `ModuleList` cannot be one of peft's `modules_to_save`

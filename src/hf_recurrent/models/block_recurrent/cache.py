@@ -35,12 +35,6 @@ class BlockCache(ChunkCache):
             layer.tensors = begun | layer.tensors
         super().pin()
 
-    def refill(self, rows: torch.LongTensor, other: "BlockCache") -> None:
-        # one of them may lack projections, which are made again
-        for layer in (*self.layers[1:], *other.layers[1:]):
-            layer.tensors = {name: t for name, t in layer.tensors.items() if name not in ("state_key", "state_value")}
-        super().refill(rows, other)
-
     def reset_states(self) -> None:
         """Start again from the learned state vectors, without forgetting the tokens."""
         for layer in self.layers[1:]:

@@ -119,31 +119,6 @@ class RecurrentCache(Cache):
             raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
         super().batch_repeat_interleave(repeats)
 
-    def end_with(self, other: "RecurrentCache", num_columns: int) -> None:
-        """Let the first columns of this empty cache, so many, end where those of `other` do, for `other.refill`."""
-
-    def drop_columns(self, number: int) -> None:
-        """Forget the first columns, in which no sequence has a token."""
-
-    def refill(self, rows: torch.LongTensor, other: "RecurrentCache") -> None:
-        """Put the sequences of `other` in the places `rows` (n,) of present ones; earlier copies of tensors may change.
-
-        Columns are aligned on the right, so that the last tokens of all sequences are in the last one.
-
-        Raises:
-            ValueError: as `reorder_cache`; or `other` is empty, has other numbers of sequences or of steps, belongs to
-                another model, or ends elsewhere.
-        """
-        self.check_rows("rows", rows)
-        if None in (self.num_rows, other.num_rows) or other.num_rows != len(rows):
-            raise ValueError(f"`other` has {other.num_rows} sequences for {len(rows)} places: read its sequences first")
-        found, own = ((cache.signature, cache.depth) for cache in (other, self))
-        if found != own:
-            raise ValueError(f"`other` is for {found[0]} of depth {found[1]} but this cache for {own[0]} of {own[1]}")
-        for layer, its in zip(self.layers, other.layers, strict=True):
-            layer.refill(rows, its)
-        self.has_padding = self.has_padding or other.has_padding
-
     def check_rows(self, name: str, rows: object) -> None:
         """Raise a ValueError unless an argument holds numbers of the cache's sequences."""
         check_tensor(name, rows, is_id, (1,), "a tensor (n,) of torch.long with the numbers of sequences")
@@ -345,15 +320,6 @@ class TensorsLayer(CacheLayerMixin):
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         self._apply(lambda tensor: tensor[indices])
 
-    def refill(self, rows: torch.LongTensor, other: "TensorsLayer") -> None:
-        """Put the sequences of `other` in the places `rows` (n,); what one of both lacks is zero there."""
-        present, entering = (len(next(iter(layer.tensors.values()))) for layer in (self, other))
-        for name in {**self.tensors, **other.tensors}:
-            own, its = self.tensors.get(name), other.tensors.get(name)
-            own = its.new_zeros(present, *its.shape[1:]) if own is None else own
-            its = own.new_zeros(entering, *own.shape[1:]) if its is None else its.to(own.dtype)
-            self.tensors = {**self.tensors, name: own.index_copy(0, rows, its)}
-
     def offload(self) -> None:
         self._apply(lambda tensor: tensor.to("cpu", non_blocking=True))
 
@@ -386,10 +352,6 @@ class CountingLayer(TensorsLayer):
     def reset(self) -> None:
         super().reset()
         self.length = 0
-
-    def refill(self, rows: torch.LongTensor, other: "CountingLayer") -> None:
-        super().refill(rows, other)
-        self.length = max(self.length, other.length)
 
     def contents(self) -> dict[str, torch.Tensor]:
         return {**self.tensors, "length": torch.tensor(self.length)} if self.tensors else {}

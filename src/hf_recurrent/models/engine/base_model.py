@@ -113,8 +113,6 @@ class BaseModel(RecurrentPreTrainedModel):
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
-    # tokens of a chunk, after which keys and values are forgotten; None where they are not
-    text_span: int | None = None
     # of the names of the inputs, in messages
     input_prefix = ""
 
@@ -177,21 +175,9 @@ class BaseModel(RecurrentPreTrainedModel):
                 )
         return None
 
-    def can_refill(self, call: ForwardCall) -> bool:
-        """Whether rows or tokens may leave early in such a call, so that others can take their places."""
-        return False
-
-    def can_decode(self, call: ForwardCall) -> bool:
-        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
-        return False
-
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         """Running states (..., E) as heads read them."""
         return states
-
-    def row_states(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """`readout` of whole rows (R, W, E) that have stopped, whose tokens, by the mask (R, W), come first."""
-        return self.readout(states)
 
     def features(
         self,
@@ -491,19 +477,15 @@ def batch_rotations(config, mask: torch.Tensor) -> Rotations:
     return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
 
 
-def cached_rotations(
-    config, past_length: int, length: int, device: torch.device, offset: int = 0
-) -> tuple[Rotations, torch.Tensor]:
+def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:
     """Tables (1, S, 1, h) of new tokens, and the decay (P + S, D) of all keys, measured from the new tokens' middle.
-
-    `offset` is the position of the first cached token.
 
     Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
     precision within a few thousand tokens.
     """
     column = torch.arange(past_length + length, device=device)
     center = past_length + length // 2
-    angles = rotation_angles(column[None, past_length:] + offset, config.head_dim)
+    angles = rotation_angles(column[None, past_length:], config.head_dim)
     scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
     rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
     decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
@@ -591,5 +573,5 @@ class DepthModel(BaseModel):
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask))
         lengths = cache.get_seq_length(), hidden.shape[1]
-        rotations, key_scale = cached_rotations(config, *lengths, hidden.device, cache.offset)
+        rotations, key_scale = cached_rotations(config, *lengths, hidden.device)
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)

@@ -48,18 +48,6 @@ class GrowingBuffer:
             return False
         return self.states.data_ptr() == old.data_ptr() and self.states.shape[:2] == old.shape[:2]
 
-    def widened(self, old: torch.Tensor, length: int) -> torch.Tensor:
-        """(B, H, P, D) with zeros before it -> (B, H, length, D)."""
-        start = length - old.shape[2]
-        self.states = old.new_empty(*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
-        self.states[:, :, :start] = 0
-        self.states[:, :, start:length] = old
-        return self.states[:, :, :length]
-
-    def drop_columns(self, number: int) -> None:
-        """Forget the first columns."""
-        self.states = None if self.states is None else self.states[:, :, number:]
-
     def clear(self) -> None:
         self.states = None
 
@@ -124,10 +112,7 @@ class KeyValueBesideRows(KeyValueOfRows):
 
 
 class DepthLayer(DynamicLayer):
-    """Keys and values (B, H, P, D) of one depth step, and running sums (B, P or at most `max_sums`, F).
-
-    `offset` is the position of the first column, by which keys are rotated.
-    """
+    """Keys and values (B, H, P, D) of one depth step, and running sums (B, P or at most `max_sums`, F)."""
 
     required = ("keys", "values")
     max_sums: int | None = MAX_CACHED_SUMS
@@ -135,7 +120,6 @@ class DepthLayer(DynamicLayer):
     def __init__(self):
         super().__init__()
         self.sums: torch.Tensor | None = None
-        self.offset = 0
         self.buffers = (GrowingBuffer(), GrowingBuffer())
 
     def past(self) -> PastKeyValue | GrowingKeyValue | None:
@@ -180,40 +164,8 @@ class DepthLayer(DynamicLayer):
 
     def reset(self) -> None:
         self.keys = self.values = self.sums = None
-        self.offset = 0
         self.is_initialized = False
         self.release_buffers()
-
-    def drop_columns(self, number: int) -> None:
-        """Forget the first columns."""
-        if number:
-            self.keys, self.values = self.keys[:, :, number:], self.values[:, :, number:]
-            self.offset += number
-            for buffer in self.buffers:
-                buffer.drop_columns(number)
-
-    def refill(self, rows: torch.LongTensor, other: "DepthLayer") -> None:
-        """Put the sequences of `other` in the places `rows` (n,), with zeros before the shorter ones.
-
-        Raises:
-            ValueError: their columns end at another position.
-        """
-        ends = [layer.offset + layer.get_seq_length() for layer in (self, other)]
-        if ends[0] != ends[1]:
-            raise ValueError(f"`other` ends at position {ends[1]} but this cache at {ends[0]}: call end_with() first")
-        missing = self.offset - other.offset
-        if missing > 0:
-            length = other.get_seq_length()
-            pairs = zip(self.buffers, (self.keys, self.values), strict=True)
-            self.keys, self.values = (buffer.widened(states, length) for buffer, states in pairs)
-            self.offset = other.offset
-        start = max(0, -missing)
-        for own, its in ((self.keys, other.keys), (self.values, other.values)):
-            own[rows, :, :start] = 0
-            own[rows, :, start:] = its.to(own.dtype)
-        if self.sums is not None:
-            number = min(self.sums.shape[1], other.sums.shape[1])
-            self.sums = self.sums[:, -number:].index_copy(0, rows, other.sums[:, -number:])
 
     def release_buffers(self) -> None:
         for buffer in self.buffers:
@@ -222,15 +174,12 @@ class DepthLayer(DynamicLayer):
     def contents(self) -> dict[str, torch.Tensor]:
         """All tensors of the layer, to be saved."""
         tensors = {"keys": self.keys, "values": self.values, "sums": self.sums} if self.is_initialized else {}
-        if tensors and self.offset:
-            tensors["offset"] = torch.tensor(self.offset)
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def restore(self, contents: dict[str, torch.Tensor]) -> None:
         self.reset()
         if contents:
             self.append(contents["keys"], contents["values"], contents.get("sums"))
-            self.offset = int(contents.get("offset", 0))
 
     def _apply(self, function) -> None:
         if self.is_initialized:
@@ -278,22 +227,9 @@ class DepthCache(RecurrentCache):
     def num_rows(self) -> int | None:
         return self.layers[0].keys.shape[0] if self.get_seq_length() else None
 
-    @property
-    def offset(self) -> int:
-        """Position of the first column."""
-        return self.layers[0].offset
-
     def keep_for_crops(self) -> None:
         for layer in self.layers:
             layer.max_sums = None
-
-    def end_with(self, other: "DepthCache", num_columns: int) -> None:
-        for layer in self.layers:
-            layer.offset = other.offset + other.get_seq_length() - num_columns
-
-    def drop_columns(self, number: int) -> None:
-        for layer in self.layers:
-            layer.drop_columns(number)
 
 
 class DepthCacheView:

@@ -237,14 +237,9 @@ def is_small(hidden: torch.Tensor) -> bool:
 
 
 class Pruner:
-    """Early exit and compaction, if it pays, after each decision of the units.
+    """Early exit and compaction, if it pays, after each decision of the units."""
 
-    Args:
-        makes_room: whether units that leave give their places to others, so that compaction pays for small steps too.
-    """
-
-    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module, makes_room: bool = False):
-        self.makes_room = makes_room
+    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
         self.may_stop = options.may_stop(strategy)
         self.may_compact = options.may_compact(strategy)
         # steps of a graph, which later runs of it may leave out; a record of each needs them all
@@ -253,10 +248,6 @@ class Pruner:
         self.sharded = self.may_stop and is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
-
-    def units_joined(self) -> None:
-        """Forget counts under way, which know nothing of units that have joined since."""
-        self.live_count = LiveCount()
 
     def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
         """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
@@ -276,7 +267,7 @@ class Pruner:
         """-> whether any unit lives, and layout and state of the units present."""
         if not self.may_stop:
             return True, layout, self.end_of_step(state)
-        can_compact = layout.can_compact and (self.makes_room or not is_small(state.hidden))
+        can_compact = layout.can_compact and not is_small(state.hidden)
         live = layout.has_live_units(state.live) if can_compact else state.live
         any_live, keep = self.survivors(live, can_compact)
         if keep is not None:

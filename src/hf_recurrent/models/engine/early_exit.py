@@ -3,7 +3,6 @@
 Shapes: U units, E width, A answers of a unit, C classes of an answer.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -40,15 +39,6 @@ class ExitState(NamedTuple):
     ) -> "ExitState":
         """The state of some units, by functions that select from the inner state and from tensors (U, ...)."""
         return ExitState(select(self.inner), *(select_unit(tensor) for tensor in self[1:]))
-
-    def joined(self, other: "ExitState", join: Callable[[HaltingState, HaltingState], HaltingState]) -> "ExitState":
-        """The state of the units of both, by a function that joins inner states."""
-        # units without a prediction are not compared before they have one
-        predictions = self.previous, other.previous
-        shape = max((each.shape[1:] for each in predictions), key=math.prod)
-        previous = [each if each.shape[1:] == shape else each.new_zeros(len(each), *shape) for each in predictions]
-        pairs = zip(self[1:-1], other[1:-1], strict=True)
-        return ExitState(join(self.inner, other.inner), *map(torch.cat, pairs), previous=torch.cat(previous))
 
 
 class EarlyExit:

@@ -1,4 +1,4 @@
-"""Tokens that have halted among packed ones, and the memory of keys and values of rows that come and go.
+"""Tokens that have halted among packed ones, and the memory of keys and values of rows that leave.
 
 Shapes: R rows of W columns, whose places are R * W; n rows that stay; H heads, D head dim, E width; F frozen tokens.
 """
@@ -10,39 +10,23 @@ import torch
 
 from ..ops.attention import KeyValue, select_memory
 
-# so that joining rows seldom need new memory: on a processor, what is not written to takes none
-GROWTH_ON_CPU = 4
-
 
 class RowMemory:
-    """Memory in which rows of keys and values are moved without allocating, for calls without gradients.
-
-    Rows that stay are gathered into the memory that an earlier gathering left; rows that join come after them.
-    """
+    """Memory in which rows of keys and values are moved without allocating, for calls without gradients."""
 
     def __init__(self):
         self.used: tuple[torch.Tensor, ...] = ()
         self.spare: tuple[torch.Tensor, ...] = ()
 
-    def begin(self, buffers: tuple[torch.Tensor, ...], size: int) -> None:
-        """Hold the buffers, which may lie elsewhere, with room for so many places."""
-        is_held = self.used and self.used[0].data_ptr() == buffers[0].data_ptr()
-        if is_held and self.used[0].shape[0] >= size:
-            return
-        self.used = self.spare = ()
-        if buffers[0].shape[0] >= size:
-            self.used = buffers
-            return
-        size *= GROWTH_ON_CPU if buffers[0].device.type == "cpu" else 1
-        self.used = tuple(each.new_empty(size, *each.shape[1:]) for each in buffers)
-        for old, new in zip(buffers, self.used, strict=True):
-            new[: old.shape[0]] = old
-
     def gathered(
         self, buffers: tuple[torch.Tensor, ...], rows: torch.Tensor, width: int, columns: slice
     ) -> tuple[torch.Tensor, ...]:
-        """The `rows` (n,) and some columns of buffers (R * width, ...), which are not to be read again."""
-        self.begin(buffers, buffers[0].shape[0])
+        """The `rows` (n,) and some columns of buffers (R * width, ...), which are not to be read again.
+
+        They are gathered into the memory that an earlier gathering left.
+        """
+        if not self.used or self.used[0].data_ptr() != buffers[0].data_ptr():
+            self.used, self.spare = buffers, ()
         self.spare = self.spare or tuple(map(torch.empty_like, self.used))
         parts = [each.unflatten(0, (-1, width))[:, columns] for each in buffers]
         size = rows.shape[0] * parts[0].shape[1]
@@ -50,15 +34,6 @@ class RowMemory:
         for part, new in zip(parts, found, strict=True):
             torch.index_select(part, 0, rows, out=new.unflatten(0, (-1, part.shape[1])))
         self.used, self.spare = self.spare, self.used
-        return found
-
-    def extended(self, buffers: tuple[torch.Tensor, ...], size: int) -> tuple[torch.Tensor, ...]:
-        """The buffers (R * W, ...) with zeros at further places, `size` in all."""
-        number = buffers[0].shape[0]
-        self.begin(buffers, size)
-        found = tuple(each[:size] for each in self.used)
-        for each in found:
-            each[number:].zero_()
         return found
 
 
@@ -131,31 +106,5 @@ class FrozenTokens(NamedTuple):
             memory=select_memory(self.memory, rows),
             hidden=select(self.hidden),
             released=None if released is None else released._replace(places=moved(released.places)),
-            row_memory=row_memory,
-        )
-
-    def widened(
-        self, number: int, width: int, shape: tuple[int, int], moved: Callable[[Tokens, int], Tokens]
-    ) -> "FrozenTokens":
-        """Those of so many rows of this width as the first of a rectangle, with zeros elsewhere."""
-
-        def widen(buffer: torch.Tensor | None) -> torch.Tensor | None:
-            if buffer is None:
-                return None
-            wide = buffer.new_zeros(*shape, *buffer.shape[1:])
-            wide[:number, :width] = buffer.unflatten(0, (number, width))
-            return wide.flatten(0, 1)
-
-        row_memory = self.row_memory
-        if self.key is None or shape[1] > width:
-            key, value = widen(self.key), widen(self.value)
-        else:
-            row_memory = row_memory or RowMemory()
-            key, value = row_memory.extended((self.key, self.value), shape[0] * width)
-        return self._replace(
-            key=key,
-            value=value,
-            hidden=widen(self.hidden),
-            released=None if self.released is None else moved(self.released, width),
             row_memory=row_memory,
         )

@@ -95,12 +95,6 @@ def row_order(config, counts: torch.Tensor, kept: torch.Tensor | None = None) ->
     return order if kept is None else order[: int(kept.sum())]
 
 
-def joined_masks(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Masks (R, W) and (R', W') one below the other, as wide as the wider one."""
-    width = max(first.shape[1], second.shape[1])
-    return torch.cat([nn.functional.pad(mask, (0, width - mask.shape[1])) for mask in (first, second)])
-
-
 def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
     """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), zeros for the others."""
     # a traced graph must not depend on data
@@ -400,24 +394,6 @@ class PackedLayout(TokenUnits):
         layout = cls(config, strategy, mask[order], context.rotations, Tokens(units, places), frozen)
         return layout, hidden.flatten(0, 1).index_select(0, units)
 
-    @classmethod
-    def from_rows(
-        cls,
-        config,
-        strategy,
-        mask: torch.Tensor,
-        rotations: Rotations,
-        rows: torch.Tensor,
-        num_columns: int,
-    ) -> "PackedLayout":
-        """The layout of the tokens of some rows (n, W), the longest first, of a batch of so many columns."""
-        places = mask.flatten().nonzero().squeeze(-1)
-        units = rows[places // mask.shape[1]] * num_columns + places % mask.shape[1]
-        halted = None
-        if strategy.running_mean:
-            halted = torch.zeros(mask.numel(), config.hidden_size, device=mask.device)
-        return cls(config, strategy, mask, rotations, Tokens(units, places), FrozenTokens(hidden=halted))
-
     @property
     def units(self) -> torch.Tensor:
         return self.tokens.units
@@ -577,19 +553,4 @@ class PackedLayout(TokenUnits):
 
         frozen = self.frozen.of_rows(rows, width, columns, moved)
         tokens = self.tokens._replace(places=moved(self.tokens.places))
-        return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)
-
-    def joined(
-        self, other: "PackedLayout", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
-    ) -> "PackedLayout":
-        """The tokens of both, of sequences that begin in the first column; those of `other` took no step yet."""
-        mask = joined_masks(self.mask, other.mask)
-
-        def moved(tokens: Tokens, old_width: int, first: int = 0) -> Tokens:
-            places = (tokens.places // old_width + first) * mask.shape[1] + tokens.places % old_width
-            return tokens._replace(places=places)
-
-        number, width = self.mask.shape
-        frozen = self.frozen.widened(number, width, mask.shape, moved)
-        tokens = moved(self.tokens, width).followed_by(moved(other.tokens, other.mask.shape[1], number))
         return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)

@@ -23,7 +23,6 @@ from .layouts import (
     Finished,
     PaddedLayout,
     halted_keys_stay,
-    joined_masks,
     masked_mean,
     of_live,
     row_answers,
@@ -94,13 +93,6 @@ class PackedRows:
         rows = torch.arange(num_rows, device=mask.device)
         layout = cls(config, strategy, mask, context, rows, (0, width), width, can_compact, cache)
         return layout, hidden.flatten(0, 1).index_select(0, layout.places)
-
-    @classmethod
-    def from_rows(
-        cls, config, strategy: HaltingStrategy, mask: torch.Tensor, padded: NamedTuple, rows: torch.Tensor, length: int
-    ) -> "PackedRows":
-        """The layout of some rows (n, W) of a batch of `length` columns, whose tokens begin in the first one."""
-        return cls(config, strategy, mask, padded, rows, (0, mask.shape[1]), length, can_compact=True)
 
     @property
     def units(self) -> torch.Tensor:
@@ -203,17 +195,6 @@ class PackedRows:
             self.config, self.strategy, mask, padded, self.rows[keep], columns, self.num_columns, self.can_compact
         )
         return layout, self.select(state, keep, self.tokens_of(keep)), finished
-
-    def joined(
-        self, other: "PackedRows", state: NamedTuple, context: Callable[[torch.Tensor], NamedTuple]
-    ) -> "PackedRows":
-        """The rows of both, whose tokens begin in the first column.
-
-        Args:
-            context: function from a mask (R, W) to the padded context of such rows.
-        """
-        mask, rows = joined_masks(self.mask, other.mask), torch.cat((self.rows, other.rows))
-        return PackedRows.from_rows(self.config, self.strategy, mask, context(mask), rows, self.num_columns)
 
 
 def lay_out_rows(

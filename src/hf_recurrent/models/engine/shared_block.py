@@ -18,19 +18,15 @@ from ..common.fields import shown
 from ..common.graphs import in_graph
 from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
-from ..ops.attention import KeyValue, PaddedContext, Rotations, TextContext, TextRow
+from ..ops.attention import PaddedContext
 from ..ops.halting_heads import HaltingHead
-from ..ops.masks import is_flash
-from ..ops.positions import xpos_rotations, xpos_scales
 from ..ops.stick_breaking import StickBreaking
-from ..ops.transformer_block import BlockOutput
-from .base_model import BaseModel, DepthModel, ForwardCall, batch_rotations, check_length
+from .base_model import BaseModel, DepthModel, ForwardCall
 from .depth_cache import is_prefill
 from .depth_loop import (
     DepthOptions,
     DepthOutput,
     FixedDepth,
-    HaltingState,
     HaltingStrategy,
     Layout,
     iterate,
@@ -38,7 +34,7 @@ from .depth_loop import (
 from .early_exit import EarlyExit, exit_indicator
 from .launches import is_launch_bound
 from .layouts import PackedLayout
-from .packed_rows import PackedRows, lay_out_rows
+from .packed_rows import lay_out_rows
 from .prefill import PrefillLayout
 
 logger = logging.get_logger(__name__)
@@ -203,33 +199,6 @@ class AdaptiveDepthModel(BaseModel):
             loop_in_graph=self.loop_in_graph,
         )
 
-    def leaves_early(self, call: ForwardCall) -> bool:
-        """Whether rows or tokens may leave the loop before its last step."""
-        max_steps = self.resolve_max_steps(call)
-        strategy = self.strategy(call, max_steps, None)
-        return (strategy.halts or strategy.exits) and self.depth_options(call, max_steps).may_compact(strategy)
-
-    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
-        """Keys and values (1, H, D) of the shape and dtype of those of a token in a state (1, E), of a text's pool."""
-        column = torch.zeros(1, dtype=torch.long, device=hidden.device)
-        return self.text_keys_values(hidden, self.text_tables(1, 0), column)
-
-    def outer_keys_values_like(self, hidden: torch.Tensor) -> KeyValue | None:
-        """As `keys_values_like`, of all layers around the steps side by side, None of a model without such layers."""
-        return None
-
-    def text_begun(self, hidden: torch.Tensor, context: TextContext | None) -> torch.Tensor:
-        """Running states before the first step, from input states (N, E).
-
-        Args:
-            context: of the layers around the steps, whose cached keys are side by side; None of a model without.
-        """
-        return hidden
-
-    def text_ended(self, states: torch.Tensor, context: TextContext | None) -> torch.Tensor:
-        """Final states (N, E) as heads read them, from running states after the last step; `context` as above."""
-        return self.readout(states)
-
     def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
         """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
         if call.exit is None or not call.record_halting:
@@ -313,104 +282,8 @@ class SharedBlockModel(AdaptiveDepthModel):
             ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
         )
 
-    def can_decode(self, call: ForwardCall) -> bool:
-        """Whether tokens of several texts may be at different depth steps of such a call, with cached keys."""
-        strategy = self.strategy(call, self.resolve_max_steps(call), None)
-        return self.leaves_early(call) and not self.stays_whole(strategy) and not is_flash(self.config)
 
-    @property
-    def gathers_texts(self) -> bool:
-        """Whether single tokens of texts attend together, to gathered keys, rather than one by one."""
-        return self.device.type != "cpu"
-
-    def text_tables(self, length: int, center: int | None = None) -> Rotations:
-        """Position tables of a text's columns.
-
-        Args:
-            center: column that the scales of xPos are measured from; None: of each column that before it which
-                `COLUMNS_BETWEEN_CENTERS` divides.
-
-        Raises:
-            ValueError: float16 cannot hold the scales of so long a text from its centre.
-        """
-        if center is not None:
-            check_length(self.config, self.embed_tokens.weight, length)
-        columns = torch.arange(length, device=self.device)
-        center = columns // COLUMNS_BETWEEN_CENTERS * COLUMNS_BETWEEN_CENTERS if center is None else center
-        return Rotations(*xpos_rotations(columns[None], self.config.head_dim, self.config.xpos_scale_base, center))
-
-    def text_decay(self, distance: int) -> torch.Tensor:
-        """Factors (D,) of cached keys whose scales are measured from a column so much later."""
-        config = self.config
-        scales = xpos_scales(torch.tensor(distance, device=self.device), config.head_dim, config.xpos_scale_base)
-        return scales.float().repeat_interleave(2)
-
-    def text_context(
-        self,
-        tables: Rotations,
-        columns: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        places: torch.Tensor,
-        rows: tuple[TextRow, ...],
-        width: int,
-    ) -> TextContext:
-        """The block's context of tokens in `columns` (N,) of their texts, see `TextContext`."""
-        return TextContext(tables.of_tokens(columns), columns, key, value, places, rows, width)
-
-    def text_step(self, state: HaltingState, context: TextContext, source: torch.Tensor | None) -> BlockOutput:
-        """The block's output of tokens in this state, with keys and values from `source` (N, E), if it is not None."""
-        return self.block(state.hidden, context, *(() if source is None else (source,)))
-
-    def text_keys_values(self, source: torch.Tensor, tables: Rotations, columns: torch.Tensor) -> KeyValue:
-        """Keys and values (N, H, D) of tokens in these states (N, E)."""
-        return self.block.keys_values(source, PaddedContext(None, tables.of_tokens(columns)))
-
-    def text_states(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
-    ) -> torch.Tensor:
-        """Input states (N, E) of tokens (N,) in these columns of their texts."""
-        return self.embedded_alone(input_ids, token_type_ids)
-
-    def embedded_alone(self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None) -> torch.Tensor:
-        """Input states (N, E) of tokens (N,), wherever they are."""
-        types = None if token_type_ids is None else token_type_ids[None]
-        return self.embedded(input_ids[None], None, types).squeeze(0)
-
-
-class SequenceModel(SharedBlockModel, DepthModel):
-    """One shared block over all tokens of a sequence, in batches or in a pool of rows of different depth."""
-
-    def can_refill(self, call: ForwardCall) -> bool:
-        strategy = self.strategy(call, self.resolve_max_steps(call), None)
-        return self.leaves_early(call) and (self.stays_whole(strategy) or PackedLayout.can_hold(self.config))
-
-    def pool_tables(self, length: int) -> Rotations:
-        """Position tables of rows of at most `length` tokens."""
-        check_length(self.config, self.embed_tokens.weight, length)
-        return batch_rotations(self.config, torch.ones(1, length, dtype=torch.bool, device=self.device))
-
-    def pool_context(self, mask: torch.Tensor, tables: Rotations) -> PaddedContext:
-        """The context of rows (n, W), whose tokens begin in the first column."""
-        # packed rows have masks of their own
-        return PaddedContext(None, Rotations(*(table[:, : mask.shape[1]] for table in tables)))
-
-    def pool_layout(
-        self, strategy: HaltingStrategy, mask: torch.Tensor, tables: Rotations, rows: torch.Tensor, length: int
-    ) -> Layout:
-        """The layout of rows (n, W), the longest first, that enter a pool, whose longest has `length` tokens."""
-        if self.stays_whole(strategy):
-            return PackedRows.from_rows(self.config, strategy, mask, self.pool_context(mask, tables), rows, length)
-        return PackedLayout.from_rows(self.config, strategy, mask, tables, rows, length)
-
-    def embedded_tokens(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
-    ) -> torch.Tensor:
-        """Input states (N, E) of the tokens (N,) of rows (n, W)."""
-        return self.embedded_alone(input_ids, token_type_ids)
-
-
-class DepthRecurrentModel(SequenceModel):
+class DepthRecurrentModel(SharedBlockModel, DepthModel):
     """One shared block over all tokens of a sequence."""
 
     def build(self, config, block: nn.Module) -> None:

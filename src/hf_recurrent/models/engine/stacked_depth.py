@@ -9,18 +9,17 @@ from typing import Any
 import torch
 
 from ..common.graphs import in_graph
-from ..common.layers import computing_dtype
 from ..common.sharding import touch_all_parameters
 from ..common.validation import check_given_positions, check_place, refuse
-from ..ops.attention import KeyValue, PaddedContext, Rotations
+from ..ops.attention import PaddedContext, Rotations
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
-from .base_model import ForwardCall, newest_columns
+from .base_model import DepthModel, ForwardCall, newest_columns
 from .depth_cache import DepthCache
 from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout
 from .layouts import PaddedLayout
 from .run_on import RunOn
-from .shared_block import SequenceModel, check_never_halting
+from .shared_block import SharedBlockModel, check_never_halting
 
 
 def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
@@ -43,7 +42,7 @@ def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
     refuse((restarts.any(), message))
 
 
-class StackedDepthModel(SequenceModel):
+class StackedDepthModel(SharedBlockModel, DepthModel):
     """A stack of layers over all tokens of a sequence; architectures define `own_strategy`, if their tokens halt.
 
     Each layer of each step has keys and values of its own. What those of a token that has stopped are in the steps
@@ -102,7 +101,7 @@ class StackedDepthModel(SequenceModel):
         config, cache = self.config, call.cache
         positions = call.model_kwargs.get("position_ids")
         if positions is None:
-            start = 0 if cache is None else cache.get_seq_length() + cache.offset
+            start = 0 if cache is None else cache.get_seq_length()
             # scores depend on their differences alone, so that padding on the left may count
             positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
         else:
@@ -133,29 +132,3 @@ class StackedDepthModel(SequenceModel):
             return super().lay_out(strategy, options, hidden, mask, context, cache)
         # masks of windows are made for whole rows
         return PaddedLayout(self.config, strategy, mask, context, cache), hidden
-
-    def can_refill(self, call: ForwardCall) -> bool:
-        return self.window is None and super().can_refill(call)
-
-    def can_decode(self, call: ForwardCall) -> bool:
-        return self.window is None and super().can_decode(call)
-
-    def pool_tables(self, length: int) -> Rotations:
-        table = self.rotations(torch.arange(length, device=self.device)[None])
-        return Rotations(table, table)
-
-    def text_tables(self, length: int, center: int | None = None) -> Rotations:
-        return self.pool_tables(length)
-
-    def keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
-        return self.layers_keys_values_like(hidden, self.config.layers_per_step)
-
-    def layers_keys_values_like(self, hidden: torch.Tensor, num_layers: int) -> KeyValue:
-        """As `keys_values_like`, of so many layers side by side."""
-        config = self.config
-        heads = num_layers * getattr(config, "num_key_value_heads", config.num_attention_heads)
-        zeros = hidden.new_zeros(1, heads, config.head_dim, dtype=computing_dtype(hidden))
-        return KeyValue(zeros, zeros)
-
-    def text_decay(self, distance: int) -> None:
-        """Rotations have no scales."""

@@ -1,4 +1,4 @@
-"""States of halting units: of some of them, and of several groups together.
+"""States of some halting units.
 
 Shapes: n units or rows.
 """
@@ -21,17 +21,6 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
 def selected(state: NamedTuple, select: Callable, select_unit: Callable) -> NamedTuple:
     """`select` of a state; of an early exit's, which holds another one, `select_unit` of its own tensors."""
     return state.selected(select, select_unit) if hasattr(state, "selected") else select(state)
-
-
-def joined_states(first: NamedTuple, second: NamedTuple) -> NamedTuple:
-    """The state of the units of both, those of `second` after the others."""
-    if hasattr(first, "joined"):
-        return first.joined(second, joined_states)
-    pairs = zip(first, second, strict=True)
-    both = type(first)(*(None if one is None else torch.cat((one, other)) for one, other in pairs))
-    if first.unit is None:
-        return both
-    return both._replace(unit=torch.cat((first.unit, second.unit + first.live.shape[0])))
 
 
 def select_rows(state: NamedTuple, keep: torch.Tensor, columns: slice, token_units: bool) -> NamedTuple:

@@ -13,7 +13,6 @@ from ..common.token_classification import ForTokenClassification
 from ..engine.chunk_loop import ChunkRecurrentModel
 from ..engine.depth_loop import DepthOutput
 from ..engine.shared_block import SharedBlockModel
-from ..ops.attention import Rotations
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
 
@@ -47,19 +46,6 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
 
     def memory_blocks(self) -> list[TransformerBlock]:
         return [self.block]
-
-    gathers_texts = True
-
-    @property
-    def text_span(self) -> int:
-        return self.config.chunk_size
-
-    def text_tables(self, length: int, center: int | None = None) -> Rotations:
-        """Position tables of a chunk's columns."""
-        return Rotations(*(table[None] for table in self.chunk_rotations(self.text_span, self.device)))
-
-    def text_decay(self, distance: int) -> None:
-        """Nothing: all chunks share their positions."""
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
         if isinstance(context.memory, torch.Tensor):

@@ -13,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import Initializer, LearnedTensor, initialized_linear
 from ..common.layers import RMSNorm
-from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention, TextContext
+from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
 from ..ops.transformer_block import BlockOutput, apply_layers
 
 
@@ -88,7 +88,7 @@ class HuginnLayer(nn.Module):
         self.attention = FusedAttention(config, layer_idx)
         self.feed_forward = FusedGatedUnit(config)
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext) -> BlockOutput:
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
         normed = self.attention_norm(hidden_states)
         attended, weights, key, value = self.attention(normed, normed, context)
         return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
@@ -123,7 +123,7 @@ class HuginnBlock(GradientCheckpointingLayer):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        context: PaddedContext | PackedContext | TextContext,
+        context: PaddedContext | PackedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
         """Apply one step; a `source` of keys and values is the running state itself."""

@@ -24,7 +24,7 @@ from ..engine.depth_cache import DepthCache, DepthCacheView
 from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..engine.packed_rows import PackedRows
 from ..engine.stacked_depth import StackedDepthModel
-from ..ops.attention import KeyValue, TextContext
+from ..ops.attention import PaddedContext, Rotations
 from .configuration_huginn_recurrent import HuginnRecurrentConfig
 from .layer import HuginnBlock, OuterLayer
 
@@ -151,43 +151,15 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
             states = layer.alone(states)
         return self.norm(states)
 
-    def row_states(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """As of `BaseModel`, by the coda over whole rows."""
-        latent = self.norm(self.watched(states[mask]))
-        return torch.where(mask[..., None], self.norm(self.over_rows(self.coda, latent, mask)), 0.0)
-
     def features(self, states: torch.Tensor, mask: torch.Tensor, *_) -> torch.Tensor:
-        return pool(self.row_states(states, mask), mask, self.config.pooling)
-
-    def over_rows(self, layers: nn.ModuleList, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Layers, applied once, over the tokens (N, E) of rows (R, W) that begin in the first column: (R, W, E)."""
-        strategy, width = FixedDepth(), mask.shape[1]
-        context = self.pool_context(mask, self.pool_tables(width))
-        rows = torch.arange(mask.shape[0], device=mask.device)
-        layout = PackedRows.from_rows(self.config, strategy, mask, context, rows, width)
-        return iterate(list(layers), strategy, layout, states, mask, DepthOptions(len(layers))).hidden_states
-
-    def embedded_tokens(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
-    ) -> torch.Tensor:
-        embedded = self.over_rows(self.prelude, super().embedded_tokens(input_ids, token_type_ids, mask), mask)
-        return self.started(embedded[mask])
-
-    def outer_keys_values_like(self, hidden: torch.Tensor) -> KeyValue:
-        return self.layers_keys_values_like(hidden, self.outer_layers)
-
-    def over_texts(self, layers: nn.ModuleList, states: torch.Tensor, context: TextContext, first: int) -> torch.Tensor:
-        """States (N, E) of tokens of texts after layers, the first of which has this number among the outer ones."""
-        for number, layer in enumerate(layers, first):
-            states = layer(states, context.of_layer(number, self.outer_layers)).hidden_states
-        return states
-
-    def text_begun(self, hidden: torch.Tensor, context: TextContext) -> torch.Tensor:
-        return self.started(self.over_texts(self.prelude, hidden, context, 0))
-
-    def text_ended(self, states: torch.Tensor, context: TextContext) -> torch.Tensor:
-        latent = self.norm(self.watched(states))
-        return self.norm(self.over_texts(self.coda, latent, context, len(self.prelude)))
+        """As of `BaseModel`, by the coda over whole rows, whose tokens come first."""
+        latent, config, strategy, width = self.norm(self.watched(states)), self.config, FixedDepth(), mask.shape[1]
+        table = self.rotations(torch.arange(width, device=mask.device)[None])
+        context = PaddedContext(None, Rotations(table, table))
+        layout, latent = PackedRows.pack(config, strategy, latent, mask, context, can_compact=False)
+        options = DepthOptions(len(self.coda))
+        rows = iterate(list(self.coda), strategy, layout, latent, mask, options).hidden_states
+        return pool(torch.where(mask[..., None], self.norm(rows), 0.0), mask, config.pooling)
 
 
 class HuginnRecurrentForSequenceClassification(ForSequenceClassification, HuginnRecurrentPreTrainedModel):

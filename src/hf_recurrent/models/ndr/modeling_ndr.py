@@ -20,17 +20,16 @@ from ..common.question_answering import ForQuestionAnswering
 from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
-from ..engine.base_model import ForwardCall, newest_columns
+from ..engine.base_model import DepthModel, ForwardCall, newest_columns
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
 from ..engine.packed_rows import lay_out_rows
-from ..engine.shared_block import SequenceModel
+from ..engine.shared_block import SharedBlockModel
 from ..ops.act import ACT
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.halting_heads import LinearHaltingHead
 from ..ops.positions import sinusoids, token_positions
-from ..ops.row_groups import place
 from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput
 from .attention import ATTENTIONS, PositionKeys, RoutingContext
@@ -131,7 +130,7 @@ class NDRBlock(GradientCheckpointingLayer):
         return BlockOutput(hidden_states, weights, None, gate, key, value)
 
 
-class NDRModel(SequenceModel, NDRPreTrainedModel):
+class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
     """One shared step, repeated a fixed number of times or until every token has halted."""
 
     depth_follows_length = False
@@ -153,7 +152,7 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
             hidden, mask = alignment.align(hidden), alignment.align(mask)
         cache = None if call.cache is None else call.cache.view(mask)
         hidden = self.with_positions(hidden, mask)
-        keys = self.pool_tables(mask.shape[1])
+        keys = self.position_keys_of(mask.shape[1])
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
         depth = self.run_shared(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
@@ -169,21 +168,12 @@ class NDRModel(SequenceModel, NDRPreTrainedModel):
         places = token_positions(mask)[:, -hidden.shape[1] :]
         return self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
 
-    def embedded_tokens(self, input_ids, token_type_ids, mask):
-        hidden, places = super().embedded_tokens(input_ids, token_type_ids, mask), mask.flatten().nonzero().squeeze(-1)
-        rows = place(hidden, places, mask.numel()).unflatten(0, mask.shape)
-        return self.with_positions(rows, mask).flatten(0, 1).index_select(0, places)
-
-    def pool_tables(self, length: int) -> torch.Tensor | None:
+    def position_keys_of(self, length: int) -> torch.Tensor | None:
         """Keys of the positions of rows of at most `length` tokens, if attention has any."""
         if self.config.attention not in ("relative", "absolute_relative"):
             return None
         # nothing but a device and a dtype: linear layers of eight bits do not tell theirs
         return self.position_keys(length, self.embed_tokens.weight.new_empty(0))
-
-    def pool_context(self, mask: torch.Tensor, tables: torch.Tensor | None) -> RoutingContext:
-        # groups of packed rows select their own
-        return RoutingContext(self.dtype, None, None, tables, None)
 
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:

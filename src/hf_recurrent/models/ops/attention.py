@@ -6,7 +6,6 @@ E width.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from torch import nn
 
 from ..common.initialization import Initializer, attention_input, initialized_linear, xavier
 from .flex_attention import attention_function
-from .masks import Mask, aligned_mask, as_implemented, is_flash, key_mask, mapped, rows_of
+from .masks import Mask, aligned_mask, is_flash, key_mask, mapped, rows_of
 from .positions import rotate, rotate_halves
 from .row_groups import GroupedRows, Spread, grouped_rows, place
 
@@ -224,84 +223,6 @@ class PackedContext:
         return buffer, buffer
 
 
-class TextRow(NamedTuple):
-    """Queries of a text, and the row of cached keys that they attend to.
-
-    Attributes:
-        start, stop: of the queries among packed tokens.
-        row: of the cache.
-        length: keys that the last query sees.
-        mask: (1, 1, q, length) of the keys that each of several queries sees, as the implementation takes it; None
-            for one query.
-    """
-
-    start: int
-    stop: int
-    row: int
-    length: int
-    mask: Mask | None
-
-
-class TextContext(NamedTuple):
-    """Inputs of attention, besides states, if tokens (N, E) of several texts attend to cached keys.
-
-    The cache has a row for each text and depth step, which begins with the text's first token.
-    """
-
-    rotations: Rotations | None  # (N, 1, h) complex
-    columns: torch.Tensor  # (N,) tokens before each in its text
-    key: torch.Tensor  # (R, P, H, D), written in place
-    value: torch.Tensor
-    places: torch.Tensor  # (N,) flat places of the tokens in (R, P)
-    rows: tuple[TextRow, ...]  # none if the tokens attend together
-    width: int = 0  # of the columns that they then attend to
-    memory: "KeyValue | None" = None  # (N, M, H, D) each, of the tokens' texts
-
-    def of_layer(self, number: int, num_layers: int) -> "TextContext":
-        """The context of one of the layers of a step, whose cached keys are side by side, as those of further heads."""
-        key, value = (of_layer(states, number, num_layers, dim=2) for states in (self.key, self.value))
-        return self._replace(key=key, value=value)
-
-    def of_step(self, layers: Sequence[KeyValue]) -> KeyValue:
-        """Keys and values of a step, side by side, from those of its layers."""
-        return KeyValue(*(torch.cat(states, dim=1) for states in zip(*layers, strict=True)))
-
-    def write(self, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Cache the tokens' keys and values (N, H, D)."""
-        for cached, new in ((self.key, key), (self.value, value)):
-            cached.flatten(0, 1).index_copy_(0, self.places, new.to(cached.dtype))
-
-    def gathered(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Keys and values (N, K, H, D) that single tokens may see, and the bool mask (N, 1, 1, K) of those they do."""
-        rows = self.places // self.key.shape[1]
-        key, value = (states[:, : self.width].index_select(0, rows) for states in (self.key, self.value))
-        visible = torch.arange(self.width, device=rows.device) <= self.columns[:, None]
-        return key, value, visible[:, None, None]
-
-    def attended(
-        self,
-        attend: Callable[..., tuple[torch.Tensor, object]],
-        query: torch.Tensor,
-        masks: Sequence[Mask | None],
-    ) -> torch.Tensor:
-        """Attention of g queries for each token, (N, g, H, D), to the keys of its text: (N, g, H, D).
-
-        Args:
-            attend: attention function of queries (1, H, q, D), keys and values (1, H, K, D) and a mask -> (1, q, H, D).
-            masks: of each row.
-        """
-        by_head, (key, value) = query.transpose(1, 2), (states.transpose(1, 2) for states in (self.key, self.value))
-        if len(self.rows) == len(query):
-            queries = by_head.split(1)
-        else:
-            queries = (query[row.start : row.stop].flatten(0, 1).transpose(0, 1)[None] for row in self.rows)
-        found = []
-        for own, row, mask in zip(queries, self.rows, masks, strict=True):
-            index = slice(row.row, row.row + 1), slice(None), slice(row.length)
-            found.append(attend(own, key[index], value[index], mask)[0])
-        return torch.cat(found, dim=1).view(query.shape)
-
-
 class AttentionOutput(NamedTuple):
     """Keys and values are for later steps or calls: packed contexts' buffers, or new ones (M, H, D) where frozen ones
     are in pieces; (B, H, P + Q, D) of padded contexts.
@@ -483,12 +404,10 @@ class SelfAttention(Attention):
         return self.rotated_queries(queries, rotations.query), *self.keys_values(source, rotations.key)
 
     def forward(
-        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext | TextContext
+        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext
     ) -> AttentionOutput:
         if isinstance(context, PackedContext):
             return self.attend_live(queries, source, context)
-        if isinstance(context, TextContext):
-            return self.attend_texts(queries, source, context)
         query, *key_value = self.projected(queries, source, context.rotations)
         key, value = (states.transpose(1, 2) for states in key_value)
         if context.kept is not None:
@@ -543,18 +462,6 @@ class SelfAttention(Attention):
                 rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
             attended = grouped.gather(rows)
         return attended, later_key, later_value
-
-    def attend_texts(self, queries: torch.Tensor, source: torch.Tensor, context: TextContext) -> AttentionOutput:
-        query, key, value = self.projected(queries, source, context.rotations)
-        context.write(key, value)
-        if context.width:
-            *key_value, visible = context.gathered()
-            mask = as_implemented(self.config, visible, torch.float32)
-            attended, _ = self.attend(query.unsqueeze(1), *key_value, mask)
-            return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)
-        attend = partial(self.attention_function(), self, scaling=self.scaling, is_causal=False)
-        attended = context.attended(attend, query.unsqueeze(1), [row.mask for row in context.rows])
-        return AttentionOutput(self.o_proj(attended.flatten(1)), None, key, value)
 
 
 class RotaryAttention(SelfAttention):

@@ -10,7 +10,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default
 from ..common.layers import Dropout
-from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext, TextContext
+from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext
 from .feed_forward import FeedForward
 from .masks import Mask
 
@@ -55,7 +55,7 @@ class MemoryAttention(CrossAttention):
     """Attention of a chunk's tokens to all memory slots of their sequence."""
 
     def attend_memory(
-        self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext
+        self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M)."""
         memory = context.memory
@@ -63,8 +63,6 @@ class MemoryAttention(CrossAttention):
             memory = self.project(memory)
         if isinstance(context, PaddedContext):
             return self(hidden_states, memory)
-        if isinstance(context, TextContext):
-            return self(hidden_states.unsqueeze(1), memory)[0].squeeze(1), None
         # only the query of a token is spread
         query = context.queries.unpack(self.query(hidden_states))
         attended, _ = self.attend(query, *(states.to(query.dtype) for states in memory), None)

@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default, xavier
 from ..common.layers import Dropout
-from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention, TextContext
+from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
 from .feed_forward import FeedForward, UpdateGate
 from .memory import MemoryAttention
 
@@ -28,7 +28,7 @@ class BlockOutput(NamedTuple):
 
 
 def apply_layers(
-    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext
+    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext
 ) -> BlockOutput:
     """The output of layers one after another, which are one depth step.
 

@@ -16,7 +16,7 @@ from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import ForwardCall
 from ..engine.depth_loop import HaltingStrategy
 from ..engine.stacked_depth import StackedDepthModel
-from ..ops.attention import PackedContext, PaddedContext, RotaryAttention, TextContext
+from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import LinearHaltingHead
 from ..ops.stick_breaking import StickBreaking
@@ -37,7 +37,7 @@ class OuroLayer(GradientCheckpointingLayer):
         self.attention.window = config.sliding_window if self.slides else None
         self.feed_forward = GatedLinearUnit(config, ACT2FN[config.hidden_act])
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext | TextContext) -> BlockOutput:
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
         normed = self.attention_norm(hidden_states)
         attended, weights, key, value = self.attention(normed, normed, context)
         attended = hidden_states + self.attended_norm(attended)
@@ -56,7 +56,7 @@ class OuroBlock(nn.Module):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        context: PaddedContext | PackedContext | TextContext,
+        context: PaddedContext | PackedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
         """Apply one step; a `source` of keys and values is the running state itself."""

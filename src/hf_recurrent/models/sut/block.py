@@ -13,7 +13,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.layers import Dropout
-from ..ops.attention import KeyValue, PastKeyValue, TextContext
+from ..ops.attention import KeyValue, PastKeyValue
 from ..ops.masks import Mask
 from ..ops.row_groups import place
 from .experts import FeedForwardExperts
@@ -25,7 +25,7 @@ class SUTContext(NamedTuple):
     """Inputs of a step, besides states."""
 
     settings: Settings
-    queries: PackedQueries | TextContext
+    queries: PackedQueries
     visible: Mask | None = None  # (R, 1, Q or 1, K) bool
     shape: tuple[int, int] | None = None  # B, S
     served: torch.Tensor | None = None  # (n,) indices of the tokens that attend and have experts, None for all present
@@ -38,8 +38,8 @@ class SUTContext(NamedTuple):
 
 class SUTBlockOutput(NamedTuple):
     hidden_states: torch.Tensor  # (N, d)
-    frozen: KeyValue | None  # (B * S, H, D) each, None of cached texts
-    extended: KeyValue | None  # (B, K, H, D) each, after those of earlier tokens
+    frozen: KeyValue  # (B * S, H, D) each
+    extended: KeyValue  # (B, K, H, D) each, after those of earlier tokens
     attentions: torch.Tensor | None
     cross_attentions: torch.Tensor | None
     experts: tuple[torch.Tensor, ...]  # (n, k) of each router, in the order of `router_names`; none if n is 0
@@ -80,11 +80,8 @@ class SUTBlock(GradientCheckpointingLayer):
         """Keys and values of tokens in these soft states: (M, d) -> (M, H, D) each."""
         return self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
 
-    def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue | None, KeyValue | None]:
+    def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
         """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
-        if isinstance(context.queries, TextContext):
-            context.queries.write(*self.new_keys_values(source))
-            return None, None
         if context.frozen is not None and context.fresh is not None and context.fresh.numel() == 0:
             frozen = context.frozen
         else:
@@ -97,7 +94,7 @@ class SUTBlock(GradientCheckpointingLayer):
             all_tokens = KeyValue(*(states.transpose(1, 2) for states in extended))
         return frozen, all_tokens
 
-    def written_keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue | None, KeyValue | None]:
+    def written_keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
         """`keys_values`, for callers other than the block."""
         return self.keys_values(source, context)
 

@@ -16,7 +16,7 @@ from ..common.graphs import in_graph
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
 from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
-from ..engine.layouts import Finished, joined_masks, of_live, row_answers
+from ..engine.layouts import Finished, of_live, row_answers
 from ..engine.unit_states import select_units
 from ..ops.attention import KeyValue
 from ..ops.positions import token_positions
@@ -51,10 +51,6 @@ class SourceLayer(DepthLayer):
     def reset(self) -> None:
         super().reset()
         self.has_padding = False
-
-    def refill(self, rows: torch.LongTensor, other: "SourceLayer") -> None:
-        super().refill(rows, other)
-        self.has_padding = self.has_padding or other.has_padding
 
     def contents(self) -> dict[str, torch.Tensor]:
         return super().contents() | ({"has_padding": torch.tensor(True)} if self.has_padding else {})
@@ -138,7 +134,6 @@ class SparseLayout:
         units: (n,) numbers of the tokens that are computed, None for all.
         settings: the block's.
         serves_live: whether only live tokens attend and have experts, among those that are present.
-        numbers: (B, S) of the tokens, where rows come and go; None if they are counted row by row.
     """
 
     can_compact = True
@@ -153,9 +148,8 @@ class SparseLayout:
         settings: Settings,
         *,
         serves_live: bool = False,
-        numbers: torch.Tensor | None = None,
     ):
-        self.strategy, self.inputs, self.cache, self.numbers = strategy, inputs, cache, numbers
+        self.strategy, self.inputs, self.cache = strategy, inputs, cache
         # a traced loop takes a tuple from outside, and no other kind of shape
         self.shape = tuple(inputs.new_mask.shape)
         self.position_bias, self.settings = position_bias, settings
@@ -200,20 +194,16 @@ class SparseLayout:
         return self.inputs.mask
 
     @property
-    def places(self) -> torch.Tensor:
+    def units(self) -> torch.Tensor:
         """Flat places (n,) of the tokens present in (B, S)."""
         if self.present is None:
             return torch.arange(self.shape[0] * self.shape[1], device=self.device)
         return self.present
 
     @property
-    def units(self) -> torch.Tensor:
-        return self.places if self.numbers is None else self.numbers.flatten()[self.places]
-
-    @property
     def served_units(self) -> torch.Tensor | None:
         """Numbers (m,) of the tokens that attend and have experts, None for all of the batch."""
-        return self.present if self.served is None else self.places[self.served]
+        return self.present if self.served is None else self.units[self.served]
 
     def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
         mask = self.inputs.new_mask.flatten()
@@ -227,14 +217,14 @@ class SparseLayout:
 
     def row(self) -> torch.Tensor:
         """(n,) row of each token present."""
-        return self.places // self.shape[1]
+        return self.units // self.shape[1]
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         change = relative_change(before, after)
         if not by_row:
             return change
         row = self.row()
-        change = torch.where(self.inputs.new_mask.flatten()[self.places], change, 0.0)
+        change = torch.where(self.inputs.new_mask.flatten()[self.units], change, 0.0)
         return change.new_zeros(self.shape[0]).scatter_reduce(0, row, change, "amax")[row]
 
     def answers(
@@ -302,7 +292,7 @@ class SparseLayout:
         while self.cache.num_written < self.cache.depth:
             step = self.cache.num_written
             layout.write(step, *block.written_keys_values(source, layout.context(step, fresh)))
-            fresh, source = self.places[:0], source[:0]
+            fresh, source = self.units[:0], source[:0]
 
     def compact(
         self, state: LogStickBreakingState, keep: torch.Tensor
@@ -311,7 +301,7 @@ class SparseLayout:
         finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
         layout = copy.copy(self)
         layout.leaving_units, layout.leaving_source = self.present, self.strategy.attended(state)
-        layout.present = self.places[keep]
+        layout.present = self.units[keep]
         layout.pack(None)
         return layout, select_units(state, keep), finished
 
@@ -320,47 +310,6 @@ class SparseLayout:
         if index is not None:
             state, units = select_units(state, index), units[index]
         return Finished(units, *self.strategy.output(state))
-
-    def joined(
-        self,
-        other: "SparseLayout",
-        state: LogStickBreakingState,
-        context: Callable[[torch.Tensor], AttentionInputs],
-    ) -> "SparseLayout":
-        """The tokens of both, of sequences that begin in the first column and without those that have none left.
-
-        Args:
-            other: tokens that took no step yet, in this `state`.
-            context: function from a mask (B, S) to the inputs of attention.
-        """
-        stays = torch.bincount(self.row(), minlength=self.shape[0]) > 0
-        mask = joined_masks(self.inputs.mask[stays], other.inputs.mask)
-        number, (length, width) = int(stays.sum()), (self.shape[1], mask.shape[1])
-        new_row = stays.cumsum(0) - 1
-
-        def moved(places: torch.Tensor) -> torch.Tensor:
-            return new_row[places // length] * width + places % length
-
-        def widened(values: torch.Tensor) -> torch.Tensor:
-            wide = values.new_zeros(*mask.shape, *values.shape[2:])
-            wide[:number, :length] = values[stays]
-            return wide
-
-        numbers = widened(self.numbers)
-        numbers[number:, : other.shape[1]] = other.numbers
-        entering = other.places // other.shape[1] * width + other.places % other.shape[1] + number * width
-        present = torch.cat((moved(self.places), entering))
-        layout = SparseLayout(
-            self.strategy, context(mask), None, self.position_bias, present, self.settings, numbers=numbers
-        )
-        if self.frozen is not None:
-            pairs = (widened(values.unflatten(0, self.shape)).flatten(0, 1) for values in self.frozen)
-            layout.frozen = KeyValue(*pairs)
-        if self.leaving_source is not None:
-            kept = stays[self.leaving_units // length].nonzero().squeeze(-1)
-            layout.leaving_units = torch.cat((moved(self.leaving_units[kept]), entering))
-            layout.leaving_source = torch.cat((self.leaving_source[kept], self.strategy.attended(state)))
-        return layout
 
 
 class SparseTrace(Trace):

@@ -31,13 +31,13 @@ from ..engine.base_model import ForwardCall, check_states
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput
 from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
-from ..ops.attention import KeyValue, TextContext, place
+from ..ops.attention import KeyValue, place
 from ..ops.positions import split_sinusoids, token_positions
-from .block import SUTBlock, SUTBlockOutput, SUTContext, router_names
+from .block import SUTBlock, router_names
 from .configuration_sut import SUTConfig
-from .depth import AttentionInputs, SparseLayout, StackCache, computed_units, packed, run_sparse
+from .depth import AttentionInputs, StackCache, computed_units, packed, run_sparse
 from .experts import fits_grouped_products
-from .halting import LogHaltingHead, LogStickBreaking, remaining_mass
+from .halting import LogHaltingHead, LogStickBreaking
 from .routed_attention import Settings
 from .routing import router_loss
 
@@ -197,68 +197,6 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         if not self.config.absolute_positions:
             return states
         return states + position_vectors(places, length, states.shape[-1]).to(states.dtype)
-
-    def can_refill(self, call: ForwardCall) -> bool:
-        return not self.attends_to_source and self.leaves_early(call)
-
-    def pool_tables(self, length: int) -> None:
-        """Nothing: position biases are those of the rows present."""
-
-    def pool_context(self, mask: torch.Tensor, tables: None) -> AttentionInputs:
-        return AttentionInputs(mask, mask.shape[1], self.config.is_causal)
-
-    def pool_layout(
-        self, strategy: LogStickBreaking, mask: torch.Tensor, tables: None, rows: torch.Tensor, length: int
-    ) -> SparseLayout:
-        numbers = rows[:, None] * length + torch.arange(mask.shape[1], device=mask.device)
-        return SparseLayout(
-            strategy,
-            self.pool_context(mask, tables),
-            None,
-            self.block.attention.position_bias,
-            mask.flatten().nonzero().squeeze(-1),
-            Settings.of_config(self.config),
-            numbers=numbers,
-        )
-
-    def embedded_tokens(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, mask: torch.Tensor
-    ) -> torch.Tensor:
-        types = None if token_type_ids is None else token_type_ids[None]
-        places, length = mask.flatten().nonzero().squeeze(-1) % mask.shape[1], mask.shape[1]
-        return self.embedding_dropout(
-            self.with_positions(self.embedded(input_ids[None], None, types).squeeze(0), places, length)
-        )
-
-    def can_decode(self, call: ForwardCall) -> bool:
-        return self.can_refill(call)
-
-    # position biases differ from text to text
-    gathers_texts = False
-
-    def text_tables(self, length: int, center: int | None = None) -> None:
-        """Nothing: position biases are those of the queries."""
-
-    def text_decay(self, distance: int) -> None:
-        """Nothing: keys have no positions."""
-
-    def text_context(self, tables: None, columns, key, value, places, rows, width) -> SUTContext:
-        texts = TextContext(None, columns, key, value, places, rows)
-        return SUTContext(Settings.of_config(self.config), texts)
-
-    def text_step(self, state, context: SUTContext, source: torch.Tensor) -> SUTBlockOutput:
-        weights = remaining_mass(getattr(state, "inner", state))
-        return self.block(state.hidden, weights, context, source)
-
-    def text_keys_values(self, source: torch.Tensor, tables: None, columns: torch.Tensor) -> KeyValue:
-        return self.block.new_keys_values(source)
-
-    def text_states(
-        self, input_ids: torch.Tensor, token_type_ids: torch.Tensor | None, columns: torch.Tensor
-    ) -> torch.Tensor:
-        types = None if token_type_ids is None else token_type_ids[None]
-        states, length = self.embedded(input_ids[None], None, types).squeeze(0), int(columns.max()) + 1
-        return self.embedding_dropout(self.with_positions(states, columns, length))
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, None if call.cache is None else call.cache.view(mask)

@@ -14,9 +14,9 @@ from torch import nn
 from ..common.graphs import in_graph
 from ..common.initialization import LearnedTensor, attention_input, initialized_linear
 from ..common.layers import computing_dtype
-from ..ops.attention import KeyValue, TextContext, eager_attention_forward
+from ..ops.attention import KeyValue, eager_attention_forward
 from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
-from ..ops.masks import Mask, mapped
+from ..ops.masks import Mask
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place
 from .experts import Dispatch, ExpertMap
@@ -210,10 +210,10 @@ class RoutedAttention(nn.Module):
         weights: torch.Tensor,
         key_value: KeyValue | None,
         visible: Mask | None,
-        packing: PackedQueries | TextContext,
+        packing: PackedQueries,
         settings: Settings,
     ) -> RoutedOutput:
-        """Attend to the keys of each token's sequence; those of a `TextContext` are cached.
+        """Attend to the keys of each token's sequence.
 
         Args:
             queries: (N, d).
@@ -225,10 +225,7 @@ class RoutedAttention(nn.Module):
         dispatch = Dispatch.from_index(routing.index, self.num_experts)
         query = dispatch.to_tokens(self.query_map(dispatch.to_experts(queries), dispatch, settings.experts))
         query = (query * self.head_dim**-0.5).unflatten(-1, (self.heads, self.head_dim))
-        if isinstance(packing, TextContext):
-            attended, attention = self.attend_texts(query, packing, settings.attention), None
-        else:
-            attended, attention = self.attend_rows(query, key_value, visible, packing, settings.attention)
+        attended, attention = self.attend_rows(query, key_value, visible, packing, settings.attention)
         results = dispatch.to_tokens(self.output_map(dispatch.sort(attended), dispatch, settings.experts))
         mixed = (results * routing.gates[..., None]).sum(1)
         return RoutedOutput(mixed, attention, routing.index, routing.statistics)
@@ -253,41 +250,12 @@ class RoutedAttention(nn.Module):
         attended = packing.gather(attended.flatten(2).unflatten(1, (packing.width, -1)))
         return attended, None if attention is None else attention.unflatten(2, (packing.width, -1))
 
-    def attend_texts(self, query: torch.Tensor, context: TextContext, function: Callable) -> torch.Tensor:
-        """Attention of scaled queries (N, k, H, D) to the cached keys of their texts -> (N, k, H * D)."""
-        attend = partial(function, self, scaling=1.0, is_causal=False)
-        return context.attended(attend, query, self.text_masks(query, context)).flatten(2)
-
     def position_scores(self, query: torch.Tensor, packing: PackedQueries) -> PositionScores | None:
         """Biases of the scores of scaled queries (R, Q, k, H, D), None without any."""
         if self.position_bias is None:
             return None
         index = packing.index if packing.places is None else packing.unpack(packing.index.squeeze(0))
         return self.position_bias.scores(query, index)
-
-    def text_masks(self, query: torch.Tensor, context: TextContext) -> list[Mask | None]:
-        """Biases (1, H or 1, q * k, K) of each row of a context, None without any."""
-        rows, num_experts = context.rows, query.shape[1]
-        if self.position_bias is None:
-            return [mapped(row.mask, lambda mask: mask.repeat_interleave(num_experts, dim=2)) for row in rows]
-        if all(row.mask is None for row in rows):
-            # aligned on the right, single queries have their keys at the same distances
-            widest = max(row.length for row in rows)
-            biases = self.text_biases(query, torch.arange(1 - widest, 1, device=query.device)[None]).transpose(1, 2)
-            single = biases.expand(len(rows), -1, -1, -1).split(1)
-            return [bias[..., widest - row.length :] for bias, row in zip(single, rows, strict=True)]
-        found = []
-        for row in rows:
-            tokens = slice(row.start, row.stop)
-            distances = torch.arange(row.length, device=query.device) - context.columns[tokens, None]
-            biases = self.text_biases(query[tokens], distances).masked_fill((distances > 0)[:, None, None], -torch.inf)
-            found.append(biases.flatten(0, 1).transpose(0, 1)[None])
-        return found
-
-    def text_biases(self, query: torch.Tensor, distances: torch.Tensor) -> torch.Tensor:
-        """Biases (n or 1, k, H, K) of scaled queries (n, k, H, D) for keys at distances (n or 1, K)."""
-        biases = self.position_bias(query, self.position_bias.index(distances)[None]).to(query.dtype)
-        return biases.flatten(0, 1).expand(-1, query.shape[1], -1, -1)
 
     def bias(self, query: torch.Tensor, visible: torch.Tensor, packing: PackedQueries) -> torch.Tensor:
         """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""
