@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
-from hf_recurrent.convert import load_reference
+from tests.parity.reference import load_reference
 
 from .geometric import window_sum
 from .models import random_lengths, random_tokens

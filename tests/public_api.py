@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Literal
 
-import torch
 from transformers import PreTrainedModel
 from typing_extensions import assert_type
 
@@ -19,10 +18,9 @@ from hf_recurrent import (
     SUTConfig,
     SUTForConditionalGeneration,
     load_benchmark,
-    load_reference,
     save_checkpoint,
 )
-from hf_recurrent.convert import Reference
+from hf_recurrent.convert import load_authors
 
 config = GUTConfig(vocab_size=32, hidden_size=64, halting="token", halting_threshold=0.9)
 assert_type(config.hidden_size, int)
@@ -42,9 +40,7 @@ assert_type(GUTForMultipleChoice(config), GUTForMultipleChoice)
 translator: PreTrainedModel = SUTForConditionalGeneration(SUTConfig(is_encoder_decoder=True))
 assert_type(save_checkpoint(translator, Path("folder")), Path)
 
-assert_type(load_reference("folder"), Reference)
-assert_type(load_reference(Path("folder")).model, PreTrainedModel)
-assert_type(load_reference("folder").run({"input_ids": torch.ones(1, 4)}, gradients=True), dict[str, torch.Tensor])
+assert_type(load_authors("folder"), PreTrainedModel)
 
 load_benchmark("listops", "length_generalization", split="test", num_proc=2, num_test=100)
 load_benchmark("listops", splits="test")

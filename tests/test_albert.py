@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from transformers import AlbertConfig
 
 from hf_recurrent import ARCHITECTURES, AlbertRecurrentConfig, from_pretrained_recurrent
-from hf_recurrent.convert import load_reference, save_original
+from hf_recurrent.convert import save_original
 from hf_recurrent.convert.albert import ALBERT
+from parity.reference import load_reference
 from support.compare import assert_close
 from support.golden import TOLERANCE, assert_reproduced, load_case
 

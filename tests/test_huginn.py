@@ -12,9 +12,11 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
-from hf_recurrent.convert import huginn_run, load_reference, save_original
+from hf_recurrent.convert import save_original
 from hf_recurrent.models.common.exit_criteria import relative_change
 from hf_recurrent.models.common.exit_probe import ExitProbe
+from parity import huginn
+from parity.reference import load_reference
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_language_model, make_text, slow
 from support.golden import TOLERANCE, assert_reproduced, load_case
@@ -95,9 +97,7 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
     """Whole batches with `skipped_steps="last"` are the authors' loop over tokens with lookups `latest-m4`."""
     io, _ = load_case(CASES / "hub_layout")
     model, threshold = load_reference(CASES / "hub_layout").model, 0.9
-    monkeypatch.setitem(
-        huginn_run.ON_STATES, "convergence", lambda before, after: relative_change(before, after).mean()
-    )
+    monkeypatch.setitem(huginn.ON_STATES, "convergence", lambda before, after: relative_change(before, after).mean())
     model.config.skipped_steps = "last"
     ids, states = io["input_ids"], io["input_states"]
     model.to(states.dtype)
@@ -105,7 +105,7 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
         found = model(ids, initial_states=states, exit_criterion="convergence", exit_threshold=threshold)
         assert len(found.ponder_steps.unique()) > 2
         for row in range(len(ids)):
-            loop = huginn_run.AdaptiveLoop(model, "latest-m4")
+            loop = huginn.AdaptiveLoop(model, "latest-m4")
             pairs = zip(ids[row].split(1), states[row].split(1), strict=True)
             read = [loop.read(*pair, "convergence", threshold) for pair in pairs]
             assert found.ponder_steps[row].tolist() == [len(each.values) for each in read]

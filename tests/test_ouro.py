@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.cli.app import app
-from hf_recurrent.convert import load_reference, save_original
+from hf_recurrent.convert import save_original
+from parity.reference import load_reference
 from support import flash_attention
 from support.compare import assert_close
 from support.families import LANGUAGE_BY_NAME, make_config, make_language_model, make_text

@@ -10,11 +10,11 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
 
-from hf_recurrent.convert import load_reference
 from hf_recurrent.convert.dynamic_halt import ENCODERS
 from hf_recurrent.models.engine import base_model, chunk_loop, packed_rows, shared_block
 from hf_recurrent.models.ops import memory, stick_breaking
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
+from parity.reference import load_reference
 from support.compare import assert_close
 from support.golden import load_case
 

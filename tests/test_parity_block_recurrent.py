@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from hf_recurrent.convert import load_reference
 from hf_recurrent.models.block_recurrent import (
     block_layout,
     external_memory,
@@ -19,6 +18,7 @@ from hf_recurrent.models.block_recurrent import (
     state_cell,
 )
 from hf_recurrent.models.ops.positions import t5_buckets
+from parity.reference import load_reference
 from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("block_recurrent")

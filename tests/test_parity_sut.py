@@ -8,8 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_recurrent.convert import load_reference
-from hf_recurrent.convert.sparse_universal_run import statistics
 from hf_recurrent.models.ops.attention import KeyValue
 from hf_recurrent.models.sut import block as sut_block
 from hf_recurrent.models.sut import depth as sut_depth
@@ -21,6 +19,8 @@ from hf_recurrent.models.sut.halting import LogStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from hf_recurrent.models.sut.routed_attention import RoutedAttention, Settings
 from hf_recurrent.models.sut.routing import Router
+from parity.reference import load_reference
+from parity.sparse_universal import statistics
 from support.golden import load_case
 
 pytestmark = pytest.mark.architecture("sut")

@@ -181,7 +181,7 @@ NO_TRITON = (
 # transformers' layers import its Auto classes, whose import registers architectures that need those layers
 IMPORT_ORDERS = [
     f"from transformers import AutoConfig, AutoModel; import hf_recurrent; {USE}",
-    f"from hf_recurrent.convert import load_reference; from transformers import AutoConfig, AutoModel; {USE}",
+    f"from hf_recurrent.convert import load_authors; from transformers import AutoConfig, AutoModel; {USE}",
     # what draws is loaded by what draws alone
     f"from hf_recurrent.models.gut.modeling_gut import GUTModel; from hf_recurrent import GUTConfig\n{NO_FIGURES}",
     # a checkpoint must load where there is no Triton

@@ -13,7 +13,6 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "from_pretrained_recurrent": "hf_recurrent.convert",
     "load_benchmark": "hf_recurrent.benchmarks",
-    "load_reference": "hf_recurrent.convert",
     "save_checkpoint": "hf_recurrent.hub.checkpoint",
 }
 for _architecture in ARCHITECTURES.values():

@@ -1,7 +1,7 @@
 """The public names as type checkers see them: `__init__.py` imports each when it is first used."""
 
 from .benchmarks import load_benchmark
-from .convert import from_pretrained_recurrent, load_reference
+from .convert import from_pretrained_recurrent
 from .hub.checkpoint import save_checkpoint
 from .models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig
 from .models.albert_recurrent.modeling_albert_recurrent import (
@@ -222,6 +222,5 @@ __all__ = [
     "__version__",
     "from_pretrained_recurrent",
     "load_benchmark",
-    "load_reference",
     "save_checkpoint",
 ]

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.convert import load_reference
 from hf_recurrent.training import evaluate
 from hf_recurrent.training.evaluate import load_checkpoint
+from parity.reference import load_reference
 from support.compare import assert_close
 from support.families import BY_NAME, make_model
 

@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import TrainerCallback, default_data_collator
 
-from hf_recurrent.convert import load_reference
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.trainer import RecurrentTrainer
+from parity.reference import load_reference
 
 PARITY = Path(__file__).parents[1] / "parity" / "dynamic-halt"
 # ten times the noise of an independent float32 implementation; AdamW divides by gradients that may be tiny

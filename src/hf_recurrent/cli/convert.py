@@ -76,10 +76,10 @@ def refuse(folder: Path) -> None:
 
 
 def from_authors(path: Path, built: Path) -> Any:
-    from ..convert import load_reference
+    from ..convert import load_authors
     from ..hub.checkpoint import save_checkpoint
 
-    model = load_reference(path).model
+    model = load_authors(path)
     save_checkpoint(model, built)
     return model
 

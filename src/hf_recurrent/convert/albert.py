@@ -1,15 +1,6 @@
 """ALBERT of transformers and PABEE (https://arxiv.org/abs/2006.04152): names of their parameters and config fields."""
 
-import torch
-
-from ..models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig
-from ..models.albert_recurrent.modeling_albert_recurrent import (
-    AlbertRecurrentForMaskedLM,
-    AlbertRecurrentForSequenceClassification,
-)
-from .albert_run import AlbertReference
 from .original import Original
-from .renaming import load_renamed
 
 ALBERT = Original(
     model_type="albert",
@@ -57,25 +48,3 @@ ALBERT = Original(
     },
 )
 SEPARATE = {"step_classifiers": "separate"}
-
-
-def load(case: dict, weights: dict[str, torch.Tensor]) -> AlbertReference:
-    """The models of a case: a classifier, one with a classifier for each step, and a masked language model."""
-    theirs = case["config"]
-    fields = ALBERT.our_fields(theirs) | {"num_labels": theirs["num_labels"]}
-    config, separate = AlbertRecurrentConfig(**fields), AlbertRecurrentConfig(**fields, **SEPARATE)
-    models = (
-        AlbertRecurrentForSequenceClassification(config),
-        AlbertRecurrentForSequenceClassification(separate),
-        AlbertRecurrentForMaskedLM(config),
-    )
-    names = [ALBERT.their_names(model) for model in models]
-    used = {theirs for each in names for theirs in each}
-    unused = weights.keys() - used
-    if unused:
-        raise ValueError(f"the weights do not fit the config: unexpected {', '.join(sorted(unused))}")
-    for model, each in zip(models, names, strict=True):
-        known = {theirs: ours for theirs, ours in each.items() if theirs in weights}
-        load_renamed(model, {theirs: weights[theirs] for theirs in known}, known)
-        model.eval()
-    return AlbertReference(*models, names, case.get("regression_threshold"))

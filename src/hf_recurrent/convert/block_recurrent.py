@@ -8,7 +8,6 @@ import torch
 
 from ..models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from ..models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM
-from .block_recurrent_run import BlockRecurrentReference
 from .renaming import load_renamed, rename
 
 # the release of 2022 divides logits by another root, and has signed scales and position biases in the memory layer
@@ -107,9 +106,9 @@ def our_config(case: dict) -> BlockRecurrentConfig:
     return BlockRecurrentConfig(**fields)
 
 
-def load(case: dict, weights: dict[str, torch.Tensor]) -> BlockRecurrentReference:
+def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[BlockRecurrentForCausalLM, dict[str, str]]:
     model = BlockRecurrentForCausalLM(our_config(case))
     names = {theirs: ours for theirs in weights if (ours := rename(theirs, NAMES)) is not None}
     ours = {name: tensor.t() if name.endswith(".kernel") else tensor for name, tensor in weights.items()}
     load_renamed(model, ours, names)
-    return BlockRecurrentReference(model.eval(), names, case.get("grad_segment"))
+    return model.eval(), names

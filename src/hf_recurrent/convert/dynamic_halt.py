@@ -6,16 +6,18 @@ every other token probability zero.
 """
 
 import torch
+from transformers import PreTrainedModel
 
 from ..registry import ARCHITECTURES
-from .dynamic_halt_run import BITS, ClassifierReference, FlipFlopReference
 from .renaming import load_renamed, rename
 
-# framework -> Auto class of ours, and the reference that runs their inputs
+# ids of the tokens "0" and "1" of their flip-flop vocabulary
+BITS = (3, 4)
+# framework -> Auto class of ours
 FRAMEWORKS = {
-    "classifier": ("AutoModelForSequenceClassification", ClassifierReference),
-    "sentence_pair": ("AutoModelForSequenceClassification", ClassifierReference),
-    "flipflop": ("AutoModelForCausalLM", FlipFlopReference),
+    "classifier": "AutoModelForSequenceClassification",
+    "sentence_pair": "AutoModelForSequenceClassification",
+    "flipflop": "AutoModelForCausalLM",
 }
 ENCODERS = {"TransformerEncoder", "UniversalTransformerEncoder", "TLBEncoder", "UTLBEncoder"}
 # options of their configs that no published model turns on
@@ -201,8 +203,9 @@ def assemble_parameters(
     return assembled
 
 
-def load(case: dict, weights: dict[str, torch.Tensor]):
-    auto_class, reference_class = FRAMEWORKS[case["framework"]]
+def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[PreTrainedModel, dict[str, tuple[str, slice]]]:
+    """The model, and for each of their parameters the name of ours with the slice of its rows."""
+    auto_class = FRAMEWORKS[case["framework"]]
     config = our_config(case)
     model = ARCHITECTURES[config.model_type].model_class(auto_class)(config)
     slices = parameter_slices(config, auto_class)
@@ -213,8 +216,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]):
     names = {theirs: ours for theirs, ours in names.items() if ours is not None}
     load_renamed(model, plain | assembled, names | {ours: ours for ours in assembled})
     whole = {theirs: (ours, slice(None)) for theirs, ours in names.items()}
-    shapes = {name: tensor.shape for name, tensor in weights.items()}
-    return reference_class(model.eval(), whole | slices, shapes)
+    return model.eval(), whole | slices
 
 
 def drop_xpos_buffers(weights: dict[str, torch.Tensor], head_dim: int) -> dict[str, torch.Tensor]:

@@ -5,12 +5,8 @@ from typing import Any
 
 import torch
 
-from ..models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig
-from ..models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForCausalLM
 from ..models.ops.positions import rotation_angles, rotation_table
-from .huginn_run import HuginnReference
 from .original import Original
-from .renaming import load_renamed
 
 # the authors' table of rotations, (1, positions, 1, planes, 2) cosines and sines
 ROTATIONS = "freqs_cis"
@@ -93,14 +89,3 @@ HUGINN = HuginnOriginal(
     head_names=("lm_head.",),
     heads={},
 )
-
-
-def load(case: dict, weights: dict[str, torch.Tensor]) -> HuginnReference:
-    """The language model of a case."""
-    theirs = case["config"]
-    config = HuginnRecurrentConfig(**HUGINN.our_fields(theirs))
-    model = HuginnRecurrentForCausalLM(config)
-    names = HUGINN.their_names(model)
-    weights = {name: tensor for name, tensor in weights.items() if name != ROTATIONS}
-    load_renamed(model, weights, names)
-    return HuginnReference(model.eval(), names, case)

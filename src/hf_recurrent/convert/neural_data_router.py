@@ -8,7 +8,6 @@ import torch
 
 from ..models.ndr.configuration_ndr import NDRConfig
 from ..models.ndr.modeling_ndr import NDRForSequenceClassification
-from .neural_data_router_run import NeuralDataRouterReference, split_keys_values
 from .renaming import load_renamed, rename
 
 ATTENTIONS = {
@@ -99,7 +98,7 @@ def is_unused(name: str, attention: str) -> bool:
     return rename(name, dict.fromkeys(UNUSED[attention], "")) is not None
 
 
-def load(case: dict, weights: dict[str, torch.Tensor]) -> NeuralDataRouterReference:
+def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[NDRForSequenceClassification, dict[str, str]]:
     config = our_config(case["config"])
     model = NDRForSequenceClassification(config)
     weights = {name: tensor for name, tensor in weights.items() if not is_unused(name, config.attention)}
@@ -112,7 +111,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> NeuralDataRouterRefere
             split |= keys_and_values(name, tensor, config)
     plain = {name: tensor for name, tensor in weights.items() if rename(name, {KEYS_VALUES: ""}) is None}
     load_renamed(model, plain | split, names | {ours: ours for ours in split})
-    return NeuralDataRouterReference(model.eval(), names, case["config"].get("n_test_layers"))
+    return model.eval(), names
 
 
 def keys_and_values(name: str, weight: torch.Tensor, config: NDRConfig) -> dict[str, torch.Tensor]:
@@ -120,7 +119,7 @@ def keys_and_values(name: str, weight: torch.Tensor, config: NDRConfig) -> dict[
     expected = (2 * config.num_attention_heads * config.head_dim, config.hidden_size)
     if weight.shape != expected:
         raise ValueError(f"{name} is {tuple(weight.shape)}, expected {expected}")
-    key, value = split_keys_values(weight, config.head_dim)
+    key, value = (rows.flatten(0, 1) for rows in weight.unflatten(0, (-1, 2, config.head_dim)).unbind(1))
     return {
         "model.block.attention.k_proj.weight": key,
         "model.block.attention.v_proj.weight": value,

@@ -3,13 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
-from ..models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig
-from ..models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForCausalLM
 from .original import Original
-from .ouro_run import OuroReference
-from .renaming import load_renamed
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -86,14 +80,3 @@ OURO = OuroOriginal(
     head_names=("lm_head.",),
     heads={},
 )
-
-
-def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
-    """The language model of a case."""
-    theirs = case["config"]
-    special = {name: theirs[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id") if name in theirs}
-    config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
-    model = OuroRecurrentForCausalLM(config)
-    names = OURO.their_names(model)
-    load_renamed(model, weights, names)
-    return OuroReference(model.eval(), names)

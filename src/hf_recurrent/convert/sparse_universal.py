@@ -10,7 +10,6 @@ import torch
 from ..models.sut.configuration_sut import SUTConfig
 from ..models.sut.modeling_sut import SUTForConditionalGeneration, SUTModel
 from .renaming import load_renamed, rename
-from .sparse_universal_run import EncoderDecoderReference, EncoderReference
 
 STACK = r"(encoder|decoder)\."
 BLOCK = STACK + r"universal_layer\."
@@ -86,7 +85,7 @@ def our_config(theirs: dict, is_encoder_decoder: bool) -> SUTConfig:
     )
 
 
-def load(case: dict, weights: dict[str, torch.Tensor]) -> EncoderReference | EncoderDecoderReference:
+def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[SUTModel | SUTForConditionalGeneration, dict[str, str]]:
     is_encoder_decoder = any(name.startswith("decoder.") for name in weights)
     config = our_config(case["config"], is_encoder_decoder)
     weights = {name: tensor for name, tensor in weights.items() if not re.fullmatch(UNUSED, name)}
@@ -96,10 +95,10 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> EncoderReference | Enc
         names = {theirs: ours.removeprefix("encoder.") for theirs, ours in names.items()}
         model = SUTModel(config)
         load_renamed(model, used, names)
-        return EncoderReference(model.eval(), names)
+        return model.eval(), names
     names = {theirs: f"model.{ours}" for theirs, ours in names.items()}
     if "decoder.output_projection.weight" in weights:
         names["decoder.output_projection.weight"] = "lm_head.weight"
     model = SUTForConditionalGeneration(config)
     load_renamed(model, used, names)
-    return EncoderDecoderReference(model.eval(), names, case["config"])
+    return model.eval(), names

@@ -5,8 +5,16 @@ Shapes: B sequences, S tokens, L depth steps, C labels.
 
 import torch
 
-from ..models.common.classification import classification_losses, problem_type_of
-from .renaming import recorded, require_keys
+from hf_recurrent import (
+    AlbertRecurrentConfig,
+    AlbertRecurrentForMaskedLM,
+    AlbertRecurrentForSequenceClassification,
+)
+from hf_recurrent.convert.albert import ALBERT, SEPARATE
+from hf_recurrent.convert.renaming import load_renamed
+from hf_recurrent.models.common.classification import classification_losses, problem_type_of
+
+from .recording import recorded, require_keys
 
 PATIENCES = (1, 2, 3)
 
@@ -115,3 +123,25 @@ def first_exit(agrees: torch.Tensor, patience: int) -> torch.Tensor:
         streak = torch.where(same, streak + 1, 0)
         layers = torch.where((streak >= patience) & (layers > number), number, layers)
     return layers
+
+
+def load(case: dict, weights: dict[str, torch.Tensor]) -> AlbertReference:
+    """The models of a case: a classifier, one with a classifier for each step, and a masked language model."""
+    theirs = case["config"]
+    fields = ALBERT.our_fields(theirs) | {"num_labels": theirs["num_labels"]}
+    config, separate = AlbertRecurrentConfig(**fields), AlbertRecurrentConfig(**fields, **SEPARATE)
+    models = (
+        AlbertRecurrentForSequenceClassification(config),
+        AlbertRecurrentForSequenceClassification(separate),
+        AlbertRecurrentForMaskedLM(config),
+    )
+    names = [ALBERT.their_names(model) for model in models]
+    used = {theirs for each in names for theirs in each}
+    unused = weights.keys() - used
+    if unused:
+        raise ValueError(f"the weights do not fit the config: unexpected {', '.join(sorted(unused))}")
+    for model, each in zip(models, names, strict=True):
+        known = {theirs: ours for theirs, ours in each.items() if theirs in weights}
+        load_renamed(model, {theirs: weights[theirs] for theirs in known}, known)
+        model.eval()
+    return AlbertReference(*models, names, case.get("regression_threshold"))

@@ -5,19 +5,14 @@ Shapes: B sequences, S raw columns, N = S + 2 columns, T steps taken, E width, H
 
 import torch
 
-from ..models.ops.act import ACT
-from ..models.ops.positions import sinusoids
-from .renaming import require_keys
+from hf_recurrent.models.ops.act import ACT
+from hf_recurrent.models.ops.positions import sinusoids
 
-
-def split_keys_values(rows: torch.Tensor, head_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(2 * H * D, E), keys and values of each head in turn -> keys and values, (H * D, E) each."""
-    key, value = rows.unflatten(0, (-1, 2, head_dim)).unbind(1)
-    return key.flatten(0, 1), value.flatten(0, 1)
+from .recording import require_keys
 
 
 def merge_keys_values(key: torch.Tensor, value: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """Inverse of `split_keys_values`."""
+    """Keys and values (H * D, E) each -> (2 * H * D, E), keys and values of each head in turn."""
     return torch.stack([rows.unflatten(0, (-1, head_dim)) for rows in (key, value)], dim=1).flatten(0, 2)
 
 

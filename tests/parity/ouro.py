@@ -8,15 +8,19 @@ from contextlib import contextmanager
 
 import torch
 
-from ..models.common.depth_objectives import (
+from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM
+from hf_recurrent.convert.ouro import OURO
+from hf_recurrent.convert.renaming import load_renamed
+from hf_recurrent.models.common.depth_objectives import (
     continuation_targets,
     gate_loss,
     halting_distribution,
     objective_loss,
     prior_divergence,
 )
-from ..models.common.token_targets import NO_TARGET, token_losses
-from .renaming import recorded, require_keys
+from hf_recurrent.models.common.token_targets import NO_TARGET, token_losses
+
+from .recording import recorded, require_keys
 
 THRESHOLDS = (0.3, 0.5, 0.9)
 CACHED_THRESHOLD = 0.5
@@ -146,3 +150,14 @@ class OuroReference:
         parameters = dict(self.model.named_parameters())
         grads = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
         return {f"{name}/{theirs}": gradient for theirs, gradient in grads.items() if gradient is not None}
+
+
+def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
+    """The language model of a case."""
+    theirs = case["config"]
+    special = {name: theirs[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id") if name in theirs}
+    config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
+    model = OuroRecurrentForCausalLM(config)
+    names = OURO.their_names(model)
+    load_renamed(model, weights, names)
+    return OuroReference(model.eval(), names)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch.nn import functional as F
 
-from ..models.sut.modeling_sut import mean_over_tokens
-from ..models.sut.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
-from .renaming import record_calls, require_keys
+from hf_recurrent.models.sut.modeling_sut import mean_over_tokens
+from hf_recurrent.models.sut.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
+
+from .recording import record_calls, require_keys
 
 MODULES = ("self_attn", "cross_attn", "ffd")
 

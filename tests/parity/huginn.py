@@ -10,8 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ..models.ops.attention import NO_ROTATIONS, KeyValue, Rotations, eager_attention_forward
-from .renaming import recorded, require_keys
+from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM
+from hf_recurrent.convert.huginn import HUGINN, ROTATIONS
+from hf_recurrent.convert.renaming import load_renamed
+from hf_recurrent.models.ops.attention import NO_ROTATIONS, KeyValue, Rotations, eager_attention_forward
+
+from .recording import recorded, require_keys
 
 # number of steps of the calls whose results are recorded, besides the config's; and of those with a cache
 FEW_STEPS, SOME_STEPS = 1, 3
@@ -286,3 +290,14 @@ ON_LOGITS = {
     "minp-kl": OfLogits(uniform, likely_divergence),
     "argmax-stability": OfLogits(lambda _: (-1, 0), unchanged_steps),
 }
+
+
+def load(case: dict, weights: dict[str, torch.Tensor]) -> HuginnReference:
+    """The language model of a case."""
+    theirs = case["config"]
+    config = HuginnRecurrentConfig(**HUGINN.our_fields(theirs))
+    model = HuginnRecurrentForCausalLM(config)
+    names = HUGINN.their_names(model)
+    weights = {name: tensor for name, tensor in weights.items() if name != ROTATIONS}
+    load_renamed(model, weights, names)
+    return HuginnReference(model.eval(), names, case)

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from ..models.engine.chunk_plan import chunk_size
-from ..models.ops.attention import PackedContext
-from .renaming import record_calls, require_keys
+from hf_recurrent.convert.dynamic_halt import BITS
+from hf_recurrent.models.engine.chunk_plan import chunk_size
+from hf_recurrent.models.ops.attention import PackedContext
 
-# ids of the tokens "0" and "1" of their flip-flop vocabulary
-BITS = (3, 4)
+from .recording import record_calls, require_keys
 
 
 def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torch.Tensor, torch.Tensor]:

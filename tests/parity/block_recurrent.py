@@ -9,7 +9,7 @@ import re
 import torch
 from torch.nn import functional as F
 
-from .renaming import require_keys
+from .recording import require_keys
 
 INPUTS = ("input_ids", "start_of_sequence", "target_ids", "loss_mask")
 

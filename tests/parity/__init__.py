@@ -1,0 +1,1 @@
+"""Recorded cases of the reference implementations, and the replay of their inputs."""
