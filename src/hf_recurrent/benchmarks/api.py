@@ -45,10 +45,15 @@ def load_benchmark(
     Raises:
         ValueError: for a name, config, split, parameter or file that is not as it should be.
     """
+    from datasets import DatasetDict
+    from datasets.exceptions import DatasetGenerationError
+
+    from .builder import make_builder
+
     benchmark = get_benchmark(name)
     config_name = known_config(benchmark, config_name)
     benchmark = benchmark.member(config_name)
-    if num_proc is not None and (isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1):
+    if num_proc is not None and num_proc < 1:
         raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
     resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
     files_dir = files_folder(benchmark, config_name, resolved, data_dir)
@@ -56,10 +61,29 @@ def load_benchmark(
         names = benchmark.split_names(config_name, resolved)
     else:
         names = list(benchmark.plan_files(config_name, resolved, files_dir))
-    for part in _split_names(split):
+    wanted = _split_names(split)
+    for part in wanted:
         if part not in names:
             raise unknown("split", part, names, of=f" of benchmark {name!r}, config {config_name!r}")
-    return _load(name, config_name, resolved, files_dir, split, num_proc, cache_dir)
+    builder = make_builder(name, config_name, resolved, files_dir, None if cache_dir is None else str(cache_dir))
+    try:
+        builder.download_and_prepare(num_proc=num_proc)
+    except DatasetGenerationError as error:
+        # a malformed file is the user's to mend: its message must not hide behind a generic one
+        cause = error.__cause__
+        if isinstance(cause, ValueError):
+            raise ValueError(str(cause)) from error
+        if isinstance(cause, OSError):
+            raise OSError(cause.errno, cause.strerror, cause.filename) from error
+        raise
+    # files can leave a split without examples, which `datasets` cannot read back
+    filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]
+    if not filled or not set(wanted) <= set(filled):
+        empty = ", ".join(name for name in wanted if name not in filled) or "every split"
+        raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no examples")
+    if split is None:
+        return DatasetDict({name: builder.as_dataset(split=name) for name in filled})
+    return builder.as_dataset(split=split)
 
 
 def known_config(benchmark: Benchmark, config_name: str | None) -> str:
@@ -82,42 +106,6 @@ def files_folder(
     if not benchmark.plan_files(config_name, params, files_dir):
         raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({benchmark.file_names})")
     return files_dir.resolve()
-
-
-def _load(
-    name: str,
-    config_name: str,
-    params: dict[str, Any],
-    files_dir: Path | None,
-    split: str | None,
-    num_proc: int | None,
-    cache_dir: str | os.PathLike | None,
-) -> "DatasetDict | Dataset":
-    from datasets import DatasetDict
-    from datasets.exceptions import DatasetGenerationError
-
-    from .builder import make_builder
-
-    builder = make_builder(name, config_name, params, files_dir, None if cache_dir is None else str(cache_dir))
-    try:
-        builder.download_and_prepare(num_proc=num_proc)
-    except DatasetGenerationError as error:
-        # a malformed file is the user's to mend: its message must not hide behind a generic one
-        cause = error.__cause__
-        if isinstance(cause, ValueError):
-            raise ValueError(str(cause)) from error
-        if isinstance(cause, OSError):
-            raise OSError(cause.errno, cause.strerror, cause.filename) from error
-        raise
-    # files can leave a split without examples, which `datasets` cannot read back
-    filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]
-    if split is None and filled:
-        return DatasetDict({name: builder.as_dataset(split=name) for name in filled})
-    parts = _split_names(split)
-    if not filled or not set(parts) <= set(filled):
-        empty = ", ".join(name for name in parts if name not in filled) or "every split"
-        raise ValueError(f"data_dir={str(files_dir)!r}: {empty} has no examples")
-    return builder.as_dataset(split=split)
 
 
 def _split_names(split: str | None) -> list[str]:

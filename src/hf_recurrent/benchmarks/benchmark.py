@@ -1,6 +1,6 @@
 """The base class of benchmarks: what they are, and how their examples are made, read and rendered."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +40,9 @@ class Benchmark:
             its default config.
         token_pattern: regular expression of a token in text without spaces; None: tokens stand between spaces.
         ignored_pattern: regular expression of what the tokenizer skips.
+        read_text, draw_text: functions that do `normalize` and `render` of benchmarks of one text; None: as it is, or
+            no parse.
+        answer: `describe_answer` of a label, with `{}` for its name.
         framed: whether the tokenizer puts [BOS] and [EOS] around each text and distinguishes pairs by token types.
         writer_batch_size: examples that are held in memory while they are written; None: the default of `datasets`.
     """
@@ -54,6 +57,9 @@ class Benchmark:
     members: "Mapping[str, Benchmark]" = MappingProxyType({})
     token_pattern: str | None = None
     ignored_pattern: str | None = None
+    read_text: Callable[[str], str] | None = None
+    draw_text: Callable[[str, int], str] | None = None
+    answer: str = ""
     framed: bool = True
     writer_batch_size: int | None = None
 
@@ -122,15 +128,15 @@ class Benchmark:
 
     def normalize(self, text: str) -> str:
         """The benchmark's own spelling of a text. Raises ValueError for one that is malformed."""
-        return text
+        return text if self.read_text is None else self.read_text(text)
 
     def render(self, texts: Mapping[str, str], max_lines: int) -> str:
         """The parse or picture of an example, given its text columns, in at most `max_lines` lines."""
-        raise NotImplementedError
+        return self.draw_text(texts["text"], max_lines)
 
     def describe_answer(self, example: Mapping[str, Any]) -> str:
         """The label of an example, or the answer that a model must find, as a clause; empty if there is none."""
-        return ""
+        return self.answer.format(self.info.label_names[example["label"]]) if self.answer else ""
 
     def build_tokenizer(self) -> "PreTrainedTokenizerFast":
         """The tokenizer of texts, or of pairs of texts, with `[PAD]` as token 0."""
@@ -143,6 +149,7 @@ def make_info(
     parameters: Mapping[str, Parameter],
     configs: Mapping[str, Config],
     *,
+    column_meanings: Mapping[str, str],
     default_config: str = "original",
     license: str = "Apache-2.0 (generated data)",
     **facts: Any,
@@ -155,5 +162,6 @@ def make_info(
         parameters=MappingProxyType({name: MappingProxyType(dict(c.defaults)) for name, c in configs.items()}),
         parameter_meanings=MappingProxyType({name: known.meaning for name, known in parameters.items()}),
         license=license,
+        column_meanings=MappingProxyType(dict(column_meanings)),
         **facts,
     )

@@ -2,8 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def unknown(kind: str, given: object, known: Iterable[str], *, of: str = "") -> ValueError:
@@ -11,16 +10,12 @@ def unknown(kind: str, given: object, known: Iterable[str], *, of: str = "") -> 
     return ValueError(f"unknown {kind} {given!r}{of}; available: {', '.join(known) or 'none'}")
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A check of a value: `convert` returns the value to use, or raises TypeError or ValueError; `expected` describes
     the values that it accepts."""
 
     convert: Callable[[Any], Any]
     expected: str
-
-    def __call__(self, value: Any) -> Any:
-        return self.convert(value)
 
 
 def integer(minimum: int, maximum: int | None = None) -> Check:
@@ -50,7 +45,7 @@ def number(accepts: Callable[[float], bool], expected: str) -> Check:
 
 def optional(inner: Check) -> Check:
     """None, or a value that the inner check accepts."""
-    return Check(lambda value: None if value is None else inner(value), f"None or {inner.expected}")
+    return Check(lambda value: None if value is None else inner.convert(value), f"None or {inner.expected}")
 
 
 def choice(names: Iterable[str]) -> Check:
@@ -83,12 +78,20 @@ probability = number(lambda value: 0.0 < value < 1.0, "a number strictly between
 fraction = number(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of `load_benchmark`: a check that returns the value to use, and what it means."""
 
     check: Check
     meaning: str
+
+
+# those of most benchmarks
+SEED = Parameter(integer(0), "every seed gives other data")
+SIZES = {
+    "num_train": Parameter(integer(0), "examples of the train split"),
+    "num_validation": Parameter(integer(0), "examples of the validation split"),
+    "num_test": Parameter(integer(0), "examples of the test split"),
+}
 
 
 def resolve(
@@ -104,7 +107,7 @@ def resolve(
             raise unknown("parameter", name, defaults, of=f" for {context}")
         parameter = parameters[name]
         try:
-            resolved[name] = parameter.check(value)
+            resolved[name] = parameter.check.convert(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             expected = parameter.check.expected
             raise ValueError(f"{name}={value!r}: expected {expected} ({parameter.meaning})") from error

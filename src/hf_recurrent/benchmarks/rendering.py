@@ -20,9 +20,14 @@ def draw(lines: Sequence[Line], max_lines: int) -> str:
     >>> draw([Line(0, "MAX = 9"), Line(1, "MIN = 4"), Line(2, "4 7"), Line(1, "9")], 3)
     'MAX = 9\\n  MIN = 4 ... (1 more)\\n  9'
     """
-    if isinstance(max_lines, bool) or not isinstance(max_lines, int) or max_lines < 1:
-        raise ValueError(f"max_lines={max_lines!r}: expected an integer >= 1")
-    level = _deepest_level(lines, max_lines)
+    counts = [0] * (1 + max(line.level for line in lines))
+    for line in lines:
+        counts[line.level] += 1
+    # the most levels that fit; the root always does
+    level, total = 0, counts[0]
+    while level + 1 < len(counts) and total + counts[level + 1] <= max_lines:
+        level += 1
+        total += counts[level]
     drawn: list[str] = []
     hidden = 0
     for line in lines:
@@ -34,18 +39,6 @@ def draw(lines: Sequence[Line], max_lines: int) -> str:
         drawn.append("  " * line.level + line.text)
     _mark(drawn, hidden)
     return "\n".join(drawn)
-
-
-def _deepest_level(lines: Sequence[Line], max_lines: int) -> int:
-    """The most levels that fit; the root always does."""
-    counts = [0] * (1 + max(line.level for line in lines))
-    for line in lines:
-        counts[line.level] += 1
-    level, total = 0, counts[0]
-    while level + 1 < len(counts) and total + counts[level + 1] <= max_lines:
-        level += 1
-        total += counts[level]
-    return level
 
 
 def _mark(drawn: list[str], hidden: int) -> None:

@@ -8,7 +8,7 @@ A decoder starts with [EOS] too, so nothing stands before a text. Words, where t
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .long_documents.tokenizers import train_bpe_tokenizer
@@ -61,7 +61,12 @@ def sequence_tokenizer(
     info = benchmark.info
     if not info.target_column:
         raise ValueError(f"name={name!r} has no targets to write: use build_tokenizer({name!r})")
-    _check_options(name, text_form, num_merges)
+    if name != TRANSLATION and (text_form, num_merges) != (None, None):
+        raise ValueError(f"name={name!r} is read word by word: leave text_form and num_merges out")
+    if text_form not in (None, *TEXT_FORMS):
+        raise ValueError(f"text_form={text_form!r}: expected one of {', '.join(TEXT_FORMS)}")
+    if text_form == "bpe" and num_merges is not None:
+        raise ValueError(f"num_merges={num_merges!r}: the texts are cut into pieces already: leave num_merges out")
     if info.vocabulary:
         return word_tokenizer(info.vocabulary, benchmark.token_pattern)
     if examples is None:
@@ -69,40 +74,17 @@ def sequence_tokenizer(
             f"name={name!r}: its words are not known beforehand: use sequence_tokenizer({name!r}, examples) with "
             "the examples of the train split"
         )
-    texts = _Texts(examples, info.text_columns)
+    # an iterator would be empty the second time
+    kept = list(examples) if isinstance(examples, Iterator) else examples
+
+    def texts() -> Iterator[str]:
+        """The texts of examples, source and target of each in turn."""
+        return (example[column] for example in kept for column in info.text_columns)
+
     if name != TRANSLATION or text_form == "bpe":
-        return word_tokenizer(_frequent_words(texts))
+        return word_tokenizer(_frequent_words(texts()))
     train = bytes_tokenizer if text_form in (None, "plain") else merges_tokenizer
     return train(texts, NUM_MERGES if num_merges is None else num_merges)
-
-
-def _check_options(name: str, text_form: str | None, num_merges: int | None) -> None:
-    if name != TRANSLATION:
-        if text_form is not None or num_merges is not None:
-            raise ValueError(f"name={name!r} is read word by word: leave text_form and num_merges out")
-        return
-    if text_form is not None and text_form not in TEXT_FORMS:
-        raise ValueError(f"text_form={text_form!r}: expected one of {', '.join(TEXT_FORMS)}")
-    if num_merges is None:
-        return
-    if text_form == "bpe":
-        raise ValueError(f"num_merges={num_merges!r}: the texts are cut into pieces already: leave num_merges out")
-    if isinstance(num_merges, bool) or not isinstance(num_merges, int) or num_merges < 1:
-        raise ValueError(f"num_merges={num_merges!r}: expected an integer >= 1")
-
-
-class _Texts:
-    """The texts of examples, source and target of each in turn; they can be gone through more than once."""
-
-    def __init__(self, examples: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        # an iterator would be empty the second time
-        self.examples = list(examples) if isinstance(examples, Iterator) else examples
-        self.columns = columns
-
-    def __iter__(self) -> Iterator[str]:
-        for example in self.examples:
-            for column in self.columns:
-                yield example[column]
 
 
 def _frequent_words(texts: Iterable[str]) -> list[str]:
@@ -126,14 +108,14 @@ def word_tokenizer(words: Sequence[str], pattern: str | None = None) -> "PreTrai
     return _complete(word_level(words, pattern))
 
 
-def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
+def bytes_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "PreTrainedTokenizerFast":
     """A BPE tokenizer of bytes that is trained on texts; `decode` gives any text back.
 
     Raises:
         ValueError: the texts give fewer merges.
     """
     try:
-        tokenizer = train_bpe_tokenizer(texts, len(SPECIAL_TOKENS) + _BYTES + num_merges)
+        tokenizer = train_bpe_tokenizer(texts(), len(SPECIAL_TOKENS) + _BYTES + num_merges)
     except ValueError as error:
         raise ValueError(f"num_merges={num_merges}: the texts do not give as many ({error})") from error
     tokenizer.backend_tokenizer.post_processor = ended()
@@ -141,7 +123,7 @@ def bytes_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeniz
     return tokenizer
 
 
-def merges_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokenizerFast":
+def merges_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "PreTrainedTokenizerFast":
     """A BPE tokenizer of the characters of words that is trained on texts; `decode` gives words and single spaces back.
 
     Raises:
@@ -149,7 +131,9 @@ def merges_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeni
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    characters, endings = _alphabet(texts)
+    words = {word for text in texts() for word in text.split()}
+    # in order
+    characters, endings = sorted(set().union(*words)), sorted({word[-1] for word in words})
     # the trainer would number the ends of words as it meets them, and it goes through words in no certain order
     first = [*SPECIAL_TOKENS.values(), *(character + _END_OF_WORD for character in endings)]
     size = len(first) + len(characters) + num_merges
@@ -158,7 +142,7 @@ def merges_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeni
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=first, end_of_word_suffix=_END_OF_WORD, show_progress=False
     )
-    untrained.train_from_iterator(texts, trainer)
+    untrained.train_from_iterator(texts(), trainer)
     learned = json.loads(untrained.to_str())["model"]
     missing = size - len(learned["vocab"])
     if missing > 0:
@@ -178,17 +162,6 @@ def merges_tokenizer(texts: Iterable[str], num_merges: int) -> "PreTrainedTokeni
     tokenizer.decoder = decoders.BPEDecoder(suffix=_END_OF_WORD)
     # a text may hold the word "[PAD]"
     return _complete(tokenizer, split_special_tokens=True)
-
-
-def _alphabet(texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The characters of words, and those that words end with, in order."""
-    characters: set[str] = set()
-    endings: set[str] = set()
-    for text in texts:
-        words = text.split()
-        characters.update(*words)
-        endings.update(word[-1] for word in words)
-    return sorted(characters), sorted(endings)
 
 
 def _complete(tokenizer: "Tokenizer", **options: bool) -> "PreTrainedTokenizerFast":

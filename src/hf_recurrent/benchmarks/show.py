@@ -1,18 +1,18 @@
 """A few examples of a benchmark as text that a newcomer understands."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 from .api import files_folder, known_config
 from .benchmark import Benchmark
+from .parameters import SIZES
 from .registry import get_benchmark
 
 # examples that are drawn per split to pick examples from
 DRAWN = 64
-SIZES = ("num_train", "num_validation", "num_test")
 MAX_LINES = 40
 FEWEST_LINES = 4
 
@@ -57,7 +57,7 @@ def render_example(
     benchmark = get_benchmark(name, config_name)
     if not benchmark.info.parse_meaning:
         raise ValueError(f"benchmark {name!r} has no parses: its examples are no expressions")
-    if isinstance(max_lines, bool) or not isinstance(max_lines, int) or max_lines < FEWEST_LINES:
+    if max_lines < FEWEST_LINES:
         raise ValueError(f"max_lines={max_lines!r}: expected an integer >= {FEWEST_LINES}")
     return benchmark.render(_texts(benchmark, example), max_lines)
 
@@ -84,18 +84,12 @@ def describe_example(
         )
     return Description(
         texts=texts,
-        label=_label(info.label_names, example["label"]) if info.label_names else "",
+        label=info.label_names[example["label"]] if info.label_names else "",
         answer=benchmark.describe_answer({**example, **texts}),
         difficulty={column: example[column] for column in info.slice_columns},
         tree=tree,
         names={column: example[column] for column in info.name_columns},
     )
-
-
-def _label(names: Sequence[str], label: Any) -> str:
-    if isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < len(names):
-        raise ValueError(f"label={label!r}: expected an integer from 0 to {len(names) - 1}")
-    return names[label]
 
 
 def _texts(benchmark: Benchmark, example: Mapping[str, Any]) -> dict[str, str]:
@@ -125,33 +119,22 @@ def examples(
     benchmark = get_benchmark(name)
     config_name = known_config(benchmark, config_name)
     benchmark = benchmark.member(config_name)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if n < 1:
         raise ValueError(f"n={n!r}: expected an integer >= 1")
-    small = DRAWN if data_dir is None and benchmark.generated else None
-    found = list(_first_examples(benchmark, config_name, params, data_dir, small))
+    drawn = data_dir is None and benchmark.generated
+    if drawn:
+        sizes = {name: DRAWN for name in benchmark.info.parameters[config_name] if name in SIZES}
+        plan = benchmark.plan(config_name, benchmark.resolve(config_name, {**sizes, **params}))
+    else:
+        resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
+        plan = benchmark.plan_files(config_name, resolved, files_folder(benchmark, config_name, resolved, data_dir))
+    found = [
+        Example(split, row)
+        for split, shards in plan.items()
+        for row in islice(chain.from_iterable(shard.examples() for shard in shards), None if drawn else DRAWN)
+    ]
     found.sort(key=lambda example: [example.row[column] for column in benchmark.info.slice_columns])
     if n >= len(found):
         return found
     last = len(found) - 1
     return [found[round(i * last / max(1, n - 1))] for i in range(n)] if n > 1 else [found[last // 2]]
-
-
-def _first_examples(
-    benchmark: Benchmark,
-    config_name: str,
-    params: Mapping[str, Any],
-    data_dir: str | os.PathLike | None,
-    size: int | None,
-) -> Iterator[Example]:
-    """All examples of a generated data set with splits of `size`, or the first ones of each split of files."""
-    if size is not None:
-        sizes = {name: size for name in benchmark.info.parameters[config_name] if name in SIZES}
-        plan = benchmark.plan(config_name, benchmark.resolve(config_name, {**sizes, **params}))
-    else:
-        resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
-        folder = files_folder(benchmark, config_name, resolved, data_dir)
-        plan = benchmark.plan_files(config_name, resolved, folder)
-    for split, shards in plan.items():
-        made = chain.from_iterable(shard.examples() for shard in shards)
-        for row in made if size is not None else islice(made, DRAWN):
-            yield Example(split, row)

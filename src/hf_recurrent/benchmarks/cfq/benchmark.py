@@ -171,17 +171,15 @@ class CompositionalFreebaseQuestions(Benchmark):
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("num_triples", "length", "target_length"),
-        column_meanings=MappingProxyType(
-            {
-                "source": "the question, entities replaced by M0, M1, ...; words and signs of punctuation are "
-                "separated by single spaces",
-                "target": "the query, with `_` instead of the dot of `m.`, and without the prefix `ns:` of words; "
-                "its triples are grouped if `group_triples` is True",
-                "num_triples": "triples of the query before they are grouped, without filters",
-                "length": "words of the source",
-                "target_length": "words of the target",
-            }
-        ),
+        column_meanings={
+            "source": "the question, entities replaced by M0, M1, ...; words and signs of punctuation are "
+            "separated by single spaces",
+            "target": "the query, with `_` instead of the dot of `m.`, and without the prefix `ns:` of words; "
+            "its triples are grouped if `group_triples` is True",
+            "num_triples": "triples of the query before they are grouped, without filters",
+            "length": "words of the source",
+            "target_length": "words of the target",
+        },
         parse_meaning="",
         vocabulary=(),
         synthetic=False,

@@ -11,7 +11,6 @@ examples leaves out the last ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from ..benchmark import Benchmark, Config, Plan, make_info
@@ -147,6 +146,9 @@ class CompositionalTableLookup(Benchmark):
     """Apply functions that are known by heart, one after another (Csordás et al., 2022)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
+    draw_text = staticmethod(render)
+    answer = "its value is {}"
     token_pattern = r"[01]{3}|[a-k]"
     info = make_info(
         PARAMETERS,
@@ -159,12 +161,10 @@ class CompositionalTableLookup(Benchmark):
         label_names=ARGUMENTS,
         text_columns=("text",),
         slice_columns=("depth",),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the argument and the functions; tokens are separated by single spaces",
-                "depth": "functions that are applied one after another",
-            }
-        ),
+        column_meanings={
+            "text": "the argument and the functions; tokens are separated by single spaces",
+            "depth": "functions that are applied one after another",
+        },
         parse_meaning="each function as its name and value, with what it is applied to indented below it",
         vocabulary=VOCABULARY,
         **NEURAL_DATA_ROUTER,
@@ -197,12 +197,3 @@ class CompositionalTableLookup(Benchmark):
             split: make_shards(make_examples, [command.text(config_name) for command in commands[split][:size]])
             for split, size in wanted.items()
         }
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
-
-    def render(self, texts: Mapping[str, str], max_lines: int) -> str:
-        return render(texts["text"], max_lines)
-
-    def describe_answer(self, example: Mapping[str, Any]) -> str:
-        return f"its value is {ARGUMENTS[example['label']]}"

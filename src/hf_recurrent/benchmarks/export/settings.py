@@ -3,8 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...files import plain
 from ..benchmark import Benchmark
@@ -12,8 +11,7 @@ from ..info import BenchmarkInfo
 from ..parameters import unknown
 
 
-@dataclass(frozen=True)
-class ConfigChoice:
+class ConfigChoice(NamedTuple):
     """A config to export: `given` are the parameters it takes of those that the user gave, checked; `changed` those
     of them that differ from the default."""
 
@@ -32,7 +30,8 @@ def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[
     info = benchmark.info
     if isinstance(configs, str) or (configs is not None and not configs):
         raise ValueError(f"configs={configs!r}: expected None (all) or a list out of {', '.join(info.configs)}")
-    exported = [config for config in info.configs if _may_be_exported(benchmark.member(config), config)]
+    allowed = {config: benchmark.member(config).export_configs for config in info.configs}
+    exported = [config for config, own in allowed.items() if own is None or config in own]
     alternative = "to keep them as files, use to_parquet of the result of load_benchmark"
     if not exported:
         raise ValueError(f"benchmark {info.name!r} is not exported: its texts are not made here; {alternative}")
@@ -49,23 +48,19 @@ def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[
     for name in params:
         if name not in known:
             raise unknown("parameter", name, known, of=f" for benchmark {info.name!r}, configs {', '.join(chosen)}")
-    return [_choice(benchmark.member(config), config, params) for config in chosen]
-
-
-def _may_be_exported(member: Benchmark, config: str) -> bool:
-    return member.export_configs is None or config in member.export_configs
-
-
-def _choice(member: Benchmark, config: str, params: Mapping[str, Any]) -> ConfigChoice:
-    defaults = member.info.parameters[config]
-    # in the order of the defaults, so that the order in which they were given changes nothing
-    own = {name: params[name] for name in defaults if name in params}
-    resolved = member.checked(config, own, defaults)
-    # parameters that contradict each other are reported before the first config is generated
-    if member.generated:
-        member.split_names(config, member.complete(config, dict(resolved)))
-    given = {name: resolved[name] for name in own}
-    return ConfigChoice(config, given, {name: value for name, value in given.items() if value != defaults[name]})
+    choices = []
+    for config in chosen:
+        member, defaults = benchmark.member(config), info.parameters[config]
+        # in the order of the defaults, so that the order in which they were given changes nothing
+        own = {name: params[name] for name in defaults if name in params}
+        resolved = member.checked(config, own, defaults)
+        # parameters that contradict each other are reported before the first config is generated
+        if member.generated:
+            member.split_names(config, member.complete(config, dict(resolved)))
+        given = {name: resolved[name] for name in own}
+        changed = {name: value for name, value in given.items() if value != defaults[name]}
+        choices.append(ConfigChoice(config, given, changed))
+    return choices
 
 
 def regenerate_command(info: BenchmarkInfo, choices: Sequence[ConfigChoice]) -> str:

@@ -15,19 +15,18 @@ so that they do not depend on how much is trained on. Long strings never repeat.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..benchmark import Benchmark, Config, Plan, make_info
-from ..parameters import Check, Parameter, integer, optional
+from ..parameters import SEED, Check, Parameter, integer, optional
 from ..sampling import Shard, digest, in_order, non_empty, parts
 from .strings import IGNORE, READ, VOCABULARY, WRITE, describe_last_read, normalize, render
 
 
 def _even(value: Any) -> int:
-    value = integer(4)(value)
+    value = integer(4).convert(value)
     if value % 2:
         raise ValueError
     return value
@@ -65,7 +64,7 @@ _PERCENTAGES = Check(
 )
 
 PARAMETERS = {
-    "seed": Parameter(integer(0), "every seed gives other data"),
+    "seed": SEED,
     "num_train": Parameter(integer(0), "examples of the train split"),
     "num_validation": Parameter(
         integer(0), "examples of the validation split, in which the distributions of the test splits take turns"
@@ -284,6 +283,8 @@ class FlipFlop(Benchmark):
     """Remember the last written bit (Liu et al., 2023)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
+    draw_text = staticmethod(render)
     framed = False
     token_pattern = r"[wir01]"
     info = make_info(
@@ -298,17 +299,15 @@ class FlipFlop(Benchmark):
         slice_columns=("length", "ignore_percent", "num_reads", "distance"),
         # the others are the same, or nearly, in all examples of a test split
         filter_column="distance",
-        column_meanings=MappingProxyType(
-            {
-                "text": "the string; tokens are separated by single spaces",
-                "length": "tokens of the string, instructions and bits alike",
-                "ignore_percent": "100 times the probability that an instruction is `i`, other than the first, which "
-                "is `w`, and the last, which is `r`",
-                "num_reads": "reads (`r`) of the string",
-                "distance": "tokens between the last read and the write that it must recall, each with its bit; 0 if "
-                "they are neighbours",
-            }
-        ),
+        column_meanings={
+            "text": "the string; tokens are separated by single spaces",
+            "length": "tokens of the string, instructions and bits alike",
+            "ignore_percent": "100 times the probability that an instruction is `i`, other than the first, which "
+            "is `w`, and the last, which is `r`",
+            "num_reads": "reads (`r`) of the string",
+            "distance": "tokens between the last read and the write that it must recall, each with its bit; 0 if "
+            "they are neighbours",
+        },
         parse_meaning="the string in columns of an instruction and its bit; below each write its number, and below "
         "each read `=` with the number of the write whose bit it must have (and `!` if it has another)",
         vocabulary=VOCABULARY,
@@ -352,12 +351,6 @@ class FlipFlop(Benchmark):
                 for indices in parts(range(request.size))
             ]
         return {split: shards[split] for split in in_order(shards)}
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
-
-    def render(self, texts: Mapping[str, str], max_lines: int) -> str:
-        return render(texts["text"], max_lines)
 
     def describe_answer(self, example: Mapping[str, Any]) -> str:
         return describe_last_read(example["text"])

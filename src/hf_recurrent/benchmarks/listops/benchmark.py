@@ -22,12 +22,11 @@ put the expression first. Every label is computed again, and a difference is an 
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import read_lines
-from ..parameters import Check, Parameter, boolean, integer, optional, probability
+from ..parameters import SEED, Check, Parameter, boolean, integer, optional, probability
 from ..sampling import Shard
 from . import splits
 from .expressions import DIGITS, IGNORED_PATTERN, OPERATORS, TOKEN_PATTERN, VOCABULARY, make_example, normalize, render
@@ -44,7 +43,7 @@ def _operators(value: Any) -> tuple[str, ...]:
 
 
 PARAMETERS = {
-    "seed": Parameter(integer(0), "every seed gives other data"),
+    "seed": SEED,
     "num_train": Parameter(
         optional(integer(0)), "examples of the train split; None, for `original`: all of the authors' examples"
     ),
@@ -171,6 +170,9 @@ class ListOps(Benchmark):
     """Nested lists of operations on digits (Nangia & Bowman, 2018)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
+    draw_text = staticmethod(render)
+    answer = "its value is {}"
     token_pattern = TOKEN_PATTERN
     ignored_pattern = IGNORED_PATTERN
     file_configs = tuple(FILES)
@@ -185,15 +187,13 @@ class ListOps(Benchmark):
         label_names=DIGITS,
         text_columns=("text",),
         slice_columns=("length", "depth", "num_operators", "max_arguments"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the expression; tokens are separated by single spaces",
-                "length": "tokens of the expression; an operator with its bracket is one token, as is `]`",
-                "depth": "maximum number of lists inside one another; 0 for a bare digit",
-                "num_operators": "operators of the expression, each of which opens a list",
-                "max_arguments": "arguments of the list that has the most; 0 for a bare digit",
-            }
-        ),
+        column_meanings={
+            "text": "the expression; tokens are separated by single spaces",
+            "length": "tokens of the expression; an operator with its bracket is one token, as is `]`",
+            "depth": "maximum number of lists inside one another; 0 for a bare digit",
+            "num_operators": "operators of the expression, each of which opens a list",
+            "max_arguments": "arguments of the list that has the most; 0 for a bare digit",
+        },
         parse_meaning="each list as its operator and value, with its arguments indented below it; "
         "MED is the median, rounded down",
         vocabulary=VOCABULARY,
@@ -255,12 +255,3 @@ class ListOps(Benchmark):
             for split, path in paths.items()
             if Path(path).is_file()
         }
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
-
-    def render(self, texts: Mapping[str, str], max_lines: int) -> str:
-        return render(texts["text"], max_lines)
-
-    def describe_answer(self, example: Mapping[str, Any]) -> str:
-        return f"its value is {DIGITS[example['label']]}"

@@ -16,13 +16,12 @@ of the 400 lists of two digits, 26 are held out.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..listops.expressions import DIGITS, IGNORED_PATTERN, TOKEN_PATTERN, VOCABULARY, normalize
 from ..papers import NEURAL_DATA_ROUTER
-from ..parameters import Parameter, check_ood_depths, integer, probability
+from ..parameters import SEED, Parameter, check_ood_depths, integer, probability
 from ..sampling import digest, make_rng, make_shards, non_empty
 from .expressions import make_example, render
 from .rules import Source, shortest
@@ -33,7 +32,7 @@ from .weights import count, fewest
 MAX_LENGTH_LIMIT = 100
 
 PARAMETERS = {
-    "seed": Parameter(integer(0), "every seed gives other data"),
+    "seed": SEED,
     "num_train": Parameter(integer(0), "examples of the train split"),
     "num_validation": Parameter(integer(0), "examples of each validation split"),
     "num_test": Parameter(integer(0), "examples of each test split"),
@@ -155,6 +154,9 @@ class ListOpsDepth(Benchmark):
     """ListOps, balanced over the operations that a value depends on (Csordás et al., 2022)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
+    draw_text = staticmethod(render)
+    answer = "its value is {}"
     token_pattern = TOKEN_PATTERN
     ignored_pattern = IGNORED_PATTERN
     info = make_info(
@@ -169,16 +171,14 @@ class ListOpsDepth(Benchmark):
         slice_columns=("depth", "structural_depth", "length", "num_operators"),
         # the depths of a deeper split are the same, or nearly
         filter_column="length",
-        column_meanings=MappingProxyType(
-            {
-                "text": "the expression; tokens are separated by single spaces",
-                "depth": "maximum number of operations one after another that the value depends on: MIN and MAX depend "
-                "on the first argument that has their value, MED on the middle one or two of a stable sort, SM on all",
-                "structural_depth": "maximum number of lists inside one another",
-                "length": "tokens of the expression; an operator with its bracket is one token, as is `]`",
-                "num_operators": "operators of the expression, each of which opens a list",
-            }
-        ),
+        column_meanings={
+            "text": "the expression; tokens are separated by single spaces",
+            "depth": "maximum number of operations one after another that the value depends on: MIN and MAX depend "
+            "on the first argument that has their value, MED on the middle one or two of a stable sort, SM on all",
+            "structural_depth": "maximum number of lists inside one another",
+            "length": "tokens of the expression; an operator with its bracket is one token, as is `]`",
+            "num_operators": "operators of the expression, each of which opens a list",
+        },
         parse_meaning="each list as its operator and value, with the depth of what it depends on, and its arguments "
         "indented below it; MED is the median, rounded down",
         vocabulary=VOCABULARY,
@@ -216,12 +216,3 @@ class ListOpsDepth(Benchmark):
         seen: dict[int, set[str]] = {}
         texts = {request.split: _texts(request, params["seed"], seen) for request in requests(params)}
         return {split: make_shards(make_examples, texts[split]) for split in _ORDER if split in texts}
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
-
-    def render(self, texts: Mapping[str, str], max_lines: int) -> str:
-        return render(texts["text"], max_lines)
-
-    def describe_answer(self, example: Mapping[str, Any]) -> str:
-        return f"its value is {DIGITS[example['label']]}"

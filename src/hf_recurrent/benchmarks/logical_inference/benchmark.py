@@ -30,12 +30,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import read_lines
-from ..parameters import Parameter, integer
+from ..parameters import SEED, SIZES, Parameter, integer
 from ..sampling import Shard, keep_probability, make_rng, make_shards, non_empty, shuffled
 from .rendering import describe_label, render
 from .sentences import ALL_WORLDS, RELATIONS, VARIABLES, VOCABULARY, WORLDS, make_example, normalize
@@ -51,10 +50,8 @@ VALIDATION_EVERY = 10
 SPLITS = ("train", "validation", "test", "test_short")
 
 PARAMETERS = {
-    "seed": Parameter(integer(0), "every seed gives other data"),
-    "num_train": Parameter(integer(0), "examples of the train split"),
-    "num_validation": Parameter(integer(0), "examples of the validation split"),
-    "num_test": Parameter(integer(0), "examples of the test split"),
+    "seed": SEED,
+    **SIZES,
     "num_test_short": Parameter(
         integer(0),
         "examples of the test_short split: pairs of at most max_train_operators operators that train and validation "
@@ -253,6 +250,7 @@ class LogicalInference(Benchmark):
     """Relations between propositional sentences (Bowman, Manning & Potts, 2015)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
     token_pattern = r"[()]"
     file_configs = tuple(CONFIGS)
     file_parameters = ("max_train_operators",)
@@ -275,15 +273,13 @@ class LogicalInference(Benchmark):
         ),
         text_columns=("text", "text_pair"),
         slice_columns=("num_operators", "length", "length_pair"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the first sentence; tokens are separated by single spaces",
-                "text_pair": "the second sentence; tokens are separated by single spaces",
-                "num_operators": "`and`, `or` and `not` of the sentence that has more; 12 stands for 12 or more",
-                "length": "tokens of the first sentence; each bracket is one",
-                "length_pair": "tokens of the second sentence; each bracket is one",
-            }
-        ),
+        column_meanings={
+            "text": "the first sentence; tokens are separated by single spaces",
+            "text_pair": "the second sentence; tokens are separated by single spaces",
+            "num_operators": "`and`, `or` and `not` of the sentence that has more; 12 stands for 12 or more",
+            "length": "tokens of the first sentence; each bracket is one",
+            "length_pair": "tokens of the second sentence; each bracket is one",
+        },
         parse_meaning="each sentence in usual notation, above its operators with what they join indented below them; "
         "`true in 48 of 64`: so many of the 64 assignments of truth values to the six variables make this part true",
         vocabulary=VOCABULARY,
@@ -347,9 +343,6 @@ class LogicalInference(Benchmark):
                 paths = tuple(map(str, files))
                 found[split] = [Shard(file_examples, (config_name, split, paths), paths)]
         return found
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
 
     def render(self, texts: Mapping[str, str], max_lines: int) -> str:
         return render(texts, max_lines)

@@ -72,6 +72,7 @@ class LogicalInferenceTranslation(LogicalInference):
     """The examples of logical inference, for the same parameters in the same order, as sources and targets."""
 
     token_pattern = rf"{SEPARATOR}|[()]"
+    read_text = staticmethod(normalize)
     info = dataclasses.replace(
         _SENTENCES,
         name="logical_inference_translation",
@@ -111,9 +112,6 @@ class LogicalInferenceTranslation(LogicalInference):
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         return _translated_plan(super().plan_files(config_name, params, folder))
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
 
     def render(self, texts: Mapping[str, str], max_lines: int) -> str:
         return render(restored(texts["source"], texts["target"]), max_lines)

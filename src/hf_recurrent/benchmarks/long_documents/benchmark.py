@@ -65,7 +65,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 def _encoding(value: Any) -> str:
     try:
         # some codecs turn bytes into bytes
-        if not isinstance("".encode(text(value)).decode(value), str):
+        if not isinstance("".encode(text.convert(value)).decode(value), str):
             raise ValueError
         codecs.lookup(value)
     except LookupError as error:
@@ -301,16 +301,14 @@ class LongDocuments(Benchmark):
         slice_columns=("num_bytes", "num_characters", "num_words"),
         text_type="large_string",
         slice_type="int64",
-        column_meanings=MappingProxyType(
-            {
-                "text": "the whole document, with its line ends as they are; no two documents share a file",
-                "name": "the package, module or group of modules, book, paper, repository or file that it is",
-                "source": "where it is from: the version of Python, the data set and its commit, or the folder",
-                "num_bytes": "bytes of the text in UTF-8",
-                "num_characters": "characters (Unicode code points) of the text",
-                "num_words": "words of the text: its parts between white space",
-            }
-        ),
+        column_meanings={
+            "text": "the whole document, with its line ends as they are; no two documents share a file",
+            "name": "the package, module or group of modules, book, paper, repository or file that it is",
+            "source": "where it is from: the version of Python, the data set and its commit, or the folder",
+            "num_bytes": "bytes of the text in UTF-8",
+            "num_characters": "characters (Unicode code points) of the text",
+            "num_words": "words of the text: its parts between white space",
+        },
         parse_meaning="",
         vocabulary=BYTES,
         synthetic=False,

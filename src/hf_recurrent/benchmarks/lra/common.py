@@ -15,7 +15,7 @@ from ..byte_text import decode_bytes
 from ..info import BenchmarkInfo
 from ..listops import benchmark as listops
 from ..listops.benchmark import ListOps
-from ..parameters import Parameter, choice, integer, number, optional, text
+from ..parameters import SIZES, Parameter, choice, integer, number, optional, text
 from ..pixels import draw_picture, format_pixels, parse_pixels
 
 if TYPE_CHECKING:
@@ -31,12 +31,11 @@ _CONTINUITY = number(lambda value: 0.0 < value <= 10.0, "a number above 0, of at
 
 PARAMETERS = {
     **{name: listops.PARAMETERS[name] for name in listops.CONFIGS["lra"].defaults},
-    "num_train": Parameter(integer(0), "examples of the train split"),
+    **SIZES,
     "num_validation": Parameter(
         optional(integer(0)),
         "examples of the validation split; None where the test split also serves for it, as in all published code",
     ),
-    "num_test": Parameter(integer(0), "examples of the test split"),
     "dataset": Parameter(text, "data set on the Hub, where no data_dir is given"),
     "revision": Parameter(text, "branch, tag or commit of that data set"),
     "max_bytes": Parameter(integer(1), "texts are cut after so many bytes, each of a pair by itself"),
@@ -176,14 +175,6 @@ def check_num_validation(config_name: str, params: Mapping[str, Any]) -> None:
     """Raises ValueError where the size of the validation split is missing, in configs other than `text`."""
     if config_name != "text" and params.get("num_validation", 0) is None:
         raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
-
-
-class ByteTask(Benchmark):
-    """A task on texts that are read byte by byte from files."""
-
-    parameters = PARAMETERS
-    generated = False
-    export_configs = ()
 
 
 class PixelTask(Benchmark):

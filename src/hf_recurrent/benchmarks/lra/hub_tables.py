@@ -4,7 +4,6 @@ The arena has a validation split too, which is a part of train: its examples are
 from 0 over all tables.
 """
 
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ from ..files import parquet_rows, snapshot
 
 FOLDER = "plain_text"
 SPLITS = ("train", "test")
-_NUMBERED = re.compile(r"(.*)-(\d+)-of-(\d+)\.parquet")
 
 
 class Table(NamedTuple):
@@ -44,20 +42,19 @@ def has_tables(folder: Path) -> bool:
 
 
 def split_tables(folder: Path) -> dict[str, list[str]]:
-    """The tables of each split in their order.
+    """The tables of each split in their order, such as `train-00000-of-00002.parquet`.
 
     Raises:
-        ValueError: some are missing; all of these are named.
+        ValueError: some are missing.
     """
     found = {split: sorted((folder / FOLDER).glob(f"{split}-*.parquet")) for split in SPLITS}
-    missing = [f"{split}-*.parquet" for split in SPLITS if not found[split]]
-    for paths in found.values():
-        names = {path.name for path in paths}
-        for stem, _, count in {match.groups() for match in map(_NUMBERED.fullmatch, names) if match}:
-            expected = (f"{stem}-{number:05d}-of-{count}.parquet" for number in range(int(count)))
-            missing += [name for name in expected if name not in names and name not in missing]
-    if missing:
-        raise ValueError(f"{folder / FOLDER} has no {', '.join(sorted(missing))}: download the data set again")
+    for split, paths in found.items():
+        counts = {path.stem.rpartition("-of-")[2] for path in paths}
+        if not paths or any(count.isdecimal() and int(count) != len(paths) for count in counts):
+            raise ValueError(
+                f"{folder / FOLDER} has {len(paths)} tables {split}-*.parquet, which are not all: download the data "
+                "set again"
+            )
     return {split: [str(path) for path in paths] for split, paths in found.items()}
 
 

@@ -10,7 +10,6 @@ The last tenth of the train images are the validation split. In the release, the
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..benchmark import Plan
@@ -112,13 +111,11 @@ class Photographs(PixelTask):
         label_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         text_columns=("pixels",),
         slice_columns=("brightness", "contrast"),
-        column_meanings=MappingProxyType(
-            {
-                "pixels": PIXELS_MEANING,
-                "brightness": "mean of the pixels, rounded",
-                "contrast": "standard deviation of the pixels, rounded",
-            }
-        ),
+        column_meanings={
+            "pixels": PIXELS_MEANING,
+            "brightness": "mean of the pixels, rounded",
+            "contrast": "standard deviation of the pixels, rounded",
+        },
         vocabulary=PIXELS,
         modality="pixels",
         synthetic=False,

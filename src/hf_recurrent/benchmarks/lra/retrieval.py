@@ -11,13 +11,12 @@ fewer is read too. Lines are read as bytes: those that are no UTF-8 are data (`b
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ..benchmark import Plan
+from ..benchmark import Benchmark, Plan
 from ..byte_text import BYTES
 from ..sampling import Shard
-from .common import CUT_MEANING, ByteTask, find, pair_example, task_info
+from .common import CUT_MEANING, PARAMETERS, find, pair_example, task_info
 
 FILES = {
     "train": "new_aan_pairs.train.tsv",
@@ -62,9 +61,12 @@ def _parse(line: bytes, place: str) -> tuple[int, bytes, bytes]:
     return int(label), fields[3], fields[4]
 
 
-class Retrieval(ByteTask):
+class Retrieval(Benchmark):
     """Pairs of papers, of which one cites the other or not (Radev et al., 2013)."""
 
+    parameters = PARAMETERS
+    generated = False
+    export_configs = ()
     file_configs = ("retrieval",)
     file_parameters = ("max_bytes",)
     file_names = "new_aan_pairs.{train,eval,test}.tsv"
@@ -76,15 +78,13 @@ class Retrieval(ByteTask):
         label_names=("unrelated", "related"),
         text_columns=("text", "text_pair"),
         slice_columns=("length", "length_pair"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the first paper, cut to `max_bytes`; a byte b that is no part of UTF-8 text stands there as "
-                "U+10FF00 + b",
-                "text_pair": "the second paper, cut alike",
-                "length": CUT_MEANING.format("the first text"),
-                "length_pair": CUT_MEANING.format("the second text"),
-            }
-        ),
+        column_meanings={
+            "text": "the first paper, cut to `max_bytes`; a byte b that is no part of UTF-8 text stands there as "
+            "U+10FF00 + b",
+            "text_pair": "the second paper, cut alike",
+            "length": CUT_MEANING.format("the first text"),
+            "length_pair": CUT_MEANING.format("the second text"),
+        },
         vocabulary=BYTES,
         modality="bytes",
         synthetic=False,

@@ -10,14 +10,13 @@ data (`byte_text`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..benchmark import Plan
+from ..benchmark import Benchmark, Plan
 from ..byte_text import BYTES
 from ..files import Archive, Folder, open_files, parquet_length
 from ..sampling import Shard, digest, parts
-from .common import CUT_MEANING, ByteTask, task_info, text_example
+from .common import CUT_MEANING, PARAMETERS, task_info, text_example
 from .hub_tables import Table, divide, has_tables, split_tables, table_rows, tables_folder
 
 _ROOTS = ("", "aclImdb/")
@@ -144,9 +143,12 @@ def table_examples(table: Table, max_bytes: int) -> Iterator[dict[str, object]]:
         yield text_example(text.encode(), label, max_bytes)
 
 
-class Reviews(ByteTask):
+class Reviews(Benchmark):
     """Film reviews, in favour or not (Maas et al., 2011)."""
 
+    parameters = PARAMETERS
+    generated = False
+    export_configs = ()
     file_configs = ("text",)
     file_parameters = ("max_bytes", "num_validation")
     file_names = "train/pos, train/neg, test/pos and test/neg with *.txt, as in aclImdb"
@@ -157,14 +159,12 @@ class Reviews(ByteTask):
         label_names=("negative", "positive"),
         text_columns=("text",),
         slice_columns=("length", "full_length"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the review as it was posted, HTML line ends included, cut to `max_bytes`; a byte b that is no "
-                "part of UTF-8 text stands there as U+10FF00 + b",
-                "length": CUT_MEANING.format("the text"),
-                "full_length": "bytes of the whole review",
-            }
-        ),
+        column_meanings={
+            "text": "the review as it was posted, HTML line ends included, cut to `max_bytes`; a byte b that is no "
+            "part of UTF-8 text stands there as U+10FF00 + b",
+            "length": CUT_MEANING.format("the text"),
+            "full_length": "bytes of the whole review",
+        },
         vocabulary=BYTES,
         modality="bytes",
         synthetic=False,

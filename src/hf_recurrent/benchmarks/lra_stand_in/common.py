@@ -5,7 +5,7 @@ from typing import Any
 from ..benchmark import Config, make_info
 from ..info import BenchmarkInfo
 from ..lra.common import PARAMETERS as ARENA_PARAMETERS
-from ..parameters import Parameter, fraction, integer, optional
+from ..parameters import SIZES, Parameter, fraction, integer, optional
 
 _SHARES = {"validation_share": 0.1, "test_share": 0.2}
 
@@ -19,9 +19,7 @@ PARAMETERS = {
     },
     "seed": Parameter(integer(0), "every seed gives other examples, or divides those that there are in another way"),
     "max_bytes": Parameter(integer(1), "texts are cut after so many bytes; passages have as many"),
-    "num_train": Parameter(integer(0), "examples of the train split"),
-    "num_validation": Parameter(integer(0), "examples of the validation split"),
-    "num_test": Parameter(integer(0), "examples of the test split"),
+    **SIZES,
     "contour_length": ARENA_PARAMETERS["contour_length"],
     "min_contour_length": Parameter(
         optional(integer(2, 64)),

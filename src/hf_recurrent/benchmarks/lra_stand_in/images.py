@@ -7,7 +7,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..benchmark import Plan
@@ -76,12 +75,10 @@ class Digits(PixelTask):
         label_names=tuple("0123456789"),
         text_columns=("pixels",),
         slice_columns=Photographs.info.slice_columns,
-        column_meanings=MappingProxyType(
-            {
-                **Photographs.info.column_meanings,
-                "pixels": "ink from 0 to 16, row by row from the top left, separated by single spaces",
-            }
-        ),
+        column_meanings={
+            **Photographs.info.column_meanings,
+            "pixels": "ink from 0 to 16, row by row from the top left, separated by single spaces",
+        },
         vocabulary=tuple(map(str, range(17))),
         modality="pixels",
         parse_meaning=PICTURE,

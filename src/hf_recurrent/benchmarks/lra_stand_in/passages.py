@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
-from ..benchmark import Plan
+from ..benchmark import Benchmark, Plan
 from ..byte_text import BYTES
 from ..long_documents.benchmark import LongDocuments
 from ..long_documents.documents import Document, library_documents, library_folder
-from ..lra.common import ByteTask, pair_example
+from ..lra.common import pair_example
 from ..lra.retrieval import Retrieval
 from ..sampling import Shard, digest, make_rng, parts
 from .common import NO_ARENA, PARAMETERS, toy_info
@@ -89,11 +88,11 @@ def _below(count: int, rng: Random) -> int:
     return int(rng.random() * count)
 
 
-class Passages(ByteTask):
+class Passages(Benchmark):
     """Pairs of passages of the standard library, in place of pairs of papers."""
 
+    generated = False
     parameters = PARAMETERS
-    export_configs = None
     info = toy_info(
         title="Toy data for Long Range Arena: passages",
         description="Pairs of passages of the Python standard library, read byte by byte; the label is whether they "
@@ -101,14 +100,12 @@ class Passages(ByteTask):
         label_names=Retrieval.info.label_names,
         text_columns=Retrieval.info.text_columns,
         slice_columns=Retrieval.info.slice_columns,
-        column_meanings=MappingProxyType(
-            {
-                "text": "the first passage",
-                "text_pair": "the second passage, which shares no byte with the first",
-                "length": "bytes of the first passage",
-                "length_pair": "bytes of the second passage",
-            }
-        ),
+        column_meanings={
+            "text": "the first passage",
+            "text_pair": "the second passage, which shares no byte with the first",
+            "length": "bytes of the first passage",
+            "length_pair": "bytes of the second passage",
+        },
         vocabulary=BYTES,
         modality="bytes",
         paper="https://docs.python.org/3/library/",

@@ -6,14 +6,12 @@ that it stays there when others are added. Bytes that are no UTF-8 are data (`by
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ..benchmark import Plan
+from ..benchmark import Benchmark, Plan
 from ..byte_text import BYTES
 from ..files import Archive, Folder, open_files
 from ..long_documents.documents import shares, split_of
-from ..lra.common import ByteTask
 from ..lra.text import FOLDERS, PATTERN, Reviews, Text, labelled, text_shards
 from .common import CONFIGS, NO_ARENA, PARAMETERS, toy_info
 
@@ -38,9 +36,11 @@ def _texts(files: Folder | Archive, data_dir: Path) -> tuple[str, list[Text]]:
     return base, [text for texts in folders.values() for text in texts]
 
 
-class ToyReviews(ByteTask):
+class ToyReviews(Benchmark):
     """Texts in two folders, in place of film reviews."""
 
+    generated = False
+    export_configs = ()
     parameters = PARAMETERS
     file_configs = ("reviews",)
     file_parameters = tuple(CONFIGS["reviews"].defaults)
@@ -51,14 +51,12 @@ class ToyReviews(ByteTask):
         label_names=Reviews.info.label_names,
         text_columns=Reviews.info.text_columns,
         slice_columns=Reviews.info.slice_columns,
-        column_meanings=MappingProxyType(
-            {
-                **Reviews.info.column_meanings,
-                "text": "the text as it is in its file, cut to `max_bytes`; a byte b that is no part of UTF-8 text "
-                "stands there as U+10FF00 + b",
-                "full_length": "bytes of the whole file",
-            }
-        ),
+        column_meanings={
+            **Reviews.info.column_meanings,
+            "text": "the text as it is in its file, cut to `max_bytes`; a byte b that is no part of UTF-8 text "
+            "stands there as U+10FF00 + b",
+            "full_length": "bytes of the whole file",
+        },
         vocabulary=BYTES,
         modality="bytes",
         paper=Reviews.info.paper,

@@ -14,12 +14,11 @@ little: there are 8,000 expressions of depth 2 with two operators, of which it h
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..papers import NEURAL_DATA_ROUTER
-from ..parameters import Parameter, boolean, check_ood_depths, integer
+from ..parameters import SEED, Parameter, boolean, check_ood_depths, integer
 from ..sampling import in_order, make_rng, make_shards, non_empty, shuffled
 from .distribution import LISTED_DEPTH, ConditionalSampler, Process, bin_sizes, capacity, first_different, listed
 from .expressions import DIGITS, VOCABULARY, make_example, normalize, render
@@ -28,7 +27,7 @@ MAX_TOKENS = 100
 _SHORTEST_OPERATION = 5
 
 PARAMETERS = {
-    "seed": Parameter(integer(0), "every seed gives other data"),
+    "seed": SEED,
     "num_train": Parameter(integer(0), "examples of the train split"),
     "num_validation": Parameter(integer(0), "examples of each validation split"),
     "num_test": Parameter(integer(0), "examples of each test split"),
@@ -159,6 +158,9 @@ class SimpleArithmetic(Benchmark):
     """Sums and products modulo 10, nested in brackets (Csordás et al., 2022)."""
 
     parameters = PARAMETERS
+    read_text = staticmethod(normalize)
+    draw_text = staticmethod(render)
+    answer = "its value is {}"
     token_pattern = r"[()*+0-9]"
     info = make_info(
         PARAMETERS,
@@ -169,14 +171,12 @@ class SimpleArithmetic(Benchmark):
         label_names=DIGITS,
         text_columns=("text",),
         slice_columns=("depth", "length", "num_operators"),
-        column_meanings=MappingProxyType(
-            {
-                "text": "the expression; tokens are separated by single spaces",
-                "depth": "operations on the longest chain from a digit to the value",
-                "length": "tokens of the expression; each bracket is one",
-                "num_operators": "operations of the expression",
-            }
-        ),
+        column_meanings={
+            "text": "the expression; tokens are separated by single spaces",
+            "depth": "operations on the longest chain from a digit to the value",
+            "length": "tokens of the expression; each bracket is one",
+            "num_operators": "operations of the expression",
+        },
         parse_meaning="each operation as its operator and value, with its operands indented below it",
         vocabulary=VOCABULARY,
         **NEURAL_DATA_ROUTER,
@@ -218,12 +218,3 @@ class SimpleArithmetic(Benchmark):
             if params["disjoint"]:
                 taken = taken.union(*drawn.values())
         return {split: make_shards(make_examples, texts[split]) for split in self.split_names(config_name, params)}
-
-    def normalize(self, text: str) -> str:
-        return normalize(text)
-
-    def render(self, texts: Mapping[str, str], max_lines: int) -> str:
-        return render(texts["text"], max_lines)
-
-    def describe_answer(self, example: Mapping[str, Any]) -> str:
-        return f"its value is {DIGITS[example['label']]}"

@@ -10,7 +10,6 @@ Of train pairs, those are left out in which a text is too short or too long. Eve
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ..benchmark import Benchmark, Config, Plan, make_info
@@ -112,14 +111,12 @@ class WMT14EnglishGerman(Benchmark):
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("length", "target_length"),
-        column_meanings=MappingProxyType(
-            {
-                "source": "the text in English, in the form `text_form`",
-                "target": "its translation into German",
-                "length": "words of the source: what stands between white space once BPE pieces are joined",
-                "target_length": "words of the target",
-            }
-        ),
+        column_meanings={
+            "source": "the text in English, in the form `text_form`",
+            "target": "its translation into German",
+            "length": "words of the source: what stands between white space once BPE pieces are joined",
+            "target_length": "words of the target",
+        },
         parse_meaning="",
         vocabulary=(),
         synthetic=False,

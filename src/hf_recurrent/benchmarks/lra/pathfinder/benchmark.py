@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from random import Random
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,17 +246,15 @@ class Pathfinder(PixelTask):
             text_columns=("pixels",),
             slice_columns=("contour_length", "distractor_length", "num_distractors", "num_placed", "marker_distance"),
             filter_column="marker_distance",
-            column_meanings=MappingProxyType(
-                {
-                    "pixels": PIXELS_MEANING,
-                    "contour_length": "segments of each of the two long contours",
-                    "distractor_length": "segments of each short contour",
-                    "num_distractors": "short contours that were to be placed; -1 in the authors' files, which do not "
-                    "have it",
-                    "num_placed": "short contours for which there was space; -1 in the authors' files",
-                    "marker_distance": "pixels between the centres of the discs, rounded; -1 in the authors' files",
-                }
-            ),
+            column_meanings={
+                "pixels": PIXELS_MEANING,
+                "contour_length": "segments of each of the two long contours",
+                "distractor_length": "segments of each short contour",
+                "num_distractors": "short contours that were to be placed; -1 in the authors' files, which do not "
+                "have it",
+                "num_placed": "short contours for which there was space; -1 in the authors' files",
+                "marker_distance": "pixels between the centres of the discs, rounded; -1 in the authors' files",
+            },
             vocabulary=PIXELS,
             modality="pixels",
             packages=("pillow",),

@@ -163,7 +163,12 @@ def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTE
     while len(left):
         now = left[:limit]
         if made[now].max() >= max_attempts:
-            raise ValueError(_impossible(tables.settings, max_attempts))
+            settings = tables.settings
+            raise ValueError(
+                f"contour_length={settings.contour_length}: two such contours were not found in {max_attempts} "
+                f"attempts in {settings.size} x {settings.size} pixels (continuity={settings.continuity}); give a "
+                "shorter length"
+            )
         each = int(min(limit // len(now), max(_AT_FIRST, made[now].min())))
         numbers = made[now][:, None] + np.arange(each)
         successes, found = _attempt(tables, subkeys(keys[now][:, None], numbers).ravel())
@@ -174,13 +179,6 @@ def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTE
         made[now] += each
         left = left[attempts[left] == 0]
     return Contours(segments, attempts)
-
-
-def _impossible(settings: Settings, max_attempts: int) -> str:
-    return (
-        f"contour_length={settings.contour_length}: two such contours were not found in {max_attempts} attempts in "
-        f"{settings.size} x {settings.size} pixels (continuity={settings.continuity}); give a shorter length"
-    )
 
 
 TRIES = 5

@@ -49,11 +49,8 @@ def generate(settings: Settings, keys: np.ndarray) -> Pictures:
     """The pictures of uint64 `keys` (N,), N >= 1.
 
     Raises:
-        ValueError: there are no keys, or two long contours of such a length do not fit.
+        ValueError: two long contours of such a length do not fit.
     """
-    keys = np.asarray(keys, dtype=np.uint64)
-    if keys.ndim != 1 or not len(keys):
-        raise ValueError(f"keys: expected at least one, in an array of shape (N,), got shape {keys.shape}")
     check_possible(settings)
     choices = np.array(settings.margins)[below(keys, _MARGIN, len(settings.margins))]
     places, parts = [], []
