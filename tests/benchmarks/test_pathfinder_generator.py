@@ -105,7 +105,7 @@ def test_lengths_of_one_and_no_short_contours():
 
 
 def test_settings_that_cannot_be():
-    with pytest.raises(ValueError, match="contour_length=200: .* do not fit into 32 x 32"):
+    with pytest.raises(ValueError, match=r"contour_length=200: .* do not fit into 32 x 32"):
         make_settings(32, 200)
 
 
