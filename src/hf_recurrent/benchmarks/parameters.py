@@ -17,6 +17,9 @@ class Check(NamedTuple):
     convert: Callable[[Any], Any]
     expected: str
 
+    def __call__(self, value: Any) -> Any:
+        return self.convert(value)
+
 
 def integer(minimum: int, maximum: int | None = None) -> Check:
     """A whole number from `minimum` to `maximum`, if there is one (numpy integers too, booleans not)."""
@@ -45,7 +48,7 @@ def number(accepts: Callable[[float], bool], expected: str) -> Check:
 
 def optional(inner: Check) -> Check:
     """None, or a value that the inner check accepts."""
-    return Check(lambda value: None if value is None else inner.convert(value), f"None or {inner.expected}")
+    return Check(lambda value: None if value is None else inner(value), f"None or {inner.expected}")
 
 
 def choice(names: Iterable[str]) -> Check:
@@ -107,7 +110,7 @@ def resolve(
             raise unknown("parameter", name, defaults, of=f" for {context}")
         parameter = parameters[name]
         try:
-            resolved[name] = parameter.check.convert(value)
+            resolved[name] = parameter.check(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             expected = parameter.check.expected
             raise ValueError(f"{name}={value!r}: expected {expected} ({parameter.meaning})") from error

@@ -26,7 +26,7 @@ from .strings import IGNORE, READ, VOCABULARY, WRITE, describe_last_read, normal
 
 
 def _even(value: Any) -> int:
-    value = integer(4).convert(value)
+    value = integer(4)(value)
     if value % 2:
         raise ValueError
     return value

@@ -65,7 +65,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 def _encoding(value: Any) -> str:
     try:
         # some codecs turn bytes into bytes
-        if not isinstance("".encode(text.convert(value)).decode(value), str):
+        if not isinstance("".encode(text(value)).decode(value), str):
             raise ValueError
         codecs.lookup(value)
     except LookupError as error:
