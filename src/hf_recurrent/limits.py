@@ -53,8 +53,6 @@ YAML = Limit("HF_RECURRENT_MAX_YAML_BYTES", _MIB, "bytes of YAML")
 NESTING = Limit("HF_RECURRENT_MAX_NESTING", 100, "levels of nesting")
 # columns of a Parquet file are unpacked a group of rows at a time
 ROW_GROUP = Limit("HF_RECURRENT_MAX_ROW_GROUP_BYTES", 4 * _GIB, "bytes in a group of rows")
-PIXELS = Limit("HF_RECURRENT_MAX_PIXELS", 64_000_000, "pixels")
 # one example that is looked into, whose maps have the square of it
 EXAMPLE_TOKENS = Limit("HF_RECURRENT_MAX_EXAMPLE_TOKENS", 128, "tokens")
 # what a visitor of a served page may send
-REQUEST = Limit("HF_RECURRENT_MAX_REQUEST_BYTES", 64 << 10, "bytes")

@@ -64,8 +64,7 @@ def test_a_port_that_is_in_use_is_named_in_one_line(refuse):
         port = taken.getsockname()[1]
         line = refuse("serve", FLIP_FLOP, "--port", port)
     assert line == (
-        f"error: nothing can listen at host '127.0.0.1', port {port}: Address already in use; pass another one "
-        "(--port 0 takes any that is free)"
+        f"error: port {port} cannot be used: Address already in use; pass another one (--port 0 takes any that is free)"
     )
 
 

@@ -2,7 +2,8 @@
 
 from huggingface_hub import HfApi
 
-from hf_recurrent.hub.push import Target, push
+from hf_recurrent.hub import publish
+from hf_recurrent.hub.staging import local_files
 
 README = "---\nlicense: mit\ntags: [a]\n---\n# Card\n"
 WEIGHTS = b"\x3b" + bytes(7) + b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}  ' + bytes(24)
@@ -10,7 +11,9 @@ WEIGHTS = b"\x3b" + bytes(7) + b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets
 
 def send(hub, folder, *, token=..., repo_id="org/x", repo_type="model", **options):
     api = HfApi(hub.endpoint, token=hub.token if token is ... else token)
-    return push(folder, Target(repo_id, repo_type, **options), "message", api)
+    sizes = {path: file.stat().st_size for path, file in local_files(folder).items()}
+    planned = publish.Published(repo_type, sizes, options.get("private"))
+    return publish.send(folder, repo_id, planned, publish.Options(api=api, message="message", **options))
 
 
 def contents(folder):

@@ -13,7 +13,6 @@ from document_card import make_document_card
 
 from hf_recurrent.analysis.calibration import ALL_TESTS
 from hf_recurrent.analysis.plots import plot_calibrated_steps
-from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import SplitResult, read_card, write_card
 from hf_recurrent.hub.commands import calibration_command, evaluation_command
@@ -348,35 +347,6 @@ def test_a_calibration_is_drawn_and_replaced(folder):
     assert not (folder / plot.path).exists()
 
 
-# damage to a calibration -> what is said of it
-DAMAGE = {
-    "a number": ("3", "does not hold what this package writes"),
-    "no choice": ("{}", "'chosen'"),
-    "cut short": ('{"chosen', "is not JSON"),
-    "another type": (lambda found: {**found, "tests": {"test": {"by_difficulty": 3}}}, "by_difficulty is 3"),
-    "a field less": (lambda found: {**found, "tests": {"test": without(found, "full_accuracy")}}, "full_accuracy"),
-    "numbers for texts": (lambda found: {**found, "benchmark": 3}, "benchmark is 3"),
-}
-
-
-def without(found, name):
-    check = next(iter(found["tests"].values()))
-    rows = [{key: value for key, value in row.items() if key != name} for row in check["by_difficulty"]]
-    return {**check, "by_difficulty": rows}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_calibration_that_cannot_be_shown_leaves_everything_as_it_was(folder, damage):
-    made, message = DAMAGE[damage]
-    path = folder / "calibration.json"
-    path.write_text(made if isinstance(made, str) else json.dumps(made(json.loads(path.read_text()))))
-    (folder.parent / "README.md").write_text("an old index")
-    before = files(folder.parent)
-    with pytest.raises(ValueError, match=rf"one/calibration\.json .*{message}"):
-        refresh(folder.parent)
-    assert files(folder.parent) == before
-
-
 def files(root):
     return {path.relative_to(root): path.is_file() and path.read_bytes() for path in root.rglob("*")}
 
@@ -398,16 +368,6 @@ def test_refreshing_takes_up_a_calibration(folder):
     assert "| grow with depth: \u03c1 = +0.97, 3.00 → 6.00 | 70.0% at -0.2 points |" in index
     (folder / "calibration.json").unlink()
     assert about_calibration(root) == ["one/calibration.json is missing: copy it from the run's output folder"]
-
-
-def test_a_file_that_is_no_calibration_is_named(folder):
-    write_json(folder / "calibration.json", {"chosen": {"criterion": "convergence"}})
-    before = (folder / "card.json").read_bytes()
-    with pytest.raises(ValueError, match=r"one/calibration\.json does not hold what this package writes"):
-        refresh(folder.parent)
-    assert (folder / "card.json").read_bytes() == before
-    (problem,) = about_calibration(folder.parent)
-    assert "does not hold what this package writes" in problem
 
 
 def test_the_page_shows_what_the_card_says(folder):

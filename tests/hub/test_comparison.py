@@ -86,23 +86,13 @@ def test_rows_are_as_wide_as_their_heading(card, folders):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda card: replace(card, benchmark=replace(card.benchmark, seed=5)),
-            "has seed of its examples 5, this card 0",
-        ),
-        (lambda card: replace(card, benchmark=replace(card.benchmark, name="flip_flop")), "has benchmark 'flip_flop'"),
-        (
-            lambda card: replace(card, benchmark=replace(card.benchmark, parameters={"max_depth": 7})),
-            r"has parameters of its examples \{'max_depth': 7\}",
-        ),
-        (lambda card: card, "holds this very run, with the same seed: leave it out"),
-        (
-            lambda card: replace(card, results=[replace(card.results[0], split="other")]),
-            "has results of other, this card of",
-        ),
+        (lambda card: replace(card, benchmark=replace(card.benchmark, seed=5)), "has another version than this card"),
+        (lambda card: replace(card, benchmark=replace(card.benchmark, name="flip_flop")), "has another benchmark"),
+        (lambda card: card, "holds the run .*, which is compared already: leave it out"),
+        (lambda card: replace(card, results=[replace(card.results[0], split="other")]), "has another split"),
         (
             lambda card: replace(card, results=[replace(card.results[0], table=make_table(examples=80))]),
-            r"has examples of \S+ \{'n': 80\}, this card \{'n': 60\}",
+            "has another number of examples",
         ),
     ],
 )
@@ -112,53 +102,12 @@ def test_what_cannot_be_compared_is_refused(card, tmp_path, change, message):
         compared_cards(card, [tmp_path])
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [("label_column", "stars", False), ("text_column", ["title"], False), ("tokenizer", "words", True)],
-)
-def test_own_examples_have_the_same_columns(card, tmp_path, name, value, allowed):
-    parameters = {"text_column": ["text"], "label_column": "label", "tokenizer": "bytes", "examples": {"test": 60}}
-    own = replace(card.benchmark, seed=None, parameters=parameters)
-    card = replace(card, benchmark=own)
-    other = replace(own, parameters={**parameters, name: value, "examples": {"test": 60, "train": 9}})
-    write_card(tmp_path, with_accuracy(card, 0.4, benchmark=other))
-    if allowed:
-        assert len(compared_cards(card, [tmp_path])) == 1
-        return
-    with pytest.raises(ValueError, match=rf"has parameters of its examples .*'{name}': .*: compare runs on the same"):
-        compared_cards(card, [tmp_path])
-
-
 def test_runs_of_another_size_are_another_model_and_none_counts_twice(card, folders, tmp_path):
     wide = with_accuracy(card, 0.4)
-    wide = replace(wide, training=replace(wide.training, num_parameters=9))
-    parameters = {**card.benchmark.parameters, "num_train": 5, "max_train_length": 9}
-    write_card(tmp_path, replace(wide, benchmark=replace(card.benchmark, parameters=parameters)))
+    write_card(tmp_path, replace(wide, training=replace(wide.training, num_parameters=9)))
     assert [item.same_model for item in compared_cards(card, [tmp_path, folders[0]])] == [False, True]
-    with pytest.raises(
-        ValueError, match=r"again holds a run of '.*' with seed \d, as the card or another folder does: leave it out"
-    ):
+    with pytest.raises(ValueError, match="again holds the run"):
         compared_cards(card, [folders[0], folders[0]])
-
-
-@pytest.mark.parametrize(
-    ("changes", "flags", "message"),
-    [
-        ({}, " --learning_rate=0.5 --logging_steps 5 --seed 3", r"\(learning_rate: '0.5', there None\)"),
-        ({"max_steps": 3}, " --seed 3", r"\(max_steps: 3, there \d+\)"),
-    ],
-)
-def test_runs_that_a_table_could_not_tell_apart_are_refused(card, folders, tmp_path, changes, flags, message):
-    other = replace(read_card(folders[1]), **changes)
-    training = replace(other.training, seed=3, command=other.training.command + flags)
-    write_card(tmp_path, replace(other, training=training))
-    with pytest.raises(ValueError, match=f"has the title 'Fixed depth' and the size .*{message}: give it a title of"):
-        compared_cards(card, [folders[1], tmp_path])
-    write_card(tmp_path, replace(other, training=training, model_name="Fixed depth, changed"))
-    assert [item.name for item in compared_cards(card, [folders[1], tmp_path])] == [
-        "Fixed depth",
-        "Fixed depth, changed",
-    ]
 
 
 def test_a_folder_without_a_card_is_refused(card, tmp_path):

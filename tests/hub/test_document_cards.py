@@ -14,7 +14,7 @@ from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.hub import lint_card, render_card, write_card
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, read_card
 from hf_recurrent.hub.commands import evaluation_command
-from hf_recurrent.hub.lint import card_problems
+from hf_recurrent.hub.lint import form_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
 from hf_recurrent.hub.phrases import phrase
 
@@ -39,7 +39,7 @@ def test_the_card_can_be_published_and_is_a_function_of_its_data(tmp_path):
     state = path.read_text().split("## What the state is for")[1].split("\n## ")[0]
     for plot in plots:
         assert f"]({plot.path})" in state
-    assert card_problems(render_card(replace(card, plots=[])), tmp_path.joinpath) == []
+    assert form_problems(render_card(replace(card, plots=[])), tmp_path.joinpath) == []
 
 
 def test_every_table_row_has_as_many_cells_as_its_header():

@@ -55,10 +55,9 @@ def test_the_gallery_is_sound_and_stays_as_it_is(root):
     ("change", "words"),
     [
         (lambda path: path.unlink(), "rec/recurrence_stats.json is missing: copy it"),
-        (lambda path: path.write_text("{"), "rec/recurrence_stats.json is not JSON"),
         (
             lambda path: edit_json(path, lambda data: data["splits"]["test"].update(bits_per_byte=0.1)),
-            "rec/recurrence_stats.json disagrees with card.json about splits",
+            "rec/recurrence_stats.json disagrees with card.json",
         ),
     ],
 )
@@ -80,9 +79,6 @@ def test_what_is_published_is_all_that_the_card_shows(root, tmp_path):
         *("test_gate_openness.png", "test_loss_position.png"),
         *("validation_gate_openness.png", "validation_loss_position.png"),
     ]
-    (root / "rec" / "recurrence_stats.json").unlink()
-    with pytest.raises(ValueError, match=r"has no recurrence_stats\.json, which its README\.md refers to"):
-        stage_checkpoint(root / "rec", tmp_path / "again", "org/rec")
 
 
 def test_the_index_has_a_table_of_documents(root):

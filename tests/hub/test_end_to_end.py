@@ -232,6 +232,6 @@ def test_publishing_again_changes_nothing(hub, published, tmp_path):
     staged = stage_checkpoint(published["place"] / "run", tmp_path / "staged", "org/gut-listops")
     assert contents(staged) == stored(hub, repo_id="org/gut-listops")
     with client_in_this_process(hub, tmp_path):
-        pushed = send(hub, staged, repo_id="org/gut-listops", tag="v1")
-    assert pushed.plan.empty
+        pushed = send(hub, staged, repo_id="org/gut-listops")
+    assert not pushed.changed
     assert len(hub.repository("org/gut-listops").commits) == 2

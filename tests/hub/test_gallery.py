@@ -78,14 +78,10 @@ def test_a_fixed_depth_counts_all_its_steps(tmp_path):
     ("change", "reason"),
     [
         (lambda card: card.pop("claim"), "claim"),
-        (lambda card: card.update(colour="red"), "unknown keys ['colour']"),
+        (lambda card: card.update(colour="red"), "colour"),
         (lambda card: card.update(family="lstm"), "family is 'lstm': expected one of"),
         (lambda card: card["results"][0].update(table={}), "fixed_depth"),
         (lambda card: card["results"][0]["table"].pop("slices"), "slices"),
-        (
-            lambda card: card["training"].update(wall_time="long"),
-            "training.wall_time is 'long': expected a number",
-        ),
     ],
 )
 def test_a_broken_card_is_named_and_stops_everything(pair, change, reason):

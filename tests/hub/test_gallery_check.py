@@ -1,6 +1,5 @@
 """What the check of a gallery reports, and what a refresh mends of it, on copies of a committed checkpoint."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -62,12 +61,6 @@ def test_refresh_mends_an_edited_index(single):
     assert index.read_text() == before
 
 
-def oversize(root):
-    save_file({"weight": np.zeros(4_000_001, np.float16)}, root / NAME / "model.safetensors")
-    edit_card(root, lambda card: card["training"].update(num_parameters=4_000_001))
-    refresh(root)
-
-
 def write(path, content=b""):
     def mutate(root):
         (root / path).parent.mkdir(exist_ok=True)
@@ -80,48 +73,25 @@ def remove(path):
     return lambda root: (root / path).unlink()
 
 
-# what only a person can mend: the file that is reported first, and the words for it
+# what only a person can mend: the file or folder that is reported, and the words for it
 REPORTED = {
-    "stray file": (write(f"{NAME}/recipe.yaml"), f"{NAME}/recipe.yaml", "does not belong"),
-    "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "is code, which is written anew when"),
+    "stray file": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "does not belong"),
+    "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "does not belong"),
     "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
-    "broken config": (write(f"{NAME}/config.json"), f"{NAME}/config.json", "is not JSON"),
-    "stray folder": (write(f"{NAME}/notes/a.txt"), f"{NAME}/notes/a.txt", "does not belong"),
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
-    "stray folder at the top": (write("other/config.json"), "other", "has no card.json"),
-    "pickle by name": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "holds a pickle"),
-    "pickle by content": (write(f"{NAME}/vocab.json", b"\x80\x04."), f"{NAME}/vocab.json", "holds a pickle"),
-    "pickled weights": (
-        write(f"{NAME}/model.safetensors", b"PK\x03\x04 torch.save"),
-        f"{NAME}/model.safetensors",
-        "holds a pickle",
-    ),
-    "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "not shown by the card"),
-    "figure not a picture": (write(f"{NAME}/assets/test_steps.png"), f"{NAME}/card.json", "it is not a PNG file"),
-    "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}/card.json", "'assets/test_steps.png' is missing"),
-    "lost tokenizer": (remove(f"{NAME}/tokenizer.json"), f"{NAME}/tokenizer.json", "is missing"),
+    "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "does not belong"),
+    "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}:", "'assets/test_steps.png' is missing"),
     "lost statistics": (remove(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is missing"),
-    "broken statistics": (write(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is not JSON"),
-    "lost weights": (remove(f"{NAME}/model.safetensors"), f"{NAME}/model.safetensors", "is missing"),
-    "cut weights": (write(f"{NAME}/model.safetensors", b"\x80\x02"), f"{NAME}/model.safetensors", "holds a pickle"),
-    "empty weights": (write(f"{NAME}/model.safetensors"), f"{NAME}/model.safetensors", "is not readable"),
-    "large weights": (oversize, f"{NAME}/model.safetensors", "more than 8 MB"),
-    "wrong size": (
-        lambda root: edit_card(root, lambda card: card["training"].update(num_parameters=7)) or refresh(root),
-        f"{NAME}/model.safetensors",
-        "card.json says 7",
+    "other weights": (
+        lambda root: save_file({"weight": np.zeros(3)}, root / NAME / "model.safetensors"),
+        f"{NAME}:",
+        "its results are of other weights",
     ),
     "wrong name": (
         lambda root: edit_card(root, lambda card: card.update(repo_id="elsewhere")) or refresh(root),
         f"{NAME}/card.json",
         "names the folder 'elsewhere'",
     ),
-    "wrong type": (
-        lambda root: edit_json(root / NAME / "config.json", lambda config: config.update(model_type="ut")),
-        f"{NAME}/config.json",
-        "has model_type 'ut', card.json has 'gut'",
-    ),
-    "link": (lambda root: (root / NAME / "vocab.txt").symlink_to("card.json"), f"{NAME}/vocab.txt", "is a link"),
 }
 
 
@@ -130,44 +100,21 @@ def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case
     mutate, place, words = REPORTED[case]
     mutate(single)
     problems = gallery_problems(single)
-    assert any(line.startswith(f"{place} ") and words in line for line in problems), problems
-    assert all(len(line.splitlines()) == 1 and ": " in line for line in problems)
+    assert any(line.startswith(place) and words in line for line in problems), problems
+    assert all(len(line.splitlines()) == 1 for line in problems)
     refresh(single)
     assert problems == gallery_problems(single)
 
 
 def test_a_number_changed_in_the_card_is_found_before_and_after_rendering(single):
     edit_card(single, lambda card: card["results"][0]["table"].update(accuracy=0.999))
-    statistics = f"{NAME}/halting_stats.json disagrees with card.json about splits: copy both from the same run"
+    statistics = f"{NAME}/halting_stats.json disagrees with card.json: copy both from the same run"
     rendered = [f"{NAME}/README.md differs", statistics, "README.md differs"]
     problems = gallery_problems(single)
     assert [line for line, start in zip(problems, rendered, strict=True) if not line.startswith(start)] == []
     refresh(single)
     assert "**99.9%**" in (single / "README.md").read_text()
     assert gallery_problems(single) == [statistics]
-
-
-def test_a_changed_threshold_curve_is_found(single):
-    edit_card(single, lambda card: card["threshold_curve"][0].update(accuracy=0.999))
-    assert any("disagrees with card.json about threshold_curve" in line for line in gallery_problems(single))
-
-
-def test_weights_that_only_begin_like_a_pickle(single):
-    """A safetensors file starts with the length of its header: 640 is 0x80 0x02."""
-    path = single / NAME / "model.safetensors"
-    header = json.dumps({"weight": {"dtype": "F32", "shape": [64_139], "data_offsets": [0, 4 * 64_139]}})
-    path.write_bytes((640).to_bytes(8, "little") + header.ljust(640).encode() + bytes(4 * 64_139))
-    assert path.read_bytes().startswith(b"\x80\x02")
-    edit_card(single, lambda card: card["training"].update(num_parameters=64_139))
-    refresh(single)
-    assert gallery_problems(single) == []
-
-
-def test_large_weights_may_stay_away(single):
-    (single / NAME / "model.safetensors").unlink()
-    edit_card(single, lambda card: card["training"].update(num_parameters=4_000_001))
-    refresh(single)
-    assert gallery_problems(single) == []
 
 
 def test_results_follow_the_card(single):

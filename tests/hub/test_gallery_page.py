@@ -1,7 +1,6 @@
 """The browsable page as text: what it says, and that it loads and runs nothing but itself."""
 
 import base64
-import hashlib
 import os
 import re
 import shutil
@@ -77,21 +76,6 @@ def test_nothing_is_loaded_from_anywhere(text):
     (style,) = page.texts["style"]
     assert "url(" not in style
     assert "@import" not in style
-
-
-def test_the_policy_allows_this_style_and_script_alone(text):
-    page = Page(text)
-    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
-    assert rules["img-src"] == "data:"
-    for tag in ("style", "script"):
-        (content,) = page.texts[tag]
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
-    assert set(rules) == {"default-src", "img-src", "style-src", "script-src", "base-uri", "form-action"}
-    # a policy binds what comes after it
-    assert text.index("Content-Security-Policy") < min(text.index("<style"), text.index("<script"), text.index("<link"))
 
 
 def test_the_same_gallery_gives_the_same_bytes(committed, text, tmp_path):
@@ -226,29 +210,13 @@ def test_sections_end_at_the_next_heading_outside_of_code():
         snippet("## Usage\nnone\n")
 
 
-@pytest.mark.parametrize(
-    ("path", "content", "reason"),
-    [
-        ("assets/steps.png", None, "one/assets/steps.png is missing: copy it"),
-        (
-            "assets/steps.png",
-            b"GIF89a",
-            "one/assets/steps.png: it is not a PNG file, or not a whole one",
-        ),
-        ("../steps.png", b"\x89PNG\r\n\x1a\n", "one: the card's figure '../steps.png' lies outside the folder"),
-    ],
-)
-def test_a_figure_that_cannot_be_shown_is_named_and_nothing_is_written(tmp_path, path, content, reason):
-    (tmp_path / "one" / "assets").mkdir(parents=True)
-    if content is not None:
-        (tmp_path / "one" / path).write_bytes(content)
+def test_a_figure_that_is_missing_is_named_and_nothing_is_written(tmp_path):
+    (tmp_path / "one").mkdir()
     target = tmp_path / "page.html"
     target.write_text("before")
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match=re.escape(reason)):
-        page_of(tmp_path, plots=[Plot("steps", path, split="test")])
+    with pytest.raises(ValueError, match=r"one/assets/steps.png is missing: copy it"):
+        page_of(tmp_path, plots=[Plot("steps", "assets/steps.png", split="test")])
     assert target.read_text() == "before"
-    assert [file for file in sorted(tmp_path.rglob("*")) if file.name != "card.json"] == before
 
 
 def test_the_target_is_a_file(tmp_path):

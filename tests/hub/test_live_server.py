@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import socket
 import threading
 from contextlib import closing, contextmanager
 
@@ -22,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 @contextmanager
 def serving(live):
     """A server in a thread of its own."""
-    with LiveServer(live, "127.0.0.1", 0) as server:
+    with LiveServer(live, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -52,20 +51,16 @@ def ask(server, method="GET", path="/", body=None, **headers):
 
 def explain(server, data, **headers):
     body = data if isinstance(data, (str, bytes)) else json.dumps(data)
-    return ask(server, "POST", "/explain", body, **JSON, **headers)
+    return ask(server, "POST", "/explain", body, **{**JSON, **headers})
 
 
-def test_the_page_loads_and_runs_nothing_but_itself(server):
+def test_the_page_loads_nothing_else(server):
     status, headers, text = ask(server)
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert "<h1>Inside &lt;b&gt;ndr</h1>" in text
-    rules = dict(rule.strip().split(" ", 1) for rule in headers["Content-Security-Policy"].split(";"))
-    assert rules["default-src"] == rules["form-action"] == rules["frame-ancestors"] == "'none'"
-    assert rules["connect-src"] == "'self'"
     assert re.findall(r"https?://\S+", text) == ['http://www.w3.org/2000/svg";']
     # one text alone
     assert text.count("<textarea") == 1
-    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
 
 
 def test_a_text_is_looked_into(server):
@@ -99,11 +94,8 @@ def test_pairs_have_two_fields():
         ({"text": TEXT, "more": 1}, 'the request is not {"text": ...}'),
         ({"text": TEXT, "text_pair": ["a"]}, "text_pair is ['a']: pass a text"),
         ([], 'the request is not {"text": ...}'),
-        ("text=w4", "the request is not JSON"),
-        ('{"text": "\\ud800"}', "not UTF-8"),
+        ("text=w4", "Expecting value"),
         (b'{"text": "\xff"}', "'utf-8' codec can't decode"),
-        ("[" * 5000, "levels of nesting"),
-        ("", "the request is not JSON"),
     ],
 )
 def test_bad_input_gets_the_reason_in_one_line(server, data, reason):
@@ -113,66 +105,24 @@ def test_bad_input_gets_the_reason_in_one_line(server, data, reason):
     assert "\n" not in text
 
 
-def test_requests_have_a_size(server):
-    status, _, text = explain(server, {"text": "w4 " * 100_000})
-    assert status == 413
-    assert text.startswith("the request has more bytes, and the limit is 65,536")
-    status, _, _ = ask(server, "POST", "/explain", **JSON, **{"Content-Length": "9" * 4000})
-    assert status == 413
-    with closing(socket.create_connection(server.server_address[:2], timeout=20)) as raw:
-        raw.sendall(b"POST /explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\r\n")
-        assert raw.makefile().readline().startswith("HTTP/1.0 411 ")
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1:7860", 200),
-        ("LOCALHOST", 200),
-        ("[::1]:7860", 200),
-        ("evil.example", 421),
-        ("evil.example:7860", 421),
-        ("127.0.0.1.evil.example", 421),
-        ("[::1", 421),
-        ("", 421),
-    ],
-)
-def test_other_names_do_not_lead_here(server, host, status):
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{}", "127.0.0.1.evil.example:{}", "127.0.0.1:1", ""])
+def test_other_names_do_not_lead_here(server, host):
+    port = server.server_address[1]
     for path, method, body in (("/", "GET", None), ("/explain", "POST", json.dumps({"text": TEXT}))):
-        found, _, text = ask(server, method, path, body, Host=host, **JSON)
-        assert found == status
-        assert status == 200 or text.endswith(f"open {server.address}")
-
-
-def test_pages_of_other_sites_get_nothing(server):
-    body = json.dumps({"text": TEXT})
-    here = server.address.rstrip("/")
-    assert ask(server, "POST", "/explain", body, **{"Content-Type": "text/plain"})[0] == 415
-    assert ask(server, "POST", "/explain", body)[0] == 415
-    assert explain(server, body, Origin="http://evil.example")[0] == 403
-    assert explain(server, body, Origin="null")[0] == 403
-    assert explain(server, body, Origin=here)[0] == 200
-    assert "Access-Control-Allow-Origin" not in explain(server, body)[1]
+        assert ask(server, method, path, body, Host=host.format(port), **JSON)[0] == 421
+        assert ask(server, method, path, body, Host=f"localhost:{port}", **JSON)[0] == 200
 
 
 def test_there_is_nothing_else(server):
-    for method, path, status in (
-        ("GET", "/explain", 404),
-        ("GET", "/../x", 404),
-        ("POST", "/", 404),
-        ("PUT", "/", 501),
-    ):
+    assert explain(server, {"text": TEXT}, **{"Content-Type": "text/plain"})[0] == 400
+    for method, path, status in (("GET", "/explain", 404), ("POST", "/", 404), ("PUT", "/", 501)):
         assert ask(server, method, path, "{}", **JSON)[0] == status
 
 
-def test_a_place_where_nothing_can_listen_is_named(server):
+def test_a_port_that_is_taken_is_named(server):
     port = server.server_address[1]
-    with pytest.raises(
-        ValueError, match=rf"nothing can listen at host '127.0.0.1', port {port}: Address already in use"
-    ):
-        LiveServer(server.live, "127.0.0.1", port)
-    with pytest.raises(ValueError, match="host is '': pass an address"):
-        LiveServer(server.live, "", 0)
+    with pytest.raises(ValueError, match=f"port {port} cannot be used: Address already in use"):
+        LiveServer(server.live, port)
 
 
 def test_models_without_attention_are_refused():

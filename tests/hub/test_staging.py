@@ -2,11 +2,9 @@
 
 import json
 import shutil
-import zlib
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.card import read_card, render_card
@@ -132,10 +130,6 @@ def save_a_config_class(folder):
     edit_json(folder / "config.json", architectures=["GUTConfig"])
 
 
-def list_model_type(folder):
-    edit_json(folder / "config.json", model_type=["gut"])
-
-
 def leave_a_path(folder):
     edit_json(folder / "config.json", task={"folders": ["see /home/ada/data"]})
 
@@ -144,54 +138,8 @@ def leave_a_token(folder):
     edit_json(folder / "config.json", key="hf_" + "a" * 34)
 
 
-def hide_a_path_in_statistics(folder):
-    edit_json(folder / "halting_stats.json", run="D:/data/ada")
-
-
-def hide_a_path_in_the_weights(folder):
-    weights = load_file(folder / "model.safetensors")
-    save_file(weights, folder / "model.safetensors", {"format": "pt", "run": "/home/ada/run"})
-
-
-def hide_a_path_in_a_figure(folder):
-    path = folder / "assets" / "test_mass.png"
-    content = path.read_bytes()
-    text = b"Source\0/home/ada"
-    chunk = len(text).to_bytes(4, "big") + b"tEXt" + text + zlib.crc32(b"tEXt" + text).to_bytes(4, "big")
-    path.write_bytes(content[:33] + chunk + content[33:])
-
-
-def fake_a_figure(folder):
-    (folder / "assets" / "test_mass.png").write_bytes(b"root:x:0:0")
-
-
-def cut_the_weights(folder):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:100])
-
-
-def list_the_weights(folder):
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model-00001-of-00001.safetensors"]}')
-
-
 def count_results(folder):
     edit_json(folder / "card.json", results=5)
-
-
-def show_by_name(folder):
-    (folder / "card.json").unlink()
-    with open(folder / "README.md", "a") as file:
-        file.write("\n![halting][h]\n\n[h]: ./assets/absent.png\n")
-
-
-def drop_tokenizer(folder):
-    for path in folder.glob("tokenizer*"):
-        path.unlink()
-
-
-def scramble_the_card(folder):
-    (folder / "README.md").write_bytes(b"\xff\xfe")
 
 
 def pickle_weights(folder):
@@ -210,10 +158,6 @@ def drop_card(folder):
     (folder / "README.md").unlink()
 
 
-def drop_statistics(folder):
-    (folder / "halting_stats.json").unlink()
-
-
 def drop_licence(folder):
     (folder / "card.json").unlink()
     text = (folder / "README.md").read_text()
@@ -225,32 +169,16 @@ def drop_licence(folder):
     [
         (break_architecture, r"architectures is \['BertModel'\]: expected one of \['GUTModel', 'GUTForSequence"),
         (save_a_config_class, r"architectures is \['GUTConfig'\]: expected one of"),
-        (list_model_type, r"model_type is \['gut'\]: expected one of"),
-        (break_model_type, "model_type is 'bert': expected one of"),
+        (break_model_type, "model_type is none of"),
         (break_config, "config.json is not JSON"),
-        (leave_a_path, r"config.json: task.folders\[0\] holds a local path: /home/ada"),
-        (hide_a_path_in_statistics, "halting_stats.json: run holds a local path: D:/data"),
-        (hide_a_path_in_the_weights, "model.safetensors: its metadata 'run' holds a local path: /home/ada"),
-        (hide_a_path_in_a_figure, r"assets/test_mass.png': it carries data of its own \(tEXt\)"),
-        (leave_a_token, "config.json: key holds an access token: take it out, and revoke it"),
-        (fake_a_figure, "assets/test_mass.png': it is not a PNG file"),
-        (cut_the_weights, "model.safetensors: it is not a safetensors file"),
-        (list_the_weights, "has no weight_map from weights to files"),
+        (leave_a_path, "config.json cannot be published: it holds the local path /home/ada"),
+        (leave_a_token, "config.json cannot be published: it holds an access token"),
         (count_results, "card.json cannot be rendered"),
-        (show_by_name, r"the image 'assets/absent.png' is missing"),
-        (drop_tokenizer, "has no tokenizer_config.json, but its README.md loads a tokenizer"),
-        (scramble_the_card, "README.md is not UTF-8 text"),
-        (pickle_weights, r"has no model.safetensors \(it has pytorch_model.bin, which are never published"),
+        (pickle_weights, "has no model.safetensors; other formats are never published"),
         (edit_card, "README.md is not what card.json renders to"),
         (drop_image, "the image 'assets/test_steps.png' is missing"),
         (drop_card, "has no README.md: a published checkpoint needs a model card"),
-        (drop_statistics, "has no halting_stats.json, which its README.md refers to"),
         (drop_licence, "the front matter lacks 'license'"),
-        (
-            lambda folder: (folder / "generation_config.json").symlink_to("absent"),
-            "generation_config.json is no file, nor",
-        ),
-        (lambda folder: (folder / "merges.txt").mkdir(), "merges.txt is no file, nor a link to one: remove it"),
     ],
 )
 def test_a_broken_folder_is_refused_by_name(run_folder, damage, message):
@@ -262,8 +190,6 @@ def test_a_broken_folder_is_refused_by_name(run_folder, damage, message):
 def test_other_folders_are_no_checkpoints(tmp_path):
     with pytest.raises(ValueError, match=r"has no config.json: it is not a checkpoint"):
         publish_checkpoint(tmp_path, REPO, dry_run=True)
-    with pytest.raises(ValueError, match="is not a folder"):
-        publish_checkpoint(tmp_path / "absent", REPO, dry_run=True)
 
 
 def test_one_file_of_weights_wins_over_an_old_index(run_folder, tmp_path):
@@ -283,12 +209,12 @@ def test_how_a_copy_reads_inputs_travels(run_folder, tmp_path):
 def test_pictures_in_every_notation_travel(run_folder, tmp_path):
     (run_folder / "card.json").unlink()
     mass = (run_folder / "assets" / "test_mass.png").read_bytes()
-    shown = {"assets/tag.png", "assets/named.png", "assets/dot.png"}
+    shown = {"assets/tag.png", "assets/dot.png"}
     for name in shown:
         (run_folder / name).write_bytes(mass)
     with open(run_folder / "README.md", "a") as file:
-        file.write('\n<img width="3" src="assets/tag.png">\n![named][]\n![d](./assets/dot.png)\n')
-        file.write("```\n![code](assets/code.png)\n```\n`![c](assets/c.png)`\n\n[named]: assets/named.png\n")
+        file.write('\n<img width="3" src="assets/tag.png">\n![d](./assets/dot.png)\n')
+        file.write("```\n![code](assets/code.png)\n```\n")
     assert shown <= files(stage_checkpoint(run_folder, tmp_path / "staged"))
 
 

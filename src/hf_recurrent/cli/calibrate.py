@@ -100,8 +100,10 @@ def calibrate(
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
     from ..hub.card import put_card
+    from ..hub.card_data import without_quotes
     from ..hub.converted_card import is_converted, put_calibrated
     from ..hub.sections import with_calibration
+    from ..hub.staging import quotes_examples
     from ..training.evaluate import load_checkpoint, requested_data
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
@@ -127,7 +129,8 @@ def calibrate(
         found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
         source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
         found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
-        leave_out_disclosing(found["tests"])
+        if request.own is not None and not quotes_examples(Path(checkpoint)):
+            found = without_quotes(found)
         show(found)
         if found["chosen"] is None:
             out.print("Nothing is stored: the checkpoint stays as it is.")
@@ -347,16 +350,6 @@ def with_texts(
     texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
     difficulty = None if column is None else rows.dataset[column][:]
     return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
-
-
-def leave_out_disclosing(tests: dict[str, Any]) -> None:
-    """Take examples with local paths or access tokens, which are never published, out of those that are shown."""
-    from ..hub.secrets import disclosures
-
-    names = ("text", "label", "prediction", "difficulty")
-    for tested in tests.values():
-        shown = tested["examples"]
-        tested["examples"] = [item for item in shown if not any(disclosures(str(item[name])) for name in names)]
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:

@@ -44,14 +44,14 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay
 RepoId = Annotated[str, typer.Argument(help="Where to: owner/name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")]
 Private = Annotated[
-    bool | None, typer.Option("--private/--public", help="Visibility of a new repository; public if not given.")
+    bool | None,
+    typer.Option(
+        "--private/--public", help="Visibility. If not given: private after training on your own data, else public."
+    ),
 ]
 Revision = Annotated[str | None, typer.Option(help="Branch to commit to, made from main if it does not exist.")]
 Tag = Annotated[str | None, typer.Option(help="Name to give to the commit.")]
 Message = Annotated[str | None, typer.Option(help="Summary of the commit.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files that somebody else put there, or has changed, too.")
-]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

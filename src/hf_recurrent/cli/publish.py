@@ -1,9 +1,7 @@
 """`hf-recurrent publish`, and the publishing commands of benchmarks and metrics."""
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import options
@@ -24,15 +22,18 @@ def publish_command(publisher: str, source_type: Any, text: str) -> Callable[...
         revision: options.Revision = None,
         tag: options.Tag = None,
         message: options.Message = None,
-        overwrite: options.Overwrite = False,
     ) -> None:
         from ..hub import publish as hub_publish
 
-        settings = {"private": private, "revision": revision, "tag": tag, "message": message, "overwrite": overwrite}
+        settings = {"private": private, "revision": revision, "tag": tag, "message": message, "dry_run": dry_run}
         quiet_libraries()
-        with interruptible(), _terminated_as_interrupted():
-            done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, dry_run=dry_run, **settings)
-        _report(done, repo_id)
+        with interruptible():
+            done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, announce=announce, **settings)
+        if done.url is None:
+            out.print(f"ready to publish as the {done.repo_type} {repo_id}; nothing was sent", soft_wrap=True)
+            return
+        verb = "published" if done.changed else "unchanged, no commit:"
+        out.print(f"{verb} {done.url} (commit {done.commit[:12]})", soft_wrap=True)
 
     publish.__doc__ = text
     return publish
@@ -43,36 +44,17 @@ publish = publish_command(
     options.Folder,
     """Publish a checkpoint, such as the output folder of a run, as a model repository.
 
-    Stages a clean copy, loads it in a process without this package, compares the outputs, and makes one commit. Needs a
-    token with write access: `hf auth login`, or HF_TOKEN.
+    Stages a clean copy, loads it in a process without this package, compares the outputs, lists what will be sent, and
+    makes one commit. A checkpoint that was trained on your own data is private unless you pass --public. Needs a token
+    with write access: `hf auth login`, or HF_TOKEN.
     """,
 )
 
 
-def _report(done: "Published", repo_id: str) -> None:
-    """Print the files, and which of them changed; `done` has no address after a dry run."""
-    changed = set(done.changed)
-    columns = [("file", False), ("size", True)]
-    rows = [[path, size(length)] for path, length in done.files.items()]
-    if done.url is not None and len(changed) < len(rows):
-        columns.append(("", False))
-        rows = [[path, length, "" if path in changed else "as it was"] for path, length in rows]
-    out.print(table(None, columns, rows))
-    total = f"{len(done.files)} files, {size(sum(done.files.values()))}"
-    if done.url is None:
-        out.print(f"{total}: ready to publish as the {done.repo_type} {repo_id}; nothing was sent", soft_wrap=True)
-        return
-    for path in done.deleted:
-        out.print(f"deleted {path}", markup=False)
-    verb = "published" if done.changed or done.deleted else "unchanged, no commit:"
-    out.print(f"{total}: {verb} {done.url} (commit {done.commit[:12]})", soft_wrap=True)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM as a KeyboardInterrupt, so that a repository made on the Hub is removed again."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def announce(planned: "Published") -> None:
+    """Print what will be sent: files with sizes, the visibility, and whether examples are quoted."""
+    out.print(
+        table(None, [("file", False), ("size", True)], [[path, size(length)] for path, length in planned.files.items()])
+    )
+    for line in planned.facts():
+        out.print(line, soft_wrap=True)

@@ -10,9 +10,6 @@ from .console import out, quiet_libraries
 
 def serve(
     checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a classifier or causal language model.")],
-    host: Annotated[str, typer.Option(help="Address to listen at; that of this machine alone if not given.")] = (
-        "127.0.0.1"
-    ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any that is free.")] = 7860,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
@@ -23,7 +20,7 @@ def serve(
 
     The page also says after which step each rule would have stopped: learned halting, every exit criterion, the probe.
 
-    Nobody else can open it unless --host says so; there is no password. `cards build` has it of a few stored inputs.
+    Only this machine can open it. `cards build` makes such a page of a few stored inputs.
     """
     import torch
 
@@ -35,7 +32,7 @@ def serve(
     # one short text gains nothing by more, and on a busy machine waits for them
     torch.set_num_threads(1)
     loaded = load_checkpoint(checkpoint, device, revision)
-    with LiveServer(Live(checkpoint, loaded.model, loaded.tokenizer), host, port) as server:
+    with LiveServer(Live(checkpoint, loaded.model, loaded.tokenizer), port) as server:
         out.print(f"{checkpoint} is at {server.address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
         try:
             server.serve_forever()

@@ -60,6 +60,7 @@ def sweep(
     from ..changes import changed_files
     from ..files import write_json
     from ..hub.sections import with_sweep
+    from ..hub.staging import quotes_examples
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
     from .shared_change import made_by_first
 
@@ -80,8 +81,10 @@ def sweep(
             found = sweep_thresholds(
                 loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
             )
-            pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
-            tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed, "pictures": pictures}
+            tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed}
+            if request.own is None or quotes_examples(target):
+                pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
+                tables[rows.name]["pictures"] = pictures
             if quantize is not None:
                 settings = [row["threshold"] for row in (found["full_depth"], *found["thresholds"])]
                 comparisons[rows.name] = compare_quantized(loaded.model, batches, settings, quantize, progress=True)

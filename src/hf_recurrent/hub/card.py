@@ -5,16 +5,13 @@ A folder's README.md is a function of its `card.json` and the templates:
 """
 
 import os
-from collections.abc import Callable
-from itertools import zip_longest
 from pathlib import Path
 
 import jinja2
 
-from ..changes import Change, changed_files, is_unfinished
+from ..changes import Change, changed_files
 from ..files import read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA
-from ..models.common.fields import shown
 from .base_model import CONVERTED_FILE
 from .card_data import (
     SECTION_PLOTS,
@@ -29,7 +26,6 @@ from .card_data import (
     SplitResult,
     Training,
 )
-from .card_types import AbsentFieldError, located
 from .commands import commands
 from .converted_card import read_converted, render_converted
 from .findings import (
@@ -41,7 +37,7 @@ from .findings import (
     steps_name,
     trends,
 )
-from .lint import CARD_FILE, README_FILE, card_problems, check_rendered, raise_problems
+from .lint import CARD_FILE, README_FILE, form_problems, raise_problems
 from .metadata import eval_results_yaml, front_matter, results_path
 from .phrases import render
 from .stored import contradictions
@@ -70,7 +66,7 @@ RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, Rec
 
 def render_card(data: CardData) -> str:
     """Text of README.md. The same data always gives the same text."""
-    card = located(data.to_dict(), "card")
+    card = data.to_dict()
     # of documents, only the mean steps of a token are measured
     halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
     # a column with one value, such as the length of a flip-flop split's strings, is no measure of difficulty
@@ -126,7 +122,7 @@ def write_card(folder: str | os.PathLike, data: CardData) -> Path:
     """Write `card.json`, `README.md` and `.eval_results/<benchmark>.yaml` into `folder`.
 
     Its front matter and figures, which must already lie in the folder, are checked first: a ValueError lists what is
-    wrong, and nothing is written. A warning tells what in its texts keeps it from being published.
+    wrong, and nothing is written. Examples of a user's own data are left out unless `data.examples` asks for them.
     """
     with changed_files(folder) as change:
         put_card(change, data)
@@ -139,8 +135,10 @@ def put_card(change: Change, data: CardData, before: CardData | None = None) -> 
     Raises:
         ValueError: its front matter or figures are wrong.
     """
+    if not data.shows_examples:
+        data = data.without_examples()
     text = render_card(data)
-    check_rendered(text, change)
+    raise_problems(form_problems(text, change.file), change.folder)
     write_json(change.new / CARD_FILE, data.to_dict())
     write_bytes(change.new / README_FILE, text.encode())
     results = eval_results_yaml(data)
@@ -152,11 +150,7 @@ def put_card(change: Change, data: CardData, before: CardData | None = None) -> 
 
 def read_card(folder: str | os.PathLike) -> CardData:
     """The card data that a folder's README.md was rendered from."""
-    path = Path(folder) / CARD_FILE
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise ValueError(f"{path} holds {shown(data)}: expected an object; write it again by the run")
-    return CardData.from_dict(data)
+    return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
 
 
 def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
@@ -168,56 +162,28 @@ def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
     try:
         data = read_card(folder)
         return data, render_card(data)
-    except ValueError as error:
-        raise ValueError(f"{CARD_FILE} cannot be rendered: {' '.join(str(error).split())}") from error
-    except (AbsentFieldError, jinja2.UndefinedError) as error:
-        raise ValueError(f"{CARD_FILE} cannot be rendered: {error}: write it again by the run") from error
-    # what is null or empty where a number is needed
-    except RENDERING_ERRORS as error:
-        reason = f"a field is not as expected ({type(error).__name__}: {error})"
-        raise ValueError(f"{CARD_FILE} cannot be rendered: {reason}: write it again by the run") from error
+    except (ValueError, *RENDERING_ERRORS) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{CARD_FILE} cannot be rendered ({type(error).__name__}: {reason}): write it again by the run"
+        ) from error
 
 
 def lint_card(folder: str | os.PathLike) -> None:
     """Check the card in `folder`; a ValueError lists every problem found."""
     folder = Path(folder)
-    readme = folder / README_FILE
-    if not readme.is_file():
+    if not (folder / README_FILE).is_file():
         raise ValueError(f"{folder} has no {README_FILE}")
-    try:
-        text = readme.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{readme} is not UTF-8 text: {error}") from error
-    problems = card_problems(text, folder.joinpath)
-    if is_unfinished(folder):
-        problems.append("a change of its files was interrupted: run the command that made it again")
-    for file, rendered in ((CARD_FILE, _rendered_card), (CONVERTED_FILE, _rendered_converted)):
-        if (folder / file).is_file():
-            problems += _rendering_problems(text, folder, file, rendered)
+    text = (folder / README_FILE).read_text(encoding="utf-8")
+    problems = form_problems(text, folder.joinpath)
+    for file, rendered in (
+        (CARD_FILE, lambda: read_rendered(folder)[1]),
+        (CONVERTED_FILE, lambda: render_converted(read_converted(folder))),
+    ):
+        if not (folder / file).is_file():
+            continue
+        if rendered() != text:
+            problems.append(f"{README_FILE} is not what {file} renders to: run `hf-recurrent card render`")
+        else:
+            problems += contradictions(folder, read_json(folder / file))
     raise_problems(problems, folder)
-
-
-def _rendered_card(folder: Path) -> str:
-    return read_rendered(folder)[1]
-
-
-def _rendered_converted(folder: Path) -> str:
-    try:
-        return render_converted(read_converted(folder))
-    except RENDERING_ERRORS as error:
-        raise ValueError(f"{CONVERTED_FILE} cannot be rendered: {error}: convert the checkpoint again") from error
-
-
-def _rendering_problems(text: str, folder: Path, file: str, rendered: Callable[[Path], str]) -> list[str]:
-    try:
-        expected = rendered(folder)
-    except ValueError as error:
-        return [str(error)]
-    if expected == text:
-        return [f"{README_FILE} is false: {problem}" for problem in contradictions(folder, read_json(folder / file))]
-    lines = zip_longest(text.splitlines(), expected.splitlines())
-    place = next((place for place, (found, wanted) in enumerate(lines, 1) if found != wanted), "the end")
-    return [
-        f"{README_FILE} is not what {file} renders to (they differ from line {place} on): "
-        f"edit {file} instead, then run `hf-recurrent card render`"
-    ]

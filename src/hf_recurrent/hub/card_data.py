@@ -1,14 +1,13 @@
 """The data of a model card: the content of `card.json`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from typing import Any, get_args, get_type_hints
 
 from ..files import plain
 from ..registry import ARCHITECTURES
 from .base_model import BaseModel
-from .card_types import build, located
-from .tasks import CLASSIFICATION, METRICS, TASKS
+from .tasks import CLASSIFICATION, FILL_MASK, METRICS, TASKS
 
 # section of the card -> kinds of its plots; all others are about halting
 SECTION_PLOTS = {
@@ -20,6 +19,10 @@ SECTION_PLOTS = {
     "calibration": ("calibrated_steps",),
 }
 
+# kinds of plots that show the tokens of an example
+QUOTING_PLOTS = ("heat_map", "depth", "memory", "routing", "picture", "halting_plot")
+# in the place of an example that is not shown
+NO_EXAMPLE = "a text"
 
 # results on several splits, as earlier versions called them
 TESTS_ONCE = {"all test splits": "all tested splits"}
@@ -205,6 +208,7 @@ class CardData:
         calibration: what `hf-recurrent calibrate` stored, but for the curves of its criteria, see
             `sections.without_curves`; None: it was not calibrated.
         base_model: the checkpoint that was fine-tuned; None: it was one's own, or none.
+        examples: whether a card of a user's own data quotes examples of them; those of benchmarks always do.
         license: the licence of weights without a base_model, as the Hub identifies it; None: apache-2.0 of
             a benchmark's, and unknown of one's own data.
     """
@@ -238,6 +242,7 @@ class CardData:
     calibration: dict[str, Any] | None = None
     base_model: BaseModel | None = None
     license: str | None = None
+    examples: bool = False
 
     def __post_init__(self) -> None:
         if not self.results:
@@ -289,15 +294,69 @@ class CardData:
         """Whether these are of texts that were read in one piece each, rather than in segments with what is carried."""
         return self.of_documents and "texts" in self.results[0].table
 
+    @property
+    def shows_examples(self) -> bool:
+        """Whether the card may quote examples of its data."""
+        return self.examples or not self.benchmark.is_own
+
+    def without_examples(self) -> "CardData":
+        """The card without texts, tokens and answers of single examples, and without figures of them."""
+        mask = next((mask for mask in ("[MASK]", "<mask>") if mask in self.example.text), "")
+        text = f"{NO_EXAMPLE} {mask}" if self.task == FILL_MASK and mask else NO_EXAMPLE
+        pair = None if self.example.text_pair is None else NO_EXAMPLE
+        return replace(
+            self,
+            example=Example(text, pair),
+            routing=[],
+            pictures=[],
+            plots=[plot for plot in self.plots if plot.kind not in QUOTING_PLOTS],
+            calibration=None if self.calibration is None else without_quotes(self.calibration),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-able data; `from_dict` reads it back."""
-        return plain(asdict(self))
+        data = plain(asdict(self))
+        return data if self.examples else {name: value for name, value in data.items() if name != "examples"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CardData":
-        """Card data from parsed JSON; a missing or unknown key, or one of another type, raises with its place."""
+        """Card data from parsed JSON.
+
+        Raises:
+            ValueError: a key is missing or unknown.
+        """
         calibration = data.get("calibration")
-        if isinstance(calibration, Mapping) and isinstance(calibration.get("tests"), Mapping):
+        if calibration:
             tests = {TESTS_ONCE.get(split, split): found for split, found in calibration["tests"].items()}
             data = {**data, "calibration": {**calibration, "tests": tests}}
-        return build(cls, located(data, "card"), "card")
+        return build(cls, data)
+
+
+def without_quotes(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file of statistics without texts and tokens of single examples."""
+    found = dict(statistics)
+    if "tests" in found:
+        found["tests"] = {split: {**test, "examples": []} for split, test in found["tests"].items()}
+    if "splits" in found:
+        found["splits"] = {
+            split: {name: value for name, value in table.items() if name != "pictures"}
+            for split, table in found["splits"].items()
+        }
+    return found
+
+
+def build(kind: Any, value: Any) -> Any:
+    """Parsed JSON as an instance of the dataclass `kind`, with the dataclasses in it.
+
+    Raises:
+        ValueError: a field is missing or unknown.
+    """
+    if value is None or isinstance(value, list):
+        return value and [build(kind, item) for item in value]
+    hints = get_type_hints(kind)
+    try:
+        fields = {name: hints[name] for name in value}
+        nested = {name: next(filter(is_dataclass, (hint, *get_args(hint))), None) for name, hint in fields.items()}
+        return kind(**{name: build(nested[name], item) if nested[name] else item for name, item in value.items()})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{kind.__name__} is not as this package writes it: {error!r}") from error

@@ -16,10 +16,9 @@ from ..changes import Change, changed_files
 from ..files import plain, read_json, write_bytes, write_json
 from ..registry import ARCHITECTURES
 from .base_model import CONVERTED_FILE, BaseModel
-from .card_data import Paper, Plot
-from .card_types import build, located
+from .card_data import Paper, Plot, build
 from .findings import depth_trends, has_exit, is_calibrated
-from .lint import README_FILE, check_rendered
+from .lint import README_FILE, form_problems, raise_problems
 from .metadata import dumped, without_none
 from .phrases import render
 from .sections import with_calibration
@@ -67,7 +66,7 @@ class ConvertedData:
 
 def render_converted(data: ConvertedData) -> str:
     """Text of README.md. The same data always gives the same text."""
-    card = located({**plain(asdict(data)), "results": []}, "card")
+    card = {**plain(asdict(data)), "results": []}
     calibrated = is_calibrated(data.calibration)
     return render(
         "converted.md",
@@ -104,7 +103,7 @@ def put_converted(change: Change, data: ConvertedData, before: ConvertedData | N
         ValueError: its front matter or figures are wrong.
     """
     text = render_converted(data)
-    check_rendered(text, change)
+    raise_problems(form_problems(text, change.file), change.folder)
     write_json(change.new / CONVERTED_FILE, plain(asdict(data)))
     write_bytes(change.new / README_FILE, text.encode())
     if before is not None:
@@ -131,10 +130,9 @@ def read_converted(folder: str | os.PathLike) -> ConvertedData:
     """The data of a converted checkpoint's card.
 
     Raises:
-        ValueError: a field is missing, unknown, or of another type.
+        ValueError: a field is missing or unknown.
     """
-    data: Mapping[str, Any] = read_json(Path(folder) / CONVERTED_FILE)
-    found = build(ConvertedData, located(data, "converted"), "converted")
+    found = build(ConvertedData, read_json(Path(folder) / CONVERTED_FILE))
     if found.family not in ARCHITECTURES:
         raise ValueError(f"converted.family is {found.family!r}: expected one of {', '.join(ARCHITECTURES)}")
     return found

@@ -4,31 +4,22 @@ import os
 
 import torch
 from huggingface_hub.errors import (
-    BadRequestError,
-    GatedRepoError,
     HfHubHTTPError,
     HTTPError,
     LocalTokenNotFoundError,
     OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
     StrictDataclassError,
 )
 from safetensors import SafetensorError
 
 from ..files import no_room
-from .secrets import masked
 
 # everything that talking to the Hub can raise; connection failures of the HTTP client are HTTPErrors too
 HUB_ERRORS = (HTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled)
-
 REMEDIES = {
     401: "the Hub does not accept the token: run `hf auth login`, or set HF_TOKEN to a valid one",
     403: "the token may not do this: use one with write access to the namespace",
-    409: "somebody else is changing the repository: run the command again",
     412: "the repository has changed meanwhile: run the command again",
-    413: "a file is too large for the Hub",
-    429: "the Hub asks to slow down: run the command again later",
 }
 
 
@@ -39,13 +30,8 @@ class PublishError(RuntimeError):
 def explanation(error: Exception) -> str | None:
     """The message of a command for an error that its user can correct; None for a defect of this package.
 
-    A list of problems has a line for each of them, all else is one line. Access tokens are not shown.
+    A list of problems has a line for each of them, all else is one line.
     """
-    message = _message(error)
-    return None if message is None else masked(message)
-
-
-def _message(error: Exception) -> str | None:
     # errors of this package name their cause
     if no_room(error) and not (isinstance(error, ValueError | PublishError) and error.__cause__):
         return (
@@ -69,31 +55,11 @@ def explain(error: Exception, repo_id: str, endpoint: str) -> str:
     if isinstance(error, OfflineModeIsEnabled):
         return f"{repo_id}: HF_HUB_OFFLINE is set: unset it to publish"
     if not isinstance(error, HfHubHTTPError):
-        return f"{repo_id}: {endpoint} cannot be reached ({_first_line(error)}): check the network and HF_ENDPOINT"
+        return f"{repo_id}: {endpoint} cannot be reached ({_joined(error)}): check the network and HF_ENDPOINT"
     status = error.response.status_code
-    reason = error.server_message or _first_line(error)
-    if isinstance(error, GatedRepoError):
-        remedy = REMEDIES[403]
-    elif isinstance(error, RevisionNotFoundError):
-        remedy = "there is no such revision"
-    elif isinstance(error, RepositoryNotFoundError) and status != 401:
-        remedy = "the repository does not exist, or the token may not see it"
-    elif isinstance(error, BadRequestError):
-        remedy = "the Hub refuses the content"
-    elif status >= 500:
-        remedy = "the Hub failed: run the command again"
-    else:
-        remedy = REMEDIES.get(status, "the Hub refuses the request")
-    return f"{repo_id}: {remedy} ({status}: {_one_line(reason)})"
+    remedy = REMEDIES.get(status, "the Hub refuses the request" if status < 500 else "the Hub failed: run it again")
+    return f"{repo_id}: {remedy} ({status}: {' '.join((error.server_message or str(error)).split())})"
 
 
 def _joined(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _one_line(text: str) -> str:
-    return "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    return " ".join(str(error).split()) or type(error).__name__

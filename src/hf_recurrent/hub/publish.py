@@ -3,30 +3,26 @@
 import os
 import re
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from ..files import no_room
+from ..files import no_room, one_line
 from ..metrics import export_metric
-from .checkpoint import one_line
-from .disclosure import check_disclosure
-from .errors import PublishError
-from .push import MAIN, Target, check_destination, local_files, push
+from .errors import HUB_ERRORS, PublishError, explain
 from .reload import check_reload
-from .secrets import disclosures
-from .staging import stage_checkpoint
+from .staging import is_publishable, local_files, quotes_examples, stage_checkpoint, trained_on_own_data
 
+MAIN = "main"
 # git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
 REVISION = re.compile(
     r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
 )
-MAX_LETTERS = 96
 
 
 def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
@@ -38,8 +34,6 @@ def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
     hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
     if repo_id.count("/") != 1 or not all(repo_id.split("/")):
         raise ValueError(f"{argument}={repo_id!r}: {hint}")
-    if len(repo_id) > MAX_LETTERS or repo_id.endswith(".ipynb"):
-        raise ValueError(f"{argument}={repo_id!r}: {hint} (at most {MAX_LETTERS} characters, and not ending in .ipynb)")
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -60,22 +54,35 @@ def check_revision(kind: str, name: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Published:
-    """Result of publishing, or of a dry run.
+    """What a publication sends, or has sent.
 
     Attributes:
         repo_type: "model", "dataset" or "space".
-        files: path -> size in bytes of everything that the repository holds of ours.
-        url: the repository's page; None after a dry run.
-        commit: the commit that holds the files; None after a dry run.
-        changed, deleted: paths that this call added or replaced, and deleted: empty if all was there already.
+        files: path -> size in bytes of everything that the repository will hold of ours.
+        private: visibility of a new repository; None leaves it to the Hub: public, unless the organisation has another
+            default.
+        quotes: whether the card quotes examples of a user's own data; None: the data are not a user's own.
+        url: the repository's page; None before anything is sent.
+        commit: the commit that holds the files; None before anything is sent.
+        changed: whether a commit was made; False if the repository held these very files already.
     """
 
     repo_type: str
     files: dict[str, int]
+    private: bool | None = None
+    quotes: bool | None = None
     url: str | None = None
     commit: str | None = None
-    changed: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
+    changed: bool = False
+
+    def facts(self) -> list[str]:
+        """Lines that say how much is sent, who can see it, and whether examples of a user's own data are quoted."""
+        seen = {True: "private", False: "public", None: "as the repository is, public if it is new"}[self.private]
+        lines = [f"{len(self.files)} files, {sum(self.files.values()):,} bytes; visibility: {seen}"]
+        if self.quotes is not None:
+            quoted = "the card quotes examples of your data" if self.quotes else "no examples of your data are quoted"
+            lines.append(f"{quoted}; the tokenizer's vocabulary may hold words of your data")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -84,15 +91,16 @@ class Options:
 
     Attributes:
         dry_run: stage and check, and send nothing: works without a token or network.
-        private: whether a new repository is private; with an existing one of the other visibility, an error.
+        private: visibility of the repository; with an existing one of the other visibility, an error. None: private
+            for a checkpoint that was trained on a user's own data, else the Hub's default.
         revision: branch to commit to, made from main if it does not exist; None: main.
-        tag: name to give to the commit; it never moves.
+        tag: name to give to the commit; a tag that exists is an error.
         message: the commit's summary.
-        overwrite: replace files of an existing repository that somebody else put there, or has changed, too.
+        announce: is called with what will be sent, before anything is sent.
         api: `huggingface_hub.HfApi` with endpoint and token; None: the user's own.
 
     Raises:
-        ValueError: an illegal name, a tag that is called as a branch, or a message that is blank or no text.
+        ValueError: an illegal name, a tag that is called as the branch, or a message that is blank.
     """
 
     dry_run: bool = False
@@ -100,46 +108,40 @@ class Options:
     revision: str | None = None
     tag: str | None = None
     message: str | None = None
-    overwrite: bool = False
-    api: Any = None
+    announce: Callable[[Published], None] | None = None
+    api: HfApi | None = None
 
     def __post_init__(self) -> None:
         check_revision("revision", self.revision)
         check_revision("tag", self.tag)
         if self.message is not None and not self.message.strip():
             raise ValueError("message is blank: give a summary of the commit, or none")
-        try:
-            (self.message or "").encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"message is {self.message!r}, which is not UTF-8: give a text, or none") from error
-        for name in ("revision", "tag", "message"):
-            for problem in disclosures(getattr(self, name) or ""):
-                raise ValueError(f"{name} holds {problem}")
         if self.tag is not None and self.tag in (MAIN, self.revision):
             raise ValueError(f"tag={self.tag!r} is the branch that is published to, or main: use another name")
 
 
-def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
+def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options) -> Published:
     """Publish the checkpoint in `folder`, such as a run's output folder, as the model repository `repo_id`.
 
     Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares it (see
-    `check_reload`), then makes one commit. The same folder again makes no commit, and a failure leaves the Hub
-    unchanged. `options` are those of `Options`.
+    `check_reload`), then makes one commit. The same folder again makes no commit, and a failure leaves the files on
+    the Hub unchanged. `options` are those of `Options`.
 
     Raises:
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
         PublishError: the staged copy misbehaves, or the Hub cannot be reached or refuses.
     """
+    choice, source = Options(**options), Path(folder)
 
     def stage(work: Path) -> Path:
-        staged = stage_checkpoint(folder, work / "staged", repo_id)
-        check_reload(Path(folder), staged)
+        staged = stage_checkpoint(source, work / "staged", repo_id)
+        check_reload(source, staged)
         return staged
 
-    return _publish(repo_id, "model", stage, Options(**options))
+    return _publish(repo_id, "model", stage, choice)
 
 
-def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
+def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options) -> Published:
     """Publish an exported benchmark (see `hf_recurrent.benchmarks.export`) as the dataset repository `repo_id`.
 
     The examples are compared with the digests on the card first. `options` are those of `Options`, errors those of
@@ -150,52 +152,109 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
 
     def stage(work: Path) -> Path:
         check_dataset_folder(folder)
-        check_disclosure(Path(folder))
         return Path(folder)
 
     return _publish(repo_id, "dataset", stage, Options(**options))
 
 
-def publish_metric(name: str, repo_id: str, **options: Any) -> Published:
+def publish_metric(name: str, repo_id: str, **options) -> Published:
     """Publish the metric `name` (see `hf_recurrent.metrics.list_metrics`) as the Space `owner/name`.
 
     `options` are those of `Options`, errors those of `publish_checkpoint`.
     """
-
-    def stage(work: Path) -> Path:
-        staged = export_metric(name, work / name, repo_id)
-        check_disclosure(staged)
-        return staged
-
-    return _publish(repo_id, "space", stage, Options(**options))
+    return _publish(repo_id, "space", lambda work: export_metric(name, work / name, repo_id), Options(**options))
 
 
-def check_access(repo_id: str, **options: Any) -> None:
+def check_access(repo_id: str, **options) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
-    check_destination(_target(repo_id, "model", choice), choice.api or HfApi())
+    api = choice.api or HfApi()
+    with _explained(repo_id, api):
+        _check_target(api, check_repo_id(repo_id), "model", choice)
 
 
 def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], options: Options) -> Published:
     """Publish the folder that `stage` returns; it may write into the folder that it is given."""
-    target = _target(repo_id, repo_type, options)
+    check_repo_id(repo_id)
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
         try:
             staged = stage(Path(work))
         except Exception as error:
             if not isinstance(error, OSError) and not no_room(error):
                 raise
-            problem = error if isinstance(error, OSError) else error.__cause__ or error
-            advice = "make space, or name another place by TMPDIR"
-            raise PublishError(f"{repo_id} cannot be staged in {work}: {one_line(problem)}: {advice}") from error
+            raise PublishError(
+                f"{repo_id} cannot be staged in {work}: {one_line(error.__cause__ or error)}: make space, or name "
+                "another place by TMPDIR"
+            ) from error
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
-        if options.dry_run:
-            return Published(repo_type, files)
-        summary = options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent"
-        pushed = push(staged, target, summary, options.api or HfApi())
-    return Published(repo_type, files, pushed.url, pushed.commit, tuple(pushed.plan.add), tuple(pushed.plan.delete))
+        quotes = None
+        if repo_type == "model" and trained_on_own_data(staged):
+            quotes = quotes_examples(staged)
+            if options.private is None:
+                options = replace(options, private=True)
+        planned = Published(repo_type, files, options.private, quotes)
+        if options.announce is not None:
+            options.announce(planned)
+        return planned if options.dry_run else send(staged, repo_id, planned, options)
 
 
-def _target(repo_id: str, repo_type: str, options: Options) -> Target:
-    branch = options.revision or MAIN
-    return Target(check_repo_id(repo_id), repo_type, options.private, branch, options.tag, options.overwrite)
+def send(folder: Path, repo_id: str, planned: Published, options: Options) -> Published:
+    """Make a repository equal to a folder by one commit, among the files that publications write."""
+    api, repo_type, branch = options.api or HfApi(), planned.repo_type, options.revision or MAIN
+    where = {"repo_id": repo_id, "repo_type": repo_type}
+    with _explained(repo_id, api):
+        _check_target(api, repo_id, repo_type, options)
+        sdk = {"space_sdk": "static"} if repo_type == "space" else {}
+        url = api.create_repo(**where, private=options.private, exist_ok=True, **sdk)
+        if branch != MAIN:
+            api.create_branch(**where, branch=branch, exist_ok=True)
+        head = api.repo_info(**where, revision=branch)
+        ours = is_publishable if repo_type == "model" else lambda path: path.endswith(".parquet")
+        stale = [
+            file.rfilename for file in head.siblings if ours(file.rfilename) and file.rfilename not in planned.files
+        ]
+        commit = api.create_commit(
+            **where,
+            operations=[
+                *(CommitOperationAdd(path, folder / path) for path in planned.files),
+                *(CommitOperationDelete(path, is_folder=False) for path in stale),
+            ],
+            commit_message=options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
+            revision=branch,
+            # a commit of somebody else since is not overwritten
+            parent_commit=head.sha,
+        )
+        if options.tag is not None:
+            api.create_tag(**where, tag=options.tag, revision=commit.oid)
+    return replace(planned, url=str(url), commit=commit.oid, changed=commit.oid != head.sha)
+
+
+def _check_target(api: HfApi, repo_id: str, repo_type: str, options: Options) -> None:
+    """Raise where the token may not write, or an existing repository contradicts the options."""
+    if api.whoami().get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise PublishError("the token may only read: use one with write access")
+    try:
+        info = api.repo_info(repo_id, repo_type=repo_type)
+    except RepositoryNotFoundError:
+        return
+    if options.private is not None and options.private != info.private:
+        there, flag = ("private", "--private") if info.private else ("public", "--public")
+        raise PublishError(f"{repo_id} exists and is {there}: pass {flag}, or change that on its settings page")
+    if options.tag is not None:
+        tags = api.list_repo_refs(repo_id, repo_type=repo_type).tags
+        if options.tag in [tag.name for tag in tags]:
+            raise PublishError(f"tag={options.tag!r} exists in {repo_id}: use another name")
+
+
+@contextmanager
+def _explained(repo_id: str, api: HfApi) -> Iterator[None]:
+    """Errors of the client as PublishErrors."""
+    try:
+        yield
+    except HUB_ERRORS as error:
+        raise PublishError(explain(error, repo_id, api.endpoint)) from error
+    except PublishError:
+        raise
+    # ValueError: what the client refuses itself, such as an invalid card; the others: large files that did not arrive
+    except (ValueError, RuntimeError, OSError) as error:
+        raise PublishError(f"{repo_id}: {one_line(error)}") from error

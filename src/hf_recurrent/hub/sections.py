@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .card_data import SECTION_PLOTS, CardData, Plot
-from .card_types import build
 
 # of a run, or of another kind that has plots and sections
 Card = TypeVar("Card")
@@ -45,13 +44,12 @@ def with_calibration(card: Card, calibration: Mapping[str, Any], folder: Path) -
         calibration: what `hf-recurrent calibrate` stores.
 
     Raises:
-        ValueError: a field is of another type.
         LookupError, TypeError, AttributeError: the calibration is none.
     """
     # matplotlib is slow to import, and only here a card is drawn
     from ..analysis.plots import save_calibration_figures
 
-    found = build(dict[str, Any], without_curves(calibration), "calibration")
+    found = without_curves(calibration)
     return _with_section(card, "calibration", found, {None: save_calibration_figures(folder, found)})
 
 

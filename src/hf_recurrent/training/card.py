@@ -18,8 +18,8 @@ from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
 from ..hub.base_model import BaseModel
 from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
+from ..hub.card_data import NO_EXAMPLE
 from ..hub.findings import above_majority
-from ..hub.secrets import disclosures
 from ..hub.tasks import task_for
 from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
@@ -40,8 +40,6 @@ MODULE = "hf_recurrent.train"
 PACKAGES = ("torch", "transformers", "accelerate", "datasets", "numpy")
 # of a long text, characters that are enough to see what to pass
 EXAMPLE_CHARACTERS = 160
-# for a text of file names alone
-NO_EXAMPLE = "a text"
 # flags whose values are places on the machine of the run; of data_dir the card keeps the last part
 DATA = "data_dir"
 PLACES = ("output_dir", DATA, "cache_dir", "resume_from_checkpoint", "logging_dir")
@@ -427,13 +425,6 @@ def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objec
     return Example(" ".join(words[:place]), answer=words[place])
 
 
-def publishable_example(example: Example) -> Example:
-    """The example, or one of the same form in the place of a text with a local path or an access token."""
-    if not any(disclosures(text) for text in (example.text, example.text_pair, example.answer) if text):
-        return example
-    return Example(NO_EXAMPLE, None if example.text_pair is None else NO_EXAMPLE)
-
-
 def beginning(text: str) -> str:
     """The first words of a text, without those that look like file names."""
     start = text[: 2 * EXAMPLE_CHARACTERS]
@@ -462,6 +453,7 @@ def common_fields(
         "training": training_facts(model, report, facts, script, data.own is not None),
         "base_model": facts.base_model,
         "license": report.license,
+        "examples": report.examples and data.own is not None,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
     }
 

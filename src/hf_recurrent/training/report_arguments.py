@@ -40,6 +40,7 @@ class ReportArguments:
     notice: str | None = HfArg(default=None, help="A note at the head of the card.")
     differences: list[str] = HfArg(default_factory=list, help="Differences from the paper.")
     dataset_id: str | None = HfArg(default=None, help="The benchmark's repository on the Hub, for evaluation results.")
+    examples: bool = HfArg(default=False, help="Quote examples of your own data on the card, which is published.")
     keep_checkpoints: bool = HfArg(default=False, help="Keep checkpoint-N folders of a finished run.")
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ import yaml
 from huggingface_hub import HfApi
 
 from ..files import write_bytes, write_json
-from ..hub import CardData, check_access, publish_checkpoint, write_card
+from ..hub import CardData, Published, check_access, publish_checkpoint, write_card
 from ..hub.base_model import BaseModel, read_base_model
 from ..hub.card import read_card
 from ..hub.errors import explanation
@@ -25,7 +25,7 @@ from ..hub.stored import stored_digest
 from ..inference.processes import shared_after_training
 from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
-from .card import RunFacts, publishable_example, recipe_of, without_folders
+from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
 from .engine_checks import avoid_broken_kernels, check_launcher, join_processes_on_cpus
 from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
@@ -233,8 +233,7 @@ class Run(ABC):
         recipe = yaml.safe_dump(recipe_of(self.settings), sort_keys=False, width=110)
         write_bytes(self.folder / RECIPE_FILE, recipe.encode())
         training = dataclasses.replace(card.training, weights=stored_digest(self.folder))
-        example = publishable_example(card.example)
-        write_card(self.folder, dataclasses.replace(card, example=example, training=training))
+        write_card(self.folder, dataclasses.replace(card, training=training))
         if timing is not None:
             write_json(self.folder / "timing.json", timing)
         write_run(self.folder, self.identifying_settings, evaluated=True)
@@ -263,17 +262,24 @@ class Run(ABC):
         write_run(self.folder, self.identifying_settings, finished=True)
 
     def hub_options(self) -> dict[str, Any]:
+        private = self.args.hub_private_repo
         return {
             "repo_id": self.args.hub_model_id,
-            "private": self.args.hub_private_repo,
+            "private": True if private is None and self.data_args.own is not None else private,
             "revision": self.args.hub_revision,
             "api": HfApi(token=self.args.hub_token),
         }
 
     def publish(self) -> str:
         """Publish the finished run -> a message with its address."""
-        done = publish_checkpoint(self.folder, **self.hub_options())
-        return f"{'published' if done.changed or done.deleted else 'unchanged:'} {done.url}"
+        done = publish_checkpoint(self.folder, **self.hub_options(), announce=announce)
+        return f"{'published' if done.changed else 'unchanged:'} {done.url}"
+
+
+def announce(planned: Published) -> None:
+    """Print what a run will send."""
+    files = [f"{size:>12,}  {path}" for path, size in planned.files.items()]
+    sys.stdout.write("\n".join([*files, *planned.facts(), ""]))
 
 
 def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:

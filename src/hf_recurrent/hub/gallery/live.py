@@ -10,7 +10,7 @@ from ...analysis.explain.explanation import check_model
 from ...analysis.explain.inside import look_inside
 from ..card import read_card
 from ..lint import CARD_FILE
-from .page import content_policy, joined, render
+from .page import joined, render
 
 LIVE = "live_template.html"
 LIVE_STYLES = ("base.css", "table.css", "inside.css", "page.css")
@@ -31,17 +31,14 @@ class Live:
         self.tokenizer = tokenizer
         # a rule is set in the config that all passes read
         self.lock = threading.Lock()
-        style, script = joined(LIVE_STYLES), joined(LIVE_SCRIPTS)
-        self.policy = f"{content_policy(style, script)}; connect-src 'self'"
         siamese, causal = model.config.capabilities.siamese, model.config.is_causal
         self.page = render(
             LIVE,
             title=f"Inside {Path(name).name or name}",
             texts=stored_texts(name),
             pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
-            style=Markup(style),
-            script=Markup(script),
-            policy=self.policy,
+            style=Markup(joined(LIVE_STYLES)),
+            script=Markup(joined(LIVE_SCRIPTS)),
         )
 
     def answer(self, request: Any) -> dict[str, Any]:
