@@ -32,7 +32,8 @@ def example(task, number):
         return {"tokens": words, "ner_tags": ["NAME", *["O"] * (len(words) - 1)]}
     if task == "question-answering":
         answers = {"text": [words[0]], "answer_start": [0]}
-        return {"id": str(number), "question": f"who is at {60 + number}", "context": sentence(number), "answers": answers}
+        question = {"id": str(number), "question": f"who is at {60 + number}"}
+        return {**question, "context": sentence(number), "answers": answers}
     return {"text": sentence(number)}
 
 
@@ -74,7 +75,8 @@ def test_no_text_is_published_unless_asked_for(tmp_path, task):
 
 
 def test_examples_are_quoted_where_they_are_asked_for(tmp_path):
-    staged = stage_checkpoint(trained(tmp_path, "text-classification", "--examples", "true"), tmp_path / "staged", "org/x")
+    run = trained(tmp_path, "text-classification", "--examples", "true")
+    staged = stage_checkpoint(run, tmp_path / "staged", "org/x")
     assert {"README.md", "card.json"} <= quoted(staged)
 
 

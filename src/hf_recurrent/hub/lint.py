@@ -9,8 +9,8 @@ from ..files import FRONT_MATTER, parse_yaml
 README_FILE = "README.md"
 CARD_FILE = "card.json"
 REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
-# in fences, or between as many backticks
-CODE = re.compile(r"^```.*?^```|(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)", re.DOTALL | re.MULTILINE)
+# in fences, between as many backticks, or in HTML
+CODE = re.compile(r"^```.*?^```|(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code>[^\n]*?</code>", re.DOTALL | re.MULTILINE)
 # ![text](path "title") and HTML
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]*)[^)]*\)|<img\b[^>]*?\bsrc\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 
@@ -38,5 +38,5 @@ def form_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
 
 def image_paths(text: str) -> list[str]:
     """The pictures that a card shows, by path, each once and in order; code shows none."""
-    found = (match.group(1) or match.group(2) for match in IMAGE.finditer(CODE.sub("", text)))
+    found = (match.group(1) or match.group(2) for match in IMAGE.finditer(CODE.sub("", FRONT_MATTER.sub("", text))))
     return list(dict.fromkeys(path.removeprefix("./") for path in found))
