@@ -33,8 +33,6 @@ def run(command: list, folder: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings(
-    "ignore:torch.ao.quantization is deprecated",
-    "ignore:torch.quantize_per_tensor, torch.quantize_per_channel",
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",  # read by peft
 )
 @pytest.mark.parametrize("page", RUN)

@@ -2,7 +2,7 @@
 
     cd tests; python -m doors.table                 # all of them
     cd tests; python -m doors.table Trainer LoRA    # some, whose rows are replaced
-    cd tests; python -m doors.table --architecture gut  # all of one architecture, whose column is replaced
+    cd tests; python -m doors.table --architecture gut  # all of one architecture, whose outcomes are replaced
 
 Nothing is written unless all end as they are declared. The exit status is then 1.
 """
@@ -27,9 +27,11 @@ FILE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 TESTS = Path(__file__).with_name("test_doors.py")
 INTRODUCTION = """# Compatibility
 
-What users of transformers reach for, tried with a tiny model of each architecture: ✓ works; a number is the message
-of its refusal, below. `make compatibility` runs `tests/doors` and writes this page, and `make nightly` runs them, too.
+Each row is an integration, tried with a tiny model of each of the {number} architectures. The last column names the
+architectures that do not support the integration, and links to the error message that they raise. `make compatibility`
+runs `tests/doors` and writes this page.
 """
+HEAD = "| integration | tested with | works in | not supported by |"
 # of a message, which may have accents of its own
 QUOTE = "``"
 # plugins of tools are imported with these, before pytest
@@ -64,17 +66,18 @@ def versions(door: Door) -> str:
 def render(rows: Mapping[str, Row]) -> str:
     """The page, from the rows of all doors by their names."""
     numbers: dict[str, int] = {}
-    text = INTRODUCTION
+    text = INTRODUCTION.format(number=len(ARCHITECTURES))
     for group, doors in itertools.groupby(DOORS, key=lambda door: door.group):
-        text += f"\n## {group}\n\n| | with | {' | '.join(f'`{name}`' for name in ARCHITECTURES)} |\n"
-        text += f"|---|---|{':-:|' * len(ARCHITECTURES)}\n"
+        text += f"\n## {group}\n\n{HEAD}\n|---|---|---:|---|\n"
         for door in doors:
             row = rows[door.name]
-            cells = [
-                WORKS if outcome == WORKS else f"[^{numbers.setdefault(outcome, len(numbers) + 1)}]"
-                for outcome in (row.outcomes[name] for name in ARCHITECTURES)
+            refused = [
+                f"`{name}`[^{numbers.setdefault(row.outcomes[name], len(numbers) + 1)}]"
+                for name in ARCHITECTURES
+                if row.outcomes[name] != WORKS
             ]
-            text += f"| {escaped(door.name)} | {row.packages} | {' | '.join(cells)} |\n"
+            works = len(ARCHITECTURES) - len(refused)
+            text += f"| {escaped(door.name)} | {row.packages} | {works} | {', '.join(refused)} |\n"
     notes = (f"[^{number}]: {QUOTE} {message} {QUOTE}\n" for message, number in numbers.items())
     return f"{text}\n{''.join(notes)}"
 
@@ -87,17 +90,15 @@ def parse(text: str) -> dict[tuple[str, str], Row]:
     """The rows of a page, by group and name."""
     notes = dict(re.findall(rf"^(\[\^\d+\]): {QUOTE} (.*) {QUOTE}$", text, re.MULTILINE))
     rows = {}
-    group, columns = "", []
+    group = ""
     for line in text.splitlines():
         cells = [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if line.startswith("## "):
             group = line.removeprefix("## ")
-        elif cells[:2] == ["", "with"]:
-            columns = [cell.strip("`") for cell in cells[2:]]
-        elif cells and set(cells[0]) != {"-"}:
-            name, packages, *outcomes = cells
-            found = [notes.get(outcome, outcome) for outcome in outcomes]
-            rows[group, name] = Row(packages, dict(zip(columns, found, strict=True)))
+        elif cells and line != HEAD and set(cells[0]) != {"-"}:
+            name, packages, _, refused = cells
+            messages = {name: notes[note] for name, note in re.findall(r"`(\w+)`(\[\^\d+\])", refused)}
+            rows[group, name] = Row(packages, dict.fromkeys(ARCHITECTURES, WORKS) | messages)
     return rows
 
 
