@@ -219,3 +219,7 @@ def test_the_fewest_examples_to_calibrate_on_are_as_computed():
         # the confidence is 0.95, which several criteria share
         computed = [fewest_examples(float(tolerance), 0.05 / criteria) for criteria in (1, 5, 6)]
         assert list(map(int, told)) == computed
+
+
+def test_the_navigation_shows_no_checkpoints_of_the_tests():
+    assert "tests/" not in (ROOT / "docs" / ".nav.yml").read_text(encoding="utf-8")

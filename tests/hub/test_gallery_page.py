@@ -14,6 +14,7 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub.card import Paper, Plot, SplitResult
 from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.hub.gallery.markdown import (
+    DEPTH_SECTION,
     depth_parts,
     figures,
     halting_sentences,
@@ -208,6 +209,13 @@ def test_sections_end_at_the_next_heading_outside_of_code():
         section(readme, "C")
     with pytest.raises(ValueError, match="'Usage' has no Python code"):
         snippet("## Usage\nnone\n")
+
+
+def test_code_of_the_depth_section_is_code(entries, text):
+    assert any("```bash" in section(entry.readme, DEPTH_SECTION) for entry in entries)
+    assert "```" not in text
+    command = "hf-recurrent calibrate gut-listops listops"
+    assert f"<pre><code>{command}" in text
 
 
 def test_a_figure_that_is_missing_is_named_and_nothing_is_written(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n(?:\n\*(?P<caption>.+)\*\n)?", re.MULTILINE)
-PART = re.compile(rf"{FIGURE.pattern}|(?:^\|.*\n)+|(?:^- .*\n)+|^.+\n", re.MULTILINE)
+PART = re.compile(rf"{FIGURE.pattern}|^```.*\n(?P<code>(?:.*\n)*?)```\n|(?:^\|.*\n)+|(?:^- .*\n)+|^.+\n", re.MULTILINE)
 DEPTH_SECTION = "Does it think longer on harder input?"
 STATE_SECTION = "What the state is for"
 # others with figures, in the order of the page
@@ -54,7 +54,7 @@ class Table:
 def depth_parts(readme: str) -> list[tuple[str, Any]]:
     """The parts of the section on depth and difficulty in order, each with its kind; none without such a section.
 
-    A part is a "figure", a "table", a "list" of lines, a "heading", or "text".
+    A part is a "figure", "code", a "table", a "list" of lines, a "heading", or "text".
     """
     text = section(readme, DEPTH_SECTION) if has_section(readme, DEPTH_SECTION) else ""
     return [_part(match) for match in PART.finditer(text)]
@@ -64,6 +64,8 @@ def _part(match: re.Match) -> tuple[str, Any]:
     text = match[0].strip()
     if match["path"]:
         return "figure", _figure(match)
+    if match["code"] is not None:
+        return "code", match["code"].rstrip()
     if text.startswith("|"):
         return "table", Table.of(text)
     if text.startswith("- "):
