@@ -477,3 +477,14 @@ def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
     assert list(card.results[0].table["slices"]) == ["kind", "length"]
     limit = "It was trained on `reviews` alone: how well it does on texts of another kind was not measured."
     assert card.limitations.count(limit) == 1
+    # `evaluate --card` measures the same again
+    before = (tmp_path / "run" / "README.md").read_text()
+    (tmp_path / "run" / "halting_stats.json").write_text("{}")
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        status, _, err = run("evaluate", tmp_path / "run", tests, "--card")
+    assert status == 0, err
+    assert (tmp_path / "run" / "README.md").read_text() == before
+    assert '"accuracy"' in (tmp_path / "run" / "halting_stats.json").read_text()
+    assert "--limit 3: this is for results that no card has" in refuse(
+        "evaluate", tmp_path / "run", tests, "--card", "--limit", "3"
+    )

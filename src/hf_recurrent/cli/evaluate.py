@@ -46,6 +46,7 @@ def evaluate(
         Path | None,
         typer.Option(dir_okay=False, callback=options.in_a_folder, help="Write the tables to this file too."),
     ] = None,
+    card: Annotated[bool, typer.Option("--card", help="Measure the results of the checkpoint's card again.")] = False,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..files import write_json
@@ -77,7 +78,10 @@ def evaluate(
     loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), kinds)
     set_exit(loaded.model.config, exit_criterion, exit_threshold)
     note = default_threshold_problem(loaded.model.config, ExitOptions())
-    if reads:
+    if card:
+        check_unused({**depth_options, **rule, **reading, "limit": limit}, "results that no card has")
+        tables = measure_card(checkpoint, loaded, request, batch_size or 64)
+    elif reads:
         tables = documents.evaluate(loaded, request, segment_length, batch_size or 8, carry)
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
@@ -97,6 +101,31 @@ def evaluate(
             err.print(f"warning: {name}: {warning}", markup=False)
     if json is not None and is_first():
         write_json(json, {"splits": tables})
+
+
+def measure_card(
+    folder: str, checkpoint: "Checkpoint", request: "Request", batch_size: int
+) -> dict[str, dict[str, Any]]:
+    """Measure the results of a card again, and write it with them -> its tables by split.
+
+    Raises:
+        ValueError: the folder has no card, or its results are not of examples that the request names.
+    """
+    from ..changes import changed_files
+    from ..hub.card import put_card
+    from ..hub.lint import CARD_FILE
+    from ..training.reevaluation import prepare_reevaluation
+    from .shared_change import made_by_first
+
+    if not (Path(folder) / CARD_FILE).is_file():
+        raise ValueError(f"--card: {folder} has no {CARD_FILE}, which a training run writes: leave --card out")
+    with made_by_first(changed_files(folder), folder) as change:
+        again = prepare_reevaluation(folder, checkpoint, request)
+        if again.kept is not None:
+            raise ValueError(f"--card: the results of the card cannot be measured again: {again.kept}")
+        measured = again.evaluated(checkpoint, change.new, batch_size, progress=True)
+        put_card(change, measured, before=again.card)
+    return {result.split: result.table for result in measured.results}
 
 
 def presented(

@@ -49,11 +49,9 @@ from .token_examples import word_splits
 if TYPE_CHECKING:
     from datasets import Dataset
 
-KEPT_OF_PAIRS = "the targets of sequence pairs are written anew only by `hf-recurrent evaluate`"
-KEPT_OF_MASKS = "masked tokens are predicted anew only by `hf-recurrent evaluate`"
+KEPT_OF_TASK = "results of this task are measured by a training run alone"
 KEPT_OF_HELD_OUT = "they are of {splits}, which was held out of the file of training"
 KEPT_OF_TEXTS = "they are of {splits}, whose texts have no file here (name those of a split `test` with --test-file)"
-KEPT_OF_QUESTIONS = "questions are answered anew only by `hf-recurrent evaluate`"
 # by which results of all own data are sliced
 OF_ALL_DATA = (LENGTH, "label", CONTEXT_FREE)
 # sections whose figures show something else than an evaluation
@@ -98,12 +96,8 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
         ValueError: the card's examples are not those that its benchmark gives now, or lie in files that are not given.
     """
     card = read_card(folder)
-    if checkpoint.objective is SEQ2SEQ:
-        return Reevaluation(card, [], kept=KEPT_OF_PAIRS)
-    if checkpoint.objective is MASKED_MODELLING:
-        return Reevaluation(card, [], kept=KEPT_OF_MASKS)
-    if checkpoint.objective in OF_QUESTIONS:
-        return Reevaluation(card, [], kept=KEPT_OF_QUESTIONS)
+    if checkpoint.objective in (SEQ2SEQ, MASKED_MODELLING, *OF_QUESTIONS):
+        return Reevaluation(card, [], kept=KEPT_OF_TASK)
     if held_out(card):
         return Reevaluation(card, [], kept=KEPT_OF_HELD_OUT.format(splits=quoted(held_out(card))))
     if reads_texts(checkpoint, request):
