@@ -24,13 +24,3 @@ def exported(tmp_path_factory):
 
     base = tmp_path_factory.mktemp("export")
     return export_benchmark("listops", base / "listops", configs=CONFIGS, params=PARAMS, cache_dir=base / "cache")
-
-
-@pytest.fixture(scope="session")
-def exported_pairs(tmp_path_factory):
-    """A small export of logical inference, to be read only."""
-    from hf_recurrent.benchmarks.export import export_benchmark
-
-    base = tmp_path_factory.mktemp("export_pairs")
-    sizes = {"num_train": 40, "num_validation": 5, "num_test": 12}
-    return export_benchmark("logical_inference", base / "pairs", params=sizes, cache_dir=base / "cache")

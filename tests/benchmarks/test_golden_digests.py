@@ -30,3 +30,31 @@ def test_rows_are_those_of_before(name, config, cache):
     params = {key: value for key, value in sizes.items() if key in info.parameters[config]}
     digest = rows_digest(load_benchmark(name, config, cache_dir=cache, **params), info.label_names)
     assert digest == GOLDEN[f"{name}/{config}"]
+
+
+# parameters with which each has several shards and, where rows may repeat, rows that do
+MANY = {"num_train": 1200, "num_validation": 40, "num_test": 60}
+SHALLOW = {"max_train_depth": 2, "max_test_depth": 4}
+PROCESSES = {
+    "listops": MANY,
+    "logical_inference": MANY,
+    "flip_flop": {**MANY, "num_train": 500, "train_length": 12, "p_ignore": 0.5, "test_lengths": [12]},
+    "simple_arithmetic": MANY,
+    "listops_depth": {**MANY, **SHALLOW},
+}
+# a pool of rows is drawn to its size, and so depends on it
+POOLS = ("listops", "logical_inference")
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_rows_do_not_depend_on_processes_and_sizes(name, tmp_path):
+    params = PROCESSES[name]
+    alone, parallel = (load_benchmark(name, cache_dir=tmp_path / str(n), num_proc=n, **params) for n in (1, 2))
+    assert list(alone) == list(parallel)
+    for split, rows in alone.items():
+        assert rows.to_list() == parallel[split].to_list()
+    other = load_benchmark(name, cache_dir=tmp_path / "1", **{**params, "seed": 1})
+    assert other["train"].to_list() != alone["train"].to_list()
+    if name not in POOLS:
+        fewer = load_benchmark(name, cache_dir=tmp_path / "1", **{**params, "num_train": 25})
+        assert all(rows.to_list() == alone[split].to_list() for split, rows in fewer.items() if split != "train")

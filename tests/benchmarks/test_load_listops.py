@@ -146,18 +146,6 @@ def test_operators_and_lengths(cache):
     assert max(splits["test"]["length"]) <= 30
 
 
-@pytest.mark.slow
-def test_data_do_not_depend_on_processes(tmp_path):
-    for arguments in ({"config_name": "original", "num_train": 40}, {"config_name": "lra", "num_train": 3}):
-        arguments |= {"num_validation": 2, "num_test": 20}
-        first, again, parallel = (
-            load(tmp_path / name, num_proc=num_proc, **arguments)
-            for name, num_proc in (("a", None), ("b", 1), ("c", 2))
-        )
-        for split in first:
-            assert first[split].to_dict() == again[split].to_dict() == parallel[split].to_dict()
-
-
 def test_seeds_sizes_and_other_splits(cache):
     sizes = {"num_train": 50, "num_validation": 5, "num_test": 20}
     first = load(cache, **sizes)

@@ -4,7 +4,7 @@ import naive_listops as naive
 import numpy as np
 import pytest
 
-from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, examples, load_benchmark
+from hf_recurrent.benchmarks import load_benchmark
 
 NAME = "listops_depth"
 SMALL = {"num_train": 60, "num_validation": 10, "num_test": 15}
@@ -51,27 +51,6 @@ def test_splits_are_balanced(cache):
     assert len(set(texts)) == len(texts) == 110
 
 
-def test_the_same_rows_in_every_version(cache):
-    """If this fails, the rows are others than before: GENERATOR_VERSION has to be raised."""
-    loaded = load(cache, **{**SMALL, "num_train": 3, "num_validation": 1, "num_test": 0})
-    assert [*loaded["train"]["text"], *loaded["validation_ood"]["text"]] == GOLDEN
-
-
-@pytest.mark.slow
-def test_rows_do_not_depend_on_processes_or_size(tmp_path):
-    sizes = {"num_train": 1200, "num_validation": 100, "num_test": 100, **SHALLOW}
-    alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))
-    assert list(alone) == list(parallel) == ["train", "validation", "validation_ood", "test", "test_ood"]
-    for split in alone:
-        assert alone[split].to_dict() == parallel[split].to_dict()
-    fewer = load(tmp_path / "1", **(sizes | {"num_train": 25}))
-    assert fewer["train"].to_dict() == alone["train"][:25]
-    assert all(fewer[split].to_dict() == alone[split].to_dict() for split in alone if split != "train")
-    other = load(tmp_path / "1", **(sizes | {"num_train": 25, "seed": 1}))
-    assert not set(other["test_ood"]["text"]) & set(alone["test_ood"]["text"])
-    assert other["train"]["text"][:] != fewer["train"]["text"][:]
-
-
 def test_held_out_rows_are_not_in_train(cache):
     """Short expressions repeat: of 444,400 with a single operator and of 400 with two digits many are drawn twice."""
     sizes = {"num_train": 2500, "num_validation": 600, "num_test": 600}
@@ -93,24 +72,12 @@ def test_only_some_splits(cache):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"num_train": -1}, "num_train=-1: expected an integer >= 0"),
-        ({"num_test": None}, "num_test=None: expected an integer >= 0"),
-        ({"max_train_depth": 0}, "max_train_depth=0: expected an integer >= 1"),
-        ({"valid_extra_depth": True}, "valid_extra_depth=True: expected an integer >= 1"),
         ({"max_test_depth": 6}, "max_test_depth=6: no depth is left for test_ood, .* expected at least 7"),
         (
             {"max_test_depth": 13},
             "max_test_depth=13: .* length of at least 53, but length_limit=50; raise",
         ),
         ({"length_limit": 32}, "max_test_depth=8: .* length of at least 33, but length_limit=32; raise length_limit"),
-        ({"length_limit": 4}, "length_limit=4: expected an integer from 5 to 100"),
-        ({"length_limit": 101}, "length_limit=101: expected an integer from 5 to 100"),
-        ({"length_limit": 50.0}, "length_limit=50.0: expected an integer from 5 to 100"),
-        ({"value_probability": 0}, "value_probability=0: expected a number strictly between 0 and 1"),
-        ({"length": 9}, "unknown parameter 'length' for benchmark 'listops_depth'.*length_limit"),
-        ({"split": "test_deep"}, "unknown split 'test_deep' .*train, validation, validation_ood, test, test_ood"),
-        ({"data_dir": "."}, "data_dir: benchmark 'listops_depth', config 'original' has no files"),
-        ({"num_train": 0, "num_validation": 0, "num_test": 0}, "every split has 0 examples"),
         (
             {"num_test": 10**7, "max_train_depth": 1, "max_test_depth": 3, "length_limit": 13},
             "there are only [0-9]+ different expressions that depend on 3 operation.s. with length_limit=13, but the "
@@ -122,17 +89,3 @@ def test_bad_parameters(cache, params, message):
     with pytest.raises(ValueError, match=message):
         load(cache, **params)
     assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
-
-
-def test_tokenizer():
-    tokenizer = build_tokenizer(NAME)
-    ids = tokenizer("( [MAX 2 9[MIN 4 7]0 ] )")["input_ids"]
-    assert " ".join(tokenizer.convert_ids_to_tokens(ids)) == "[BOS] [MAX 2 9 [MIN 4 7 ] 0 ] [EOS]"
-    assert len(tokenizer) == 4 + len(benchmark_info(NAME).vocabulary) == 19
-
-
-def test_examples_go_from_shallow_to_deep():
-    found = examples(NAME, None, 4, **SHALLOW)
-    depths = [example.row["depth"] for example in found]
-    assert depths == sorted(depths)
-    assert (depths[0], depths[-1]) == (1, 4)

@@ -94,16 +94,6 @@ def test_compositional_splits(cache, config):
             assert held_out == (name == "test")
 
 
-@pytest.mark.slow
-def test_data_do_not_depend_on_processes(tmp_path):
-    sizes = {"num_train": 60, "num_validation": 20, "num_test": 20}
-    alone, parallel = (load(tmp_path / str(n), num_proc=n, **sizes) for n in (1, 2))
-    for split in alone:
-        assert alone[split].to_dict() == parallel[split].to_dict()
-    other = load(tmp_path / "1", seed=1, **sizes)
-    assert not set(pairs(other["train"])) & set(pairs(alone["train"]))
-
-
 def test_other_operator_limit(cache):
     splits = load(cache, num_train=50, num_validation=10, num_test=50, max_train_operators=3)
     assert max(splits["train"]["num_operators"]) == 3

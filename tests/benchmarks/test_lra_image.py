@@ -11,7 +11,6 @@ from hf_recurrent.benchmarks.lra import image as photographs
 from hf_recurrent.benchmarks.pixels import parse_pixels
 
 PARAMS = {"grayscale": "lra"}
-RECORD = 3073
 rng = np.random.default_rng(0)
 # colours (images, rows, columns, channels), four images a batch
 COLOURS = rng.integers(0, 256, (24, 32, 32, 3), dtype=np.uint8)

@@ -9,7 +9,7 @@ import pytest
 from long_document_files import write_files, write_zip
 from lra_files import contents, planned_rows
 
-from hf_recurrent.benchmarks import benchmark_info, load_benchmark
+from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.benchmarks.lra.pathfinder import benchmark as pathfinder
 from hf_recurrent.benchmarks.lra_stand_in import images, passages
 from hf_recurrent.benchmarks.lra_stand_in.reviews import ToyReviews
@@ -237,14 +237,3 @@ def test_bad_sizes_of_passages(library):
         TOY_PASSAGES.plan_files("passages", PASSAGES | {"num_train": 0, "num_validation": 0, "num_test": 0}, library)
     with pytest.raises(ValueError, match=r"max_bytes=10000000: the train split has 0 modules .*give less"):
         TOY_PASSAGES.plan_files("passages", PASSAGES | {"max_bytes": 10_000_000}, library)
-
-
-def test_they_are_benchmarks(tmp_path, cache):
-    write_files(tmp_path / "in", FILES)
-    given = {"digits": {}, "reviews": {"data_dir": tmp_path / "in"}, "passages": PASSAGES}
-    sizes = {}
-    for config, params in given.items():
-        splits = load_benchmark("lra_stand_in", config, cache_dir=cache, **params)
-        sizes[config] = sum(map(len, splits.values()))
-        assert list(splits) == ["train", "validation", "test"]
-    assert sizes == {"digits": 1797, "reviews": 40, "passages": 80}

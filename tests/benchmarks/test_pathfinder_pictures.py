@@ -114,16 +114,6 @@ def test_grey_values_are_as_frequent_as_in_the_reference(name):
         assert abs(counts[0].mean() - counts[1].mean()) <= FAR * error, value
 
 
-def test_the_reference_statistics_are_those_of_its_pictures():
-    """What is compared with is what the pictures say: the measures here are the reference's."""
-    stored, name = fixture(), "curv_baseline"
-    images = stored["images"][stored["setting"] == name]
-    expected = reference(name)
-    assert images.mean() == pytest.approx(expected["mean_intensity"]["mean"], abs=1e-4)
-    assert components(images, 64).mean() == pytest.approx(expected["components8_ge64"]["mean"], abs=1e-3)
-    assert components(images, 1).mean() == pytest.approx(expected["components8_gt0"]["mean"], abs=1e-3)
-
-
 def any_direction(monkeypatch):
     """First segments have any direction that is free."""
     monkeypatch.setattr(tables, "_seen_from_all_corners", lambda offsets: True)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import datasets
-import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from small_export import CONFIGS, PARAMS, SMALL
@@ -150,25 +149,6 @@ def test_what_is_not_asked_for_is_not_read(found, exported, streaming):
     assert answers["filters"] == [row for row in rows if row[COLUMN] >= least]
 
 
-def test_statistics_tell_which_row_groups_to_skip(exported):
-    (fragment,) = pyarrow.dataset.dataset(exported / FILE).get_fragments()
-    assert fragment.num_row_groups == 2
-    group, least = hardest(exported)
-    kept = fragment.subset(pyarrow.dataset.field(COLUMN) >= least)
-    assert [found.id for found in kept.row_groups] == [1 - group]
-
-
-def test_labels_of_pairs(exported_pairs, tmp_path):
-    splits = datasets.load_dataset(str(exported_pairs), "split_b", cache_dir=tmp_path)
-    assert splits["test"].features["label"].names == list(benchmark_info("logical_inference").label_names)
-    generated = load_benchmark(
-        "logical_inference", "split_b", num_train=40, num_validation=5, num_test=12, cache_dir=tmp_path
-    )
-    assert {name: rows.to_list() for name, rows in splits.items()} == {
-        name: rows.to_list() for name, rows in generated.items()
-    }
-
-
 def test_a_new_export_is_not_served_stale(tmp_path):
     """The same folder, file names and numbers of rows: only the digest on the card tells `datasets` of the change."""
     read, sizes = [], set()
@@ -189,11 +169,3 @@ def test_a_new_export_is_not_served_stale(tmp_path):
         assert read[-1] == expected["text"][:]
     assert len(sizes) == 1
     assert read[0] != read[1]
-
-
-def test_a_script_of_the_folders_name_is_refused_by_datasets(exported, tmp_path):
-    """Why `check_dataset_folder` refuses scripts."""
-    folder = shutil.copytree(exported, tmp_path / "mine")
-    (folder / "mine.py").write_text("")
-    with pytest.raises(RuntimeError, match="scripts are no longer supported"):
-        datasets.load_dataset(str(folder), "original", cache_dir=tmp_path / "cache")

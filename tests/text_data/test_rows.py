@@ -166,25 +166,15 @@ REFUSED = [
     ("a.csv", "text;label\nx;1\n", "line 1: the only column is 'text;label', with ';' within: put commas between"),
     ("a.csv", "text\tlabel\nx\t1\n", "'text\\tlabel', with '\\t' within: let the name of such a file end in .tsv;"),
     ("a.tsv", "text,label\nx,1\n", "'text,label', with ',' within: let the name of such a file end in .csv;"),
-    ("a.csv", b"a,\xe9\n", "line 1: the byte 0xE9 is not utf-8; pass the file's encoding"),
     ("a.csv", "text\nx\n".encode("utf-16"), "line 1: the byte 0xFF is not utf-8; pass the file's encoding"),
-    ("a.csv", "text\nx\n".encode("utf-16-le"), "line 1: it holds a byte of zero"),
-    ("a.csv", '"a,b\n1,2\n', "line 1: unexpected end of data"),
-    ("a.txt", "", "holds no rows: expected text"),
     ("a.jsonl", "\n \n", "holds no rows: expected jsonl"),
     ("a.jsonl", "3\n", "line 1: it is 3: expected an object"),
     ("a.json", "[]", "holds no rows: expected json"),
-    ("a.json", "", "holds no rows: expected json"),
     ("a.json", "[1, 2]", "expected '{' or ']', got '1, 2]'"),
-    ("a.json", '{\n "a": 1\n}', "line 1: it is not JSON"),
     ("a.json", b'[\n{"a": "\xe9"}]', "line 2: the byte 0xE9 is not utf-8"),
     ("a.parquet", "PAR1 and no table", "cannot be read as Parquet"),
-    ("a.parquet", "", "cannot be read as Parquet"),
-    ("a.csv.gz", "a,b\n", "line 1: cannot be read (Not a gzipped file"),
     ("a.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 100000)[:-50], "is it whole?"),
     ("a.xlsx", "", "no known format: its name should end in one of .csv, .tsv"),
-    ("a", "", "or pass file_format (--file-format of `hf-recurrent predict`)"),
-    ("a.parquet.gz", "", "no known format"),
 ]
 
 
@@ -196,12 +186,6 @@ def test_refused_files(name, content, message, tmp_path):
     assert str(path) in str(raised.value)
 
 
-def test_broken_rows_alone(tmp_path):
-    path = write(tmp_path / "a.json", '{\n "a": 1\n}')
-    with pytest.raises(ValueError, match=r"no rows but 3 broken ones \(line 1: it is not JSON.*one array of objects"):
-        Rows(path, on_error="skip")
-
-
 def test_header_alone_has_no_rows(tmp_path):
     rows = Rows(write(tmp_path / "a.csv", "text,label\n"))
     assert (rows.columns, list(rows)) == (["text", "label"], [])
@@ -210,22 +194,6 @@ def test_header_alone_has_no_rows(tmp_path):
 def test_index_as_pandas_writes_it(tmp_path):
     rows = Rows(write(tmp_path / "a.csv", ",text\n0,x\n"))
     assert (rows.columns, list(rows)) == (["", "text"], [{"": "0", "text": "x"}])
-
-
-def test_table_cut_short(tmp_path):
-    path = write_rows(tmp_path / "a.parquet", [{"text": "x" * 100 + str(number)} for number in range(1000)])
-    write(path, path.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match=r"cannot be read as Parquet .*is it whole"):
-        Rows(path)
-
-
-def test_table_with_damaged_pages(tmp_path):
-    path = write_rows(tmp_path / "a.parquet", [{"text": "x" * 100 + str(number)} for number in range(1000)])
-    content = bytearray(path.read_bytes())
-    content[4:200] = bytes(196)
-    write(path, bytes(content))
-    with pytest.raises(ValueError, match="cannot be read as Parquet"):
-        list(Rows(path))
 
 
 def test_places_that_are_no_file(tmp_path):

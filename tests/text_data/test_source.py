@@ -258,14 +258,6 @@ def test_difficulty(write):
     assert row == {"text": "a", "label": 1, "hard": 3, "share": 1.0, "kind": "k3", "odd": "True", "mixed": 3.5}
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"), [(("1", "nan"), "string"), ((1, 10**30), "float64"), (("1", "1e3"), "float64")]
-)
-def test_odd_numbers_of_difficulty(values, kind, write):
-    rows = [{"text": "a", "label": i, "hard": value} for i, value in enumerate(values)] * 2
-    assert source(write("a.jsonl", rows), slice_by=("hard",)).splits["train"].features["hard"] == Value(kind)
-
-
 def test_difficulty_has_one_type_in_all_splits(write):
     rows = [{"text": "a", "label": i % 2, "hard": i} for i in range(4)]
     other = [{**row, "hard": "deep"} for row in rows]
@@ -337,13 +329,6 @@ def test_files_of_folders_that_are_no_texts(tmp_path):
     with pytest.warns(UserWarning, match=r"films: 4 of 8 files are no texts .* left out, such as bad/c\.html"):
         rows = rows_of(found) + rows_of(found, "validation")
     assert [row["text"] for row in rows] == ["film"] * 4
-
-
-def test_large_texts_and_many_classes(write):
-    rows = [{"text": "x " * 500_000 if i == 0 else "y", "label": f"class {i:04}"} for i in range(1000)] * 2
-    found = source(write("a.jsonl", rows), validation=write("v.jsonl", rows[:2]))
-    assert len(found.labels.names) == 1000
-    assert len(rows_of(found, "validation")[0]["text"]) == 1_000_000
 
 
 LABELLED = [{"text": "a", "label": 0}, {"text": "b", "label": 1}]

@@ -1,7 +1,6 @@
 """Tokenizers of users' texts: trained on these, or another model's, saved and loaded by anyone."""
 
 import json
-import shutil
 
 import pytest
 from hypothesis import given, settings
@@ -35,21 +34,6 @@ import json, sys
 from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
 print(json.dumps([dict(tokenizer(*json.loads(sys.argv[2]))), tokenizer.padding_side, len(tokenizer)]))
-"""
-
-FETCH = """
-import json, sys, warnings
-from hf_recurrent.text_data.tokenizers import load_tokenizer
-for name, frame, options in json.loads(sys.argv[1]):
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            tokenizer = load_tokenizer(name, frame=frame, **options)
-        tokenizer.save_pretrained(sys.argv[2])
-        shown = [str(w.message) for w in caught if w.category is UserWarning]
-        print(json.dumps([type(tokenizer).__name__, len(tokenizer), tokenizer.padding_side, shown]))
-    except ValueError as error:
-        print(json.dumps(str(error)))
 """
 
 
@@ -288,44 +272,3 @@ def test_damaged_folders(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match=r"^tokenizer='.*' does not load: [^\n]*; expected bpe, words, bytes, a name"):
         load_tokenizer(str(tmp_path), frame="language")
-
-
-@pytest.mark.slow
-def test_tokenizers_of_the_hub(tmp_path):
-    with LoopbackHub() as hub:
-        for name, make in OTHERS.items():
-            make().save_pretrained(tmp_path / name)
-            files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-            hub.add_repository(f"org/{name}", files=files)
-        hub.add_repository("org/code", files=CODE)
-        calls = [
-            *([f"org/{name}", "classification", {}] for name in OTHERS),
-            ["org/bert", "language", {"revision": "main", "token": hub.token}],
-            ["org/bert", "language", {"revision": "v9"}],
-            ["org/none", "language", {}],
-            ["org/code", "language", {}],
-        ]
-        out, fresh = tmp_path / "out", tmp_path / "fresh"
-        fresh.mkdir()
-        done = run_client(FETCH, hub.environment(fresh), json.dumps(calls), out, cwd=fresh)
-        *loaded, language, no_revision, none, code = map(json.loads, must_succeed(done).splitlines())
-        assert [(kind, side) for kind, _, side, _ in loaded] == [
-            (f"{kind}Tokenizer", "right") for kind in ("Bert", "GPT2", "Roberta", "T5")
-        ]
-        assert [bool(shown) for *_, shown in loaded] == [False, True, False, False]
-        assert language[2] == "left"
-        assert hub.token not in (out / "tokenizer_config.json").read_text()
-        for message in (no_revision, none, code):
-            assert "does not load: " in message
-            assert "\n" not in message
-        hub.fail("GET .", status=500, times=None)
-        shutil.rmtree(fresh)
-        fresh.mkdir()
-        failed = run_client(FETCH, hub.environment(fresh), json.dumps(calls[:1]), out, cwd=fresh)
-        assert "tokenizer='org/bert' does not load: " in json.loads(must_succeed(failed))
-
-
-CODE = {
-    "tokenizer_config.json": b'{"auto_map": {"AutoTokenizer": ["code.Own", null]}, "tokenizer_class": "Own"}',
-    "code.py": b"raise SystemExit('run')",
-}

@@ -84,7 +84,16 @@ def make_builder(
 ) -> BenchmarkBuilder:
     """The builder of one config, with all its parameters resolved."""
     whole, benchmark = get_benchmark(name), get_benchmark(name, config_name)
-    contents = None if files_dir is None else _file_hashes(benchmark.plan_files(config_name, params, files_dir))
+    contents = None
+    if files_dir is not None:
+        plan = benchmark.plan_files(config_name, params, files_dir)
+        paths = sorted({path for shards in plan.values() for shard in shards for path in shard.paths})
+        # the Hub's cache calls a file by its hash
+        stored = {path: Path(path).resolve() for path in paths}
+        contents = {
+            path: file.name if file.parent.name == "blobs" and HUB_HASH.fullmatch(file.name) else file_hash(path)
+            for path, file in stored.items()
+        }
     key = digest(type(whole).__name__, config_name, params, contents, reader_versions())[:16]
     return BenchmarkBuilder(
         cache_dir=cache_dir,
@@ -98,16 +107,3 @@ def make_builder(
         params=params,
         files_dir=None if files_dir is None else str(files_dir),
     )
-
-
-def _file_hashes(plan: Plan) -> dict[str, str]:
-    """The hash of every file that is read."""
-    hashes = {}
-    for path in sorted({path for shards in plan.values() for shard in shards for path in shard.paths}):
-        stored = Path(path).resolve()
-        if stored.parent.name == "blobs" and HUB_HASH.fullmatch(stored.name):
-            # the Hub's cache has hashed it already, and calls it by its hash
-            hashes[path] = stored.name
-            continue
-        hashes[path] = file_hash(path)
-    return hashes

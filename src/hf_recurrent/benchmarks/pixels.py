@@ -48,17 +48,12 @@ _BLOCKS = np.array([" ", "▀", "▄", "█"])
 
 def draw_picture(picture: np.ndarray, max_lines: int) -> str:
     """Grey values (side, side) as lines of text; blank space at their ends is left out."""
-    side = len(picture)
-    factor = -(-side // (2 * max_lines))
-    drawn = _shrunk(picture, factor) > picture.mean()
+    factor = -(-len(picture) // (2 * max_lines))
+    padded = np.pad(picture, (0, -len(picture) % factor))
+    # the brightest pixel of each square of `factor` x `factor`
+    shrunk = padded.reshape(len(padded) // factor, factor, -1, factor).max(axis=(1, 3))
+    drawn = shrunk > picture.mean()
     upper, lower = drawn[::2], drawn[1::2]
     if len(lower) < len(upper):
         lower = np.vstack([lower, np.zeros_like(upper[:1])])
     return "\n".join("".join(line).rstrip() for line in _BLOCKS[upper + 2 * lower])
-
-
-def _shrunk(picture: np.ndarray, factor: int) -> np.ndarray:
-    """The brightest pixel of each square of `factor` x `factor`."""
-    padded = np.pad(picture, (0, -len(picture) % factor))
-    blocks = padded.reshape(len(padded) // factor, factor, -1, factor)
-    return blocks.max(axis=(1, 3))

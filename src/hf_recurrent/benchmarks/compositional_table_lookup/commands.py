@@ -15,8 +15,9 @@ calling `randint` for each integer.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,9 @@ class LegacyStream:
     """The integers of successive calls of `randint(count)` and `permutation(count)` of numpy's `RandomState(seed)`."""
 
     def __init__(self, seed: int):
-        self._next = _words(seed).__next__
+        source = np.random.RandomState(seed)
+        blocks = iter(lambda: source.randint(0, 1 << 32, size=BLOCK_WORDS, dtype=np.uint32).tolist(), None)
+        self._next = chain.from_iterable(blocks).__next__
 
     def below(self, count: int) -> int:
         """An integer from 0 to `count` - 1; a single choice costs no word."""
@@ -56,12 +59,6 @@ class LegacyStream:
             other = self.below(last + 1)
             items[last], items[other] = items[other], items[last]
         return items
-
-
-def _words(seed: int) -> Iterator[int]:
-    source = np.random.RandomState(seed)
-    while True:
-        yield from source.randint(0, 1 << 32, size=BLOCK_WORDS, dtype=np.uint32).tolist()
 
 
 SEED = 0x12345678

@@ -53,7 +53,14 @@ def check_string(text: str) -> list[Read]:
             wrong is no error.
     """
     tokens = text.split()
-    problem = _problem(tokens)
+    problem = None if tokens else "it is empty"
+    if len(tokens) % 2:
+        problem = f"its last instruction, {tokens[-1]}, has no bit"
+    for position, token in enumerate(tokens):
+        known = BITS if position % 2 else INSTRUCTIONS if position else (WRITE,)
+        if token not in known:
+            problem = f"token {position + 1} is {token!r}; expected {' or '.join(known)}"
+            break
     if problem is not None:
         shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
         raise ValueError(f"not a flip-flop string: {shown!r}: {problem}")
@@ -65,16 +72,6 @@ def check_string(text: str) -> list[Read]:
         elif tokens[position - 1] == READ:
             reads.append(Read(position, write, write_position, tokens[write_position], tokens[position]))
     return reads
-
-
-def _problem(tokens: Sequence[str]) -> str | None:
-    for position, token in enumerate(tokens):
-        known = BITS if position % 2 else INSTRUCTIONS if position else (WRITE,)
-        if token not in known:
-            return f"token {position + 1} is {token!r}; expected {' or '.join(known)}"
-    if not tokens:
-        return "it is empty"
-    return f"its last instruction, {tokens[-1]}, has no bit" if len(tokens) % 2 else None
 
 
 def normalize(text: str) -> str:

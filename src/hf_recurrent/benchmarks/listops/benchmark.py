@@ -27,7 +27,7 @@ from typing import Any
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import read_lines
 from ..parameters import SEED, Check, Parameter, boolean, integer, optional, probability
-from ..sampling import Shard
+from ..sampling import Shard, in_order
 from . import splits
 from .expressions import DIGITS, IGNORED_PATTERN, OPERATORS, TOKEN_PATTERN, VOCABULARY, make_example, normalize, render
 
@@ -241,7 +241,7 @@ class ListOps(Benchmark):
         return params
 
     def split_names(self, config_name: str, params: Mapping[str, Any]) -> list[str]:
-        return splits.split_names(config_name, params)
+        return in_order(request.split for request in splits.requests(config_name, params))
 
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         return splits.plan(config_name, params)

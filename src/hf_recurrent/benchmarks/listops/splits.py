@@ -71,7 +71,9 @@ def requests(config_name: str, params: Mapping[str, Any]) -> list[Request]:
 def _by_depth(request: Request) -> list[Request]:
     """One request per depth that is possible; what does not divide evenly goes to the shallowest."""
     source = request.source
-    sources = [Source(source.grammar, source.min_length, source.max_length, d) for d in _depths(source)]
+    tables, low = length_tables(source.grammar, source.max_length, counting=True), source.min_length or 1
+    depths = [d for d in range(1, source.grammar.max_depth + 1) if any(tables.root(d)[low:])]
+    sources = [Source(source.grammar, source.min_length, source.max_length, d) for d in depths]
     if not sources:
         raise ValueError(f"there is no tree with {source.describe()}; widen the lengths, depth or arguments")
     size = AUTHORS_TRAIN if request.size is None else request.size
@@ -80,20 +82,9 @@ def _by_depth(request: Request) -> list[Request]:
     return [Request(request.split, n, s, request.limit) for n, s in zip(sizes, sources, strict=True) if n]
 
 
-def _depths(source: Source) -> list[int]:
-    tables = length_tables(source.grammar, source.max_length, counting=True)
-    low = source.min_length or 1
-    return [d for d in range(1, source.grammar.max_depth + 1) if any(tables.root(d)[low:])]
-
-
 def _base(split: str) -> str:
     """`test` for splits such as `test_200_300`."""
     return split.split("_")[0]
-
-
-def split_names(config_name: str, params: Mapping[str, Any]) -> list[str]:
-    """The splits of a config, train and validation first."""
-    return in_order(request.split for request in requests(config_name, params))
 
 
 def plan(config_name: str, params: Mapping[str, Any]) -> Plan:
@@ -108,34 +99,25 @@ def plan(config_name: str, params: Mapping[str, Any]) -> Plan:
                 f"{source.grammar.expected_length():.3g} tokens on average; give max_length"
             )
     long = all((r.source.min_length or 0) >= ALWAYS_DISTINCT for r in wanted)
+    splits: Plan = {}
     if long and all(r.limit is None and r.size is not None for r in wanted):
-        splits = _plan_draws(wanted, params["seed"])
+        # example i is drawn by itself; examples of several sources (depths) take turns
+        for split in dict.fromkeys(r.split for r in wanted):
+            own = [r for r in wanted if r.split == split]
+            # the sizes of the requests differ by one at most and the larger come first, so taking turns is exact
+            drawn, size = tuple(r.source for r in own), sum(r.size for r in own)
+            splits[split] = make_shards(drawn_examples, range(size), drawn, params["seed"], split)
     else:
-        splits = _plan_pools(wanted, params["seed"])
+        texts: dict[str, list[str]] = {r.split: [] for r in wanted}
+        sources = list(dict.fromkeys(r.source for r in wanted))
+        for source in sources:
+            own = [r for r in wanted if r.source == source]
+            for split, dealt in fill_splits(source, own, params["seed"]).items():
+                texts[split] += dealt
+        for split, found in texts.items():
+            mixed = shuffled(found, make_rng("listops", params["seed"], split)) if len(sources) > 1 else found
+            splits[split] = make_shards(text_examples, mixed)
     return {split: splits[split] for split in in_order(splits)}
-
-
-def _plan_draws(wanted: list[Request], seed: int) -> Plan:
-    """Example i is drawn by itself; examples of several sources (depths) take turns."""
-    splits = {}
-    for split in dict.fromkeys(r.split for r in wanted):
-        own = [r for r in wanted if r.split == split]
-        # the sizes of the requests differ by one at most and the larger come first, so taking turns is exact
-        sources = tuple(r.source for r in own)
-        splits[split] = make_shards(drawn_examples, range(sum(r.size for r in own)), sources, seed, split)
-    return splits
-
-
-def _plan_pools(wanted: list[Request], seed: int) -> Plan:
-    texts: dict[str, list[str]] = {r.split: [] for r in wanted}
-    sources = list(dict.fromkeys(r.source for r in wanted))
-    for source in sources:
-        own = [r for r in wanted if r.source == source]
-        for split, dealt in fill_splits(source, own, seed).items():
-            texts[split] += dealt
-    if len(sources) > 1:
-        texts = {split: shuffled(found, make_rng("listops", seed, split)) for split, found in texts.items()}
-    return {split: make_shards(text_examples, found) for split, found in texts.items()}
 
 
 def text_examples(texts: Iterable[str]) -> Iterator[dict[str, object]]:

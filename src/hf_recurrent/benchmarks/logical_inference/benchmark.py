@@ -220,17 +220,14 @@ def _first_fraction(config_name: str, params: Mapping[str, Any]) -> float:
     return max((1.03 * size + 20) / available for size, available in needed)
 
 
-def _is_test(config_name: str, pair: Pair, most: int) -> bool | None:
-    """Whether a pair belongs to the test split; None when it belongs to no split."""
-    if config_name not in PATTERNS:
-        return pair.num_operators > most
-    return is_held_out(config_name, pair.text, pair.text_pair) if pair.num_operators <= most else None
-
-
 def _deal(config_name: str, params: Mapping[str, Any], pool: list[Pair]) -> dict[str, list[Pair]]:
     most = params["max_train_operators"]
-    roles = [_is_test(config_name, pair, most) for pair in pool]
-    train = (pair for pair, is_test in zip(pool, roles, strict=True) if is_test is False)
+    if config_name in PATTERNS:
+        pool = [pair for pair in pool if pair.num_operators <= most]
+        roles = [is_held_out(config_name, pair.text, pair.text_pair) for pair in pool]
+    else:
+        roles = [pair.num_operators > most for pair in pool]
+    train = (pair for pair, is_test in zip(pool, roles, strict=True) if not is_test)
     test = (pair for pair, is_test in zip(pool, roles, strict=True) if is_test)
     # validation first: the size of train does not change it; test_short last: it changes no other split
     validation = list(islice(train, params["num_validation"]))

@@ -156,14 +156,18 @@ def _plan_texts(origin: Origin, files: Folder | Archive) -> Plan:
     wanted = [name for name, size in files.files.items() if matches(name, patterns)]
     filled = [name for name in wanted if files.files[name]]
     if not filled:
+        kinds = sorted({PurePosixPath(name).suffix or PurePosixPath(name).name for name in files.files})
+        shown = ", ".join(kinds[:8]) + (", ..." if len(kinds) > 8 else "") or "no files"
         raise ValueError(
             f"data_dir={origin.root!r}: no text in it: {len(wanted)} of {len(files.files)} files match "
-            f"patterns={list(patterns)!r}, and none of them has text (found: {_kinds(files)}); give patterns that the "
-            "names of your files match"
+            f"patterns={list(patterns)!r}, and none of them has text (found: {shown}); give patterns that the names of "
+            "your files match"
         )
-    repository = _only_repository(files) if origin.config == "github" else None
-    if repository is not None:
-        return _shards(origin, divide([Document(repository, tuple(filled))], origin.params))
+    if origin.config == "github" and isinstance(files, Archive) and files.folder is not None and files.inside(""):
+        # one repository, unless its folders are those of splits
+        folders = {name.split("/")[0] for name in files.files if "/" in name}
+        if not folders or not folders <= set(SPLITS):
+            return _shards(origin, divide([Document(files.folder, tuple(filled))], origin.params))
     named = [split for split in SPLITS if any(name.startswith(f"{split}/") for name in files.files)]
     if not named:
         return _shards(origin, divide(_documents(origin, filled), origin.params))
@@ -200,33 +204,17 @@ def _documents(origin: Origin, names: list[str]) -> list[Document]:
     return [Document(name, tuple(parts)) for name, parts in repositories.items()]
 
 
-def _only_repository(files: Folder | Archive) -> str | None:
-    """The name of the repository that an archive consists of; None where it may be a folder of several or of splits."""
-    if not isinstance(files, Archive) or files.folder is None or not files.inside(""):
-        return None
-    folders = {name.split("/")[0] for name in files.files if "/" in name}
-    return None if folders and folders <= set(SPLITS) else files.folder
-
-
-def _kinds(files: Folder | Archive) -> str:
-    kinds = sorted({PurePosixPath(name).suffix or PurePosixPath(name).name for name in files.files})
-    return ", ".join(kinds[:8]) + (", ..." if len(kinds) > 8 else "") or "no files"
-
-
 def _shards(origin: Origin, splits: Mapping[str, list[Document]], in_folders: bool = False) -> Plan:
     """The shards of text files; with `in_folders`, paths are relative to the folder of their split."""
-    return {
-        split: [Shard(text_examples, (origin, part, folder), _paths(origin, part, folder)) for part in parts(documents)]
-        for split, documents in splits.items()
-        for folder in [f"{split}/" if in_folders else ""]
-    }
-
-
-def _paths(origin: Origin, documents: Sequence[Document], folder: str) -> tuple[str, ...]:
-    root = Path(origin.root)
-    if not root.is_dir():
-        return (origin.root,)
-    return tuple(str(root / folder / part) for document in documents for part in document.parts)
+    planned, root = {}, Path(origin.root)
+    for split, documents in splits.items():
+        folder = f"{split}/" if in_folders else ""
+        planned[split] = []
+        for part in parts(documents):
+            names = (root / folder / name for document in part for name in document.parts)
+            paths = tuple(map(str, names)) if root.is_dir() else (origin.root,)
+            planned[split].append(Shard(text_examples, (origin, part, folder), paths))
+    return planned
 
 
 def table_examples(origin: Origin, paths: tuple[str, ...], split: str | None) -> Iterator[dict[str, object]]:
@@ -259,22 +247,16 @@ def _part_texts(origin: Origin, files: Folder | Archive, parts: list[str]) -> It
                 # a source file may declare another encoding; the library has such files for tests only
                 continue
         else:
-            yield _decode(content, origin.params["encoding"], f"{origin.root}: {part}")
-
-
-def _decode(content: bytes, encoding: str, place: str) -> str:
-    """The text of a file, with its line ends as they are.
-
-    Raises:
-        ValueError: it is not in that encoding; the message names the place and the byte.
-    """
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{place}: byte {error.start} (0x{content[error.start]:02x}) is not {encoding}: convert the file, leave it "
-            "out by patterns=, or name its encoding by encoding= (latin-1 reads any file)"
-        ) from error
+            # line ends stay as they are
+            encoding = origin.params["encoding"]
+            try:
+                yield content.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{origin.root}: {part}: byte {error.start} (0x{content[error.start]:02x}) is not {encoding}: "
+                    "convert the file, leave it out by patterns=, or name its encoding by encoding= (latin-1 reads any "
+                    "file)"
+                ) from error
 
 
 class LongDocuments(Benchmark):

@@ -122,26 +122,20 @@ def library_documents(root: Path, modules: Iterable[str] = sys.stdlib_module_nam
     documents: list[Document] = []
     small: dict[str, list[str]] = {}
     for module in sorted(modules):
-        parts = _sources(root, module)
+        if (root / f"{module}.py").is_file():
+            parts: tuple[str, ...] = (f"{module}.py",)
+        else:
+            found = sorted(path.relative_to(root) for path in (root / module).rglob("*.py") if path.is_file())
+            parts = tuple(path.as_posix() for path in found if not _TESTS & set(path.parts))
         size = sum((root / part).stat().st_size for part in parts)
         if size >= SMALL:
             documents.append(Document(module, parts))
         elif size:
-            small.setdefault(_group(module), []).extend(parts)
+            letter = module.lstrip("_")[0].lower()
+            group = next((group for group in GROUPS if letter in group), GROUPS[-1])
+            name = f"small modules {group[0]}-{group[-1]}" if len(group) > 1 else f"small modules {group}"
+            small.setdefault(name, []).extend(parts)
     if not documents and not small:
         raise ValueError(f"{root} has no source files of the Python standard library: use config 'folder' and data_dir")
     documents += [Document(name, tuple(parts)) for name, parts in small.items()]
     return sorted(documents)
-
-
-def _sources(root: Path, module: str) -> tuple[str, ...]:
-    if (root / f"{module}.py").is_file():
-        return (f"{module}.py",)
-    found = [path.relative_to(root) for path in (root / module).rglob("*.py") if path.is_file()]
-    return tuple(path.as_posix() for path in sorted(found) if not _TESTS & set(path.parts))
-
-
-def _group(module: str) -> str:
-    letter = module.lstrip("_")[0].lower()
-    group = next((group for group in GROUPS if letter in group), GROUPS[-1])
-    return f"small modules {group[0]}-{group[-1]}" if len(group) > 1 else f"small modules {group}"

@@ -73,28 +73,25 @@ def named_texts(config: str, paths: Iterable[str], keep: Callable[[str], bool]) 
     if config == "github":
         yield from _repositories(paths, keep)
         return
-    read = _book if config == "pg19" else _paper
     for path in paths:
         for place, row in _rows(path, _COLUMNS[config]):
-            found = read(row, place)
-            if found is not None and keep(found[0]):
-                yield found
-
-
-def _book(row: Row, place: str) -> tuple[str, str]:
-    number = _string(row, "url", place).rstrip("/").rpartition("/")[2]
-    return f"{number} {_string(row, 'short_book_title', place)}", _string(row, "text", place)
-
-
-def _paper(row: Row, place: str) -> tuple[str, str] | None:
-    meta = row["meta"]
-    try:
-        meta = json.loads(meta) if isinstance(meta, str) else meta
-        if meta["config"] != "arxiv":
-            return None
-    except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{place}: expected in column 'meta' an object with 'config', got {meta!r:.80}") from error
-    return _string(meta, "file", place), _string(row, "text", place)
+            if config == "pg19":
+                number = _string(row, "url", place).rstrip("/").rpartition("/")[2]
+                name = f"{number} {_string(row, 'short_book_title', place)}"
+            else:
+                meta = row["meta"]
+                try:
+                    meta = json.loads(meta) if isinstance(meta, str) else meta
+                    if meta["config"] != "arxiv":
+                        continue
+                except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
+                    raise ValueError(
+                        f"{place}: expected in column 'meta' an object with 'config', got {meta!r:.80}"
+                    ) from error
+                name = _string(meta, "file", place)
+            text = _string(row, "text", place)
+            if keep(name):
+                yield name, text
 
 
 def _repositories(paths: Iterable[str], keep: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
@@ -106,18 +103,14 @@ def _repositories(paths: Iterable[str], keep: Callable[[str], bool]) -> Iterator
         try:
             database.execute("PRAGMA synchronous = OFF")
             database.execute("CREATE TABLE files (repository TEXT, path TEXT, place INTEGER, content TEXT)")
-            database.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", _numbered(_source_files(paths, keep)))
+            files = ((name, path, place, text) for place, (name, path, text) in enumerate(_source_files(paths, keep)))
+            database.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", files)
             database.execute("CREATE INDEX ordered ON files (repository, path, place)")
             order = "SELECT repository, content FROM files ORDER BY repository, path, place"
             for name, rows in groupby(database.execute(order), itemgetter(0)):
                 yield name, joined(content for _, content in rows)
         finally:
             database.close()
-
-
-def _numbered(files: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, int, str]]:
-    for place, (repository, path, content) in enumerate(files):
-        yield repository, path, place, content
 
 
 def _source_files(paths: Iterable[str], keep: Callable[[str], bool]) -> Iterator[tuple[str, str, str]]:
@@ -139,8 +132,11 @@ _COLUMNS = {
 
 def _rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, Row]]:
     """The rows of a table with the columns, and the place of each for messages."""
-    reader = _parquet_rows if path.endswith(".parquet") else _json_rows
-    for number, row in enumerate(reader(path, columns), start=1):
+    if path.endswith(".parquet"):
+        rows = parquet_rows(path, _chosen(columns, parquet_columns(path), path), _ROWS_AT_A_TIME)
+    else:
+        rows = _json_rows(path)
+    for number, row in enumerate(rows, start=1):
         place = f"{path}, row {number}"
         _chosen(columns, row, place)
         yield place, row
@@ -156,11 +152,7 @@ def _chosen(columns: tuple[tuple[str, ...], ...], found: Iterable[str], place: s
     return chosen
 
 
-def _parquet_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]:
-    return parquet_rows(path, _chosen(columns, parquet_columns(path), path), _ROWS_AT_A_TIME)
-
-
-def _json_rows(path: str, columns: tuple[tuple[str, ...], ...]) -> Iterator[Row]:
+def _json_rows(path: str) -> Iterator[Row]:
     opened = gzip.open if path.endswith(".gz") else open
     whole = 0
     try:

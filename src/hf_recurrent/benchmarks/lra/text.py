@@ -74,23 +74,11 @@ def _plan_tables(params: Mapping[str, Any], folder: Path) -> Plan:
 
 
 def _plan_texts(params: Mapping[str, Any], data_dir: Path) -> Plan:
-    splits, num_validation = _splits(data_dir), params["num_validation"]
-    if num_validation is None:
-        splits["validation"] = splits["test"]
-    else:
-        texts = splits["train"]
-        for split, (places,) in divide([len(texts)], held_out(len(texts), num_validation)).items():
-            splits[split] = [texts[place] for place in sorted(places)]
-    return {split: text_shards(data_dir, texts, params["max_bytes"]) for split, texts in splits.items()}
-
-
-def _splits(data_dir: Path) -> dict[str, list[Text]]:
-    """The authors' train and test texts."""
     with open_files(data_dir) as files:
         found = {base: {split: labelled(files, f"{base}{split}/") for split in ("train", "test")} for base in _ROOTS}
     missing = {
-        base: [folder for folders in splits.values() for folder, texts in folders.items() if not texts]
-        for base, splits in found.items()
+        base: [folder for folders in own.values() for folder, texts in folders.items() if not texts]
+        for base, own in found.items()
     }
     best = min(_ROOTS, key=lambda base: len(missing[base]))
     if missing[best]:
@@ -98,7 +86,15 @@ def _splits(data_dir: Path) -> dict[str, list[Text]]:
             f"data_dir={str(data_dir)!r} has no {', '.join(f'{folder}/{PATTERN}' for folder in missing[best])}: "
             f"expected train and test, each with {' and '.join(FOLDERS)}, there or in its folder aclImdb"
         )
-    return {split: [text for texts in folders.values() for text in texts] for split, folders in found[best].items()}
+    splits = {split: [text for texts in folders.values() for text in texts] for split, folders in found[best].items()}
+    num_validation = params["num_validation"]
+    if num_validation is None:
+        splits["validation"] = splits["test"]
+    else:
+        texts = splits["train"]
+        for split, (places,) in divide([len(texts)], held_out(len(texts), num_validation)).items():
+            splits[split] = [texts[place] for place in sorted(places)]
+    return {split: text_shards(data_dir, texts, params["max_bytes"]) for split, texts in splits.items()}
 
 
 def text_shards(root: Path, texts: Sequence[Text], max_bytes: int) -> list[Shard]:

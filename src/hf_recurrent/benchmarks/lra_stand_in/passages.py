@@ -38,16 +38,6 @@ def divide(modules: list[Document], seed: int) -> dict[str, list[Document]]:
     return {"train": ordered[start:], **divided}
 
 
-def _modules(root: Path, max_bytes: int) -> list[Document]:
-    """Modules and packages of two passages at least; small ones that `library_documents` puts together are left out."""
-    return [
-        document
-        for document in library_documents(root)
-        if document.name in sys.stdlib_module_names
-        and sum((root / part).stat().st_size for part in document.parts) >= 2 * max_bytes
-    ]
-
-
 def pair_examples(
     indices: Sequence[int], root: str, modules: list[Document], seed: int, split: str, max_bytes: int
 ) -> Iterator[dict[str, object]]:
@@ -135,7 +125,14 @@ class Passages(Benchmark):
             ValueError: no split has any, or a split has fewer than two modules that hold two passages.
         """
         seed, max_bytes = params["seed"], params["max_bytes"]
-        divided = divide(_modules(folder, max_bytes), seed)
+        # small ones that `library_documents` puts together are left out
+        whole = [
+            document
+            for document in library_documents(folder)
+            if document.name in sys.stdlib_module_names
+            and sum((folder / part).stat().st_size for part in document.parts) >= 2 * max_bytes
+        ]
+        divided = divide(whole, seed)
         planned = {}
         for split in self.split_names(config_name, params):
             modules = divided[split]

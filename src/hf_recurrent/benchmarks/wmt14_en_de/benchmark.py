@@ -171,25 +171,19 @@ class WMT14EnglishGerman(Benchmark):
                 f"min_length={params['min_length']}, max_length={params['max_length']}: no pair of texts is between "
                 "them"
             )
-        files = _text_files(folder)
+        files: dict[str, list[tuple[str, ...]]] = {}
+        for split, stems in _STEMS.items():
+            for stem in stems:
+                pair = [folder / f"{stem}.{language}" for language in (SOURCE, TARGET)]
+                there = [path for path in pair if path.is_file()]
+                if len(there) == 1:
+                    (missing,) = set(pair) - set(there)
+                    raise ValueError(f"data_dir={str(folder)!r}: {there[0].name} is there, but {missing.name} is not")
+                if there and split not in files:
+                    files[split] = [tuple(map(str, pair))]
         if not files:
             files = {split: [(path,) for path in paths] for split, paths in split_tables(folder / FOLDER).items()}
         return {
             split: [Shard(pair_examples, (paths, split, params), paths) for paths in parts]
             for split, parts in files.items()
         }
-
-
-def _text_files(folder: Path) -> dict[str, list[tuple[str, ...]]]:
-    """The pair of texts of every split that has one."""
-    found = {}
-    for split, stems in _STEMS.items():
-        for stem in stems:
-            pair = [folder / f"{stem}.{language}" for language in (SOURCE, TARGET)]
-            there = [path for path in pair if path.is_file()]
-            if len(there) == 1:
-                (missing,) = set(pair) - set(there)
-                raise ValueError(f"data_dir={str(folder)!r}: {there[0].name} is there, but {missing.name} is not")
-            if there and split not in found:
-                found[split] = [tuple(map(str, pair))]
-    return found

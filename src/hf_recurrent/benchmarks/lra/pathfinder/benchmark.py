@@ -165,14 +165,6 @@ def file_examples(folder: str, size: int, images: Sequence[Image]) -> Iterator[d
         }
 
 
-def _metadata_files(folder: Path) -> list[Path]:
-    """In the order that published code reads them in: by number."""
-    found = [path for path in (folder / "metadata").glob("*.npy") if path.stem.isascii() and path.stem.isdecimal()]
-    if not found:
-        raise ValueError(f"{folder / 'metadata'}: there is no <number>.npy, which lists the images of a batch")
-    return sorted(found, key=lambda path: (int(path.stem), path.stem))
-
-
 def _read_metadata(path: Path) -> Iterator[Image]:
     for number, fields in enumerate(_lines(path), start=1):
         if not fields:
@@ -307,7 +299,13 @@ class Pathfinder(PixelTask):
                 f"difficulty={difficulty!r}: data_dir={str(folder)!r} has the images of {found.name!r}; give that "
                 "difficulty or another folder"
             )
-        metadata = _metadata_files(found)
+        # in the order that published code reads them in: by number
+        numbered = [path for path in (found / "metadata").glob("*.npy") if path.stem.isascii()]
+        metadata = sorted(
+            (path for path in numbered if path.stem.isdecimal()), key=lambda path: (int(path.stem), path.stem)
+        )
+        if not metadata:
+            raise ValueError(f"{found / 'metadata'}: there is no <number>.npy, which lists the images of a batch")
         listed = [image for path in metadata for image in _read_metadata(path)]
         images = [image for image in listed if (config_name, difficulty, image.place) not in BLACKLIST]
         _check_images(found, images)
