@@ -1,37 +1,25 @@
-"""Data in files: plain Python scalars only, no half-written file, and nothing read beyond its limit."""
+"""Data in files: plain Python scalars only, and no half-written file or folder."""
 
-import errno
-import glob
+import filecmp
 import hashlib
 import json
 import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from safetensors import SafetensorError
-
-from . import limits
-
-try:
-    import fcntl
-except ImportError:
-    # not on Windows
-    fcntl = None
 
 # of a card: YAML between lines of three hyphens
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 # the end of the names of files that are being written
 PARTIAL = ".partial"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what errors of writers in native code say of it
-NO_ROOM_MESSAGES = ("PytorchStreamWriter failed", *(f"(os error {number})" for number in NO_ROOM))
 
 
 def plain(value: Any) -> Any:
@@ -54,56 +42,24 @@ def plain(value: Any) -> Any:
     raise TypeError(f"cannot store a {type(value).__name__} as plain data")
 
 
-def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
-    """Write a file in one step: readers get the old content or the new one, never a part.
+@contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[Path]:
+    """A partial file next to `path`, which becomes `path` when the block ends well, and is removed when it does not.
 
     A device or pipe is written to, and never replaced by a file.
     """
     path = Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
-        path.write_bytes(content)
-        return path
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
-    return path
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary file that becomes `path` when the block ends well, and is removed when it does not."""
-    with _named(path), new_parents(path):
+        yield path
+        return
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    with new_parents(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = _partial_file(path)
         try:
-            yield Path(temporary)
-            # mkstemp makes the file private; a published one is readable by everybody
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            yield partial
+            os.replace(partial, path)
         finally:
-            # it was locked until here
-            os.close(handle)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Let the error of a file that is being written name it, and not the temporary one."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-
-
-def no_room(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is that of a disk without room."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return True
-    if isinstance(error, (RuntimeError, SafetensorError)) and any(text in str(error) for text in NO_ROOM_MESSAGES):
-        return True
-    cause = error.__cause__ or error.__context__
-    return cause is not None and no_room(cause)
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -119,34 +75,99 @@ def new_parents(path: Path) -> Iterator[None]:
         raise
 
 
-def _partial_file(path: Path) -> tuple[int, str]:
-    """Descriptor and name of a new file beside `path`, whose like that killed processes have left is removed."""
-    for stale in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
-        with suppress(OSError):
-            handle = os.open(stale, os.O_RDWR)
-            try:
-                if lock(handle):
-                    stale.unlink()
-            finally:
-                os.close(handle)
-    while True:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
-        lock(handle)
-        if os.path.exists(temporary):
-            return handle, temporary
-        # another process took it for one that was left
-        os.close(handle)
+def write_bytes(path: str | os.PathLike, content: bytes) -> Path:
+    """Write a file in one step: readers get the old content or the new one, never a part."""
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
+    return Path(path)
 
 
-def lock(handle: int) -> bool | None:
-    """Lock an open file or folder until it is closed -> whether nobody else has; None where there are no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return False if error.errno in (errno.EACCES, errno.EAGAIN) else None
-    return True
+@dataclass
+class Change:
+    """A change of the files of a folder.
+
+    Attributes:
+        folder: whose files they are.
+        new: the folder to write them into meanwhile, at the paths that they will have.
+        removed: paths of files that will be removed.
+        names: once the change is made, the paths of all files that it added, replaced or removed.
+    """
+
+    folder: Path
+    new: Path
+    removed: set[str] = field(default_factory=set)
+    names: list[str] = field(default_factory=list)
+
+    def file(self, name: str) -> Path:
+        """The file that will be at a path: the new one, or else the present one."""
+        return self.new / name if (self.new / name).is_file() else self.folder / name
+
+    @property
+    def written(self) -> list[Path]:
+        """Once the change is made, the files that it added or replaced."""
+        return [path for path in map(self.folder.joinpath, self.names) if path.is_file()]
+
+
+@contextmanager
+def changed_files(folder: str | os.PathLike) -> Iterator[Change]:
+    """A change of the files of `folder`, which may not exist yet, that is made when the block ends well.
+
+    Files are put in their places one after another, each in one step.
+
+    Raises:
+        ValueError: a folder is where a file should be.
+    """
+    folder = Path(folder)
+    with temporary_folder(folder / "new") as temporary:
+        change = Change(folder, temporary)
+        yield change
+        names = sorted(path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file())
+        for name in names:
+            if (folder / name).is_dir():
+                raise ValueError(f"{folder / name} is a folder where a file should be: remove it")
+        for name in names:
+            if (folder / name).is_file() and filecmp.cmp(folder / name, temporary / name, shallow=False):
+                continue
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary / name, folder / name)
+            change.names.append(name)
+        for name in sorted(change.removed):
+            if (folder / name).is_file():
+                (folder / name).unlink()
+                change.names.append(name)
+
+
+@contextmanager
+def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -> Iterator[Path]:
+    """A temporary folder that becomes `target` when the block ends well, and is removed when it does not.
+
+    `may_replace(target)` raises an error if the target exists, is not empty, and must stay.
+
+    Raises:
+        ValueError: `target`, or a folder that it would be in, is a file.
+    """
+    path = absolute(target)
+    for place in (path, *path.parents):
+        if os.path.lexists(place) and not place.is_dir():
+            raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
+    if path.is_dir() and any(path.iterdir()):
+        may_replace(path)
+    with temporary_folder(path) as temporary:
+        built = temporary / "new"
+        built.mkdir()
+        yield built
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            path.rename(temporary / "old")
+        built.rename(path)
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder in the nearest folder above `path` that exists, and so on its file system."""
+    base = next(parent for parent in path.absolute().parents if parent.exists())
+    with tempfile.TemporaryDirectory(prefix=".", suffix=PARTIAL, dir=base, ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
 
 
 def file_hash(path: str | os.PathLike) -> str:
@@ -165,96 +186,48 @@ def write_json(path: str | os.PathLike, data: Any) -> Path:
 
 
 def read_json(path: str | os.PathLike) -> Any:
-    """The data in a JSON file.
-
-    Raises:
-        ValueError: it is not JSON, says something twice, or exceeds a limit.
-    """
-    return parse_json(_read_text(path, limits.JSON), str(path))
+    """The data in a JSON file. Raises a ValueError if it is not JSON."""
+    return parse_json(read_text(path), str(path))
 
 
 def parse_json(text: str, place: str) -> Any:
-    """The data in a JSON text from `place`; errors are those of `read_json`."""
+    """The data in a JSON text from `place`. Raises a ValueError if it is not JSON."""
     try:
-        data = json.loads(text, object_pairs_hook=unique_keys)
-    except ValueError as error:
-        raise ValueError(f"{place} is not JSON: {error}") from error
-    except RecursionError as error:
-        raise limits.NESTING.exceeded(place) from error
-    _check_nesting(data, place)
-    return data
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises a ValueError where it has a key more than once, of which `json` would take the last."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object has {[name for name in data if names.count(name) > 1]} more than once")
-    return data
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid JSON: {error}") from error
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
-    """YAML lets a later key replace the same one in silence."""
+    """Refuses a mapping that has a key twice, of which YAML would keep the last."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = f"the key {key.value!r} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: str | os.PathLike) -> Any:
-    """The data in a YAML file.
-
-    Raises:
-        ValueError: it is not YAML of plain data without aliases, has a key twice, or exceeds a limit.
-    """
-    return parse_yaml(_read_text(path, limits.YAML), str(path))
+    """The data in a YAML file. Raises a ValueError if it is not YAML of plain data, or has a key twice."""
+    return parse_yaml(read_text(path), str(path))
 
 
 def parse_yaml(text: str, place: str, loader: type[UniqueKeyLoader] = UniqueKeyLoader) -> Any:
     """The data in a YAML text from `place`; errors are those of `read_yaml`."""
-    limits.YAML.check(len(text.encode()), place)
-    starts = (yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken)
-    starts += (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
-    ends = (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
-    levels, most, aliases = 0, limits.NESTING.value, False
     try:
-        # the scanner's time grows with the square of the levels
-        for token in yaml.scan(text, yaml.SafeLoader):
-            levels += isinstance(token, starts) - isinstance(token, ends)
-            aliases = aliases or isinstance(token, yaml.AliasToken)
-            if levels > most:
-                break
-        data = None if aliases or levels > most else loader(text).get_single_data()
+        return loader(text).get_single_data()
     # a date that does not exist is a ValueError
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from error
-    limits.NESTING.check(levels, place)
-    if aliases:
-        # a few lines of them stand for more data than there is memory, or for data without end
-        raise ValueError(f"{place} holds an alias (*name): write out the data that it stands for")
-    return data
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid YAML: {one_line(error)}") from error
 
 
-def _read_text(path: str | os.PathLike, limit: limits.Limit) -> str:
-    limit.check(os.stat(path).st_size, str(path))
+def read_text(path: str | os.PathLike) -> str:
+    """The text of a file in UTF-8. Raises a ValueError if it is not UTF-8."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
-
-
-def _check_nesting(data: Any, place: str) -> None:
-    level, levels = [data], 0
-    while containers := [item for item in level if isinstance(item, (dict, list))]:
-        levels += 1
-        limits.NESTING.check(levels, place)
-        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
 
 
 def absolute(path: str | os.PathLike) -> Path:
