@@ -1,16 +1,14 @@
-"""Files of a folder that change together or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 import os
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from hf_recurrent.changes import changed_files, complete_change, is_unfinished, new_folder
-from hf_recurrent.files import write_bytes
+from hf_recurrent.files import PARTIAL, changed_files, new_folder, whole_file, write_bytes
 
 NEW = {"a.txt": "new a", "b.txt": "new b", "in/c.txt": "new c", "kept.txt": "kept"}
 
@@ -76,103 +74,40 @@ def test_a_folder_in_the_place_of_a_file_is_named(folder):
     assert texts(folder) == before
 
 
-def no_links(*args):
-    raise OSError("operation not supported")
-
-
-@pytest.mark.parametrize("failing", range(1, 6))
-@pytest.mark.parametrize("links", [True, False])
-def test_an_error_between_two_files_changes_nothing(folder, monkeypatch, failing, links):
-    before, calls = texts(folder), []
-
-    def failing_at(call):
-        def changed(path, *args):
-            calls.append(path)
-            if len(calls) == failing:
-                raise OSError("no space left")
-            return call(path, *args)
-
-        return changed
-
-    with monkeypatch.context() as patch:
-        for name in ("rename", "replace"):
-            patch.setattr(Path, name, failing_at(getattr(Path, name)))
-        if not links:
-            patch.setattr(os, "link", no_links)
-        with pytest.raises(OSError, match="no space left"), changed_files(folder) as change:
-            write(change)
-    assert texts(folder) == before
-    assert not list(folder.glob(".*"))
-
-
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-from test_changed_files import changed_files, write
 from pathlib import Path
-left = int(sys.argv[3])
-def killed(event, arguments):
-    global left
-    if event in ("os.rename", "os.link", "os.remove", "os.mkdir") and any("folder" in str(name) for name in arguments):
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-with changed_files(Path(sys.argv[2])) as change:
-    sys.addaudithook(killed)
-    write(change)
+from hf_recurrent.files import changed_files, new_folder, whole_file
+folder = Path(sys.argv[1])
+with whole_file(folder / "b.txt") as one, changed_files(folder) as change, new_folder(folder / "made", print) as built:
+    for path in (one, change.new / "kept.txt", built / "a.txt"):
+        path.write_text("new")
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.slow
-def test_a_killed_change_is_carried_out_or_forgotten_by_the_next(folder):
-    before, ends, number = texts(folder), [], 0
-    while True:
-        command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(folder), str(number)]
-        status = subprocess.run(command, check=False).returncode
-        decided = is_unfinished(folder)
-        complete_change(folder)
-        assert not list(folder.glob(".*"))
-        ends.append(texts(folder))
-        assert ends[-1] == (NEW if decided or ends[-1] != before else before)
-        if status == 0:
-            break
-        assert status == -signal.SIGKILL
-        for name in NEW:
-            (folder / name).unlink(missing_ok=True)
-        for name, text in before.items():
-            (folder / name).write_text(text)
-        number += 1
-    assert before in ends
-    assert NEW in ends[:-1]
-    assert number > 8
-
-
-def test_of_two_at_once_the_second_is_refused(folder):
-    with changed_files(folder) as change:
+def test_a_killed_process_leaves_files_and_folders_as_they_were(folder):
+    before = texts(folder)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = texts(folder)
+    assert {name: text for name, text in left.items() if PARTIAL not in name} == before
+    # nor is anybody kept from changing them
+    with changed_files(folder) as change, whole_file(folder / "a.txt"):
         write(change)
-        with pytest.raises(ValueError, match="is being changed by another process"), changed_files(folder):
-            pass
-    assert texts(folder) == NEW
-    target = folder.parent / "target"
-    with new_folder(target, lambda place: None) as built:
-        (built / "a").write_text("a")
-        with pytest.raises(ValueError, match="is being changed"), new_folder(target, lambda place: None):
-            pass
-    assert texts(target) == {"a": "a"}
+        (folder / f".a.txt{PARTIAL}").write_text("new a")
+    assert (folder / "a.txt").read_text() == "new a"
 
 
-def test_what_a_killed_process_left_beside_a_new_folder_is_restored_or_removed(tmp_path):
-    left, target = tmp_path / ".target.partial", tmp_path / "target"
-    for kind in ("new", "old"):
-        (left / kind).mkdir(parents=True)
-        (left / kind / "file").write_text(kind)
-    seen = []
-    with new_folder(target, lambda place: seen.append(texts(place))) as built:
-        assert list(built.iterdir()) == []
-        assert texts(target) == {"file": "old"}
-        (built / "file").write_text("newer")
-    assert {"file": "old"} in seen
-    assert texts(tmp_path) == {"target/file": "newer"}
+def test_a_failed_block_leaves_no_new_folder(tmp_path):
+    def failing():
+        with new_folder(tmp_path / "a" / "b", str) as built:
+            (built / "file").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        failing()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pipe_is_written_to(tmp_path):

@@ -1,11 +1,13 @@
 """Data in files: plain Python scalars only, and no half-written file or folder."""
 
+import errno
 import filecmp
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +22,7 @@ import yaml
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 # the end of the names of files that are being written
 PARTIAL = ".partial"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def plain(value: Any) -> Any:
@@ -58,6 +61,8 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         try:
             yield partial
             os.replace(partial, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         finally:
             partial.unlink(missing_ok=True)
 
@@ -128,11 +133,14 @@ def changed_files(folder: str | os.PathLike) -> Iterator[Change]:
         for name in names:
             if (folder / name).is_file() and filecmp.cmp(folder / name, temporary / name, shallow=False):
                 continue
+            if (folder / name).is_file():
+                shutil.copymode(folder / name, temporary / name)
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(temporary / name, folder / name)
             change.names.append(name)
         for name in sorted(change.removed):
-            if (folder / name).is_file():
+            inside = (folder / name).resolve().is_relative_to(folder.resolve())
+            if inside and (folder / name).is_file():
                 (folder / name).unlink()
                 change.names.append(name)
 
@@ -170,6 +178,15 @@ def temporary_folder(path: Path) -> Iterator[Path]:
         yield Path(temporary)
 
 
+def no_room(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that of a disk without room."""
+    if error is None:
+        return False
+    # safetensors tells by its message alone
+    full = getattr(error, "errno", None) in NO_ROOM or any(f"(os error {number})" in str(error) for number in NO_ROOM)
+    return full or no_room(error.__cause__ or error.__context__)
+
+
 def file_hash(path: str | os.PathLike) -> str:
     """The sha256 of a file, in hexadecimal."""
     content = hashlib.sha256()
@@ -195,7 +212,7 @@ def parse_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place} is not valid JSON: {error}") from error
+        raise ValueError(f"{place} is not JSON: {error}") from error
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
@@ -217,8 +234,8 @@ def parse_yaml(text: str, place: str, loader: type[UniqueKeyLoader] = UniqueKeyL
     """The data in a YAML text from `place`; errors are those of `read_yaml`."""
     try:
         return loader(text).get_single_data()
-    # a date that does not exist is a ValueError
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # a date that does not exist is a ValueError, a list for a key a TypeError
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{place} is not valid YAML: {one_line(error)}") from error
 
 

@@ -14,8 +14,8 @@ from hf_recurrent.analysis.experts import count_experts, expert_table, require_e
 from hf_recurrent.analysis.plots import save_expert_figures, shares_by_step
 from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.changes import changed_files
 from hf_recurrent.cli.sweep import draw
+from hf_recurrent.files import changed_files
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.gallery.markdown import figures, section
 from hf_recurrent.hub.phrases import phrase

@@ -10,8 +10,8 @@ import pytest
 
 from hf_recurrent.analysis.plots import save_sweep_figures
 from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
-from hf_recurrent.changes import changed_files
 from hf_recurrent.cli.sweep import draw
+from hf_recurrent.files import changed_files
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.card_data import SECTION_PLOTS

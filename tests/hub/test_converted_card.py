@@ -7,9 +7,8 @@ import pytest
 from calibration_data import make_calibration
 from card_factory import make_card
 
-from hf_recurrent.changes import changed_files
 from hf_recurrent.cli.app import main
-from hf_recurrent.files import FRONT_MATTER, parse_yaml
+from hf_recurrent.files import FRONT_MATTER, changed_files, parse_yaml
 from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.base_model import BaseModel, license_of, read_base_model, write_lineage
 from hf_recurrent.hub.card import write_card

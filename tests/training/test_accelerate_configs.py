@@ -15,8 +15,6 @@ from seq2seq_runs import pair_rows, pair_trainer
 from tiny_run import ROOT
 from token_runs import token_trainer
 
-from hf_recurrent.training.arguments import DocumentTrainingArguments
-from hf_recurrent.training.document_loop import make_accelerator
 from hf_recurrent.training.engine_checks import join_processes_on_cpus
 from hf_recurrent.training.trainer_checks import check_sharding
 from support.families import make_model
@@ -83,7 +81,6 @@ def test_each_model_has_blocks_to_shard(plugin, variant):
         ({"fsdp_version": 1}, "fsdp_version is 1: set it to 2"),
         ({"state_dict_type": "SHARDED_STATE_DICT"}, "fsdp_state_dict_type is SHARDED_STATE_DICT"),
         ({"cpu_ram_efficient_loading": True}, "fsdp_cpu_ram_efficient_loading is true"),
-        ({"save_strategy": "no"}, "save_strategy is 'no'"),
     ],
 )
 def test_other_ways_to_shard_are_refused(tmp_path, monkeypatch, changes, message):
@@ -143,14 +140,3 @@ def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
     with pytest.raises(ValueError, match="two stacks of a SUTForConditionalGeneration share embeddings"):
         check_sharding(trainer)
-
-
-def test_processes_on_cpus_are_not_sharded(tmp_path, monkeypatch):
-    trainer = token_trainer(tmp_path)
-    check_sharding(trainer)
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ValueError, match="the launcher asks for FSDP, which needs GPUs"):
-        check_sharding(trainer)
-    # where the accelerator would train without sharding
-    with pytest.raises(ValueError, match="the launcher asks for FSDP, which needs GPUs"):
-        make_accelerator(DocumentTrainingArguments(output_dir=str(tmp_path), use_cpu=True))

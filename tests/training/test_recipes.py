@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import yaml
 from tiny_run import RECIPES
-from transformers.training_args import OptimizerNames
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.training.arguments import ARGUMENT_TYPES, DataArguments
@@ -149,10 +148,10 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"evaluate_on": ["original"]}, "evaluated anyway"),
         ({"evaluate_params": {"lra": {}}}, "evaluate_params"),
         ({"lr_schedule": "rootwarm"}, "did you mean rootwarmup"),
-        ({"max_steps": "many"}, r"max_steps is 'many', expected int"),
-        ({"max_steps": True}, r"max_steps is True, expected int"),
+        ({"max_steps": "many"}, r"recipe .*tiny\.yaml: argument --max_steps.*: invalid int value: 'many'"),
+        ({"max_steps": True}, r"invalid int value: 'True'"),
         ({"config": [1]}, "config is "),
-        ({"thresholds": [1.5]}, "thresholds holds 1.5"),
+        ({"thresholds": [1.5]}, "thresholds is 1.5"),
         ({"early_stopping_patience": 3, "load_best_model_at_end": False}, "needs load_best_model_at_end"),
         ({"short_first_steps": 50}, "short_first_steps is 50, but batch_sampling None: .* short_first_steps to 0"),
         ({"short_first_power": 2.0}, "short_first_power is 2.0, but batch_sampling None: .* short_first_power to 1.0"),
@@ -167,18 +166,6 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
 def test_bad_recipes(write_recipe, changes, message):
     with pytest.raises(ValueError, match=message):
         read(write_recipe(**changes))
-
-
-@pytest.mark.parametrize("name", OptimizerNames)
-def test_only_an_optimiser_with_betas_has_its_beta1_cycled(write_recipe, name):
-    recipe = write_recipe(lr_schedule="linearwarmup", cycle_adam_beta1=True)
-    if any(kind in name for kind in ("sgd", "adafactor", "adagrad", "rmsprop", "lomo", "layerwise")):
-        with pytest.raises(
-            ValueError, match=f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {name.value} has not"
-        ):
-            read(recipe, "--optim", name.value)
-    else:
-        assert read(recipe, "--optim", name.value)[0][3].optim == name
 
 
 @pytest.mark.parametrize("flags", [[], ["--output_dir", ""]])
@@ -198,11 +185,8 @@ def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):
     bad.write_text("a: [1")
     with pytest.raises(ValueError, match="not valid YAML"):
         read(str(bad))
-    bad.write_text("title: &a [*a]")
-    with pytest.raises(ValueError, match=r"bad.yaml holds an alias \(\*name\): write out"):
-        read(str(bad))
-    bad.write_text("[" * 1000)
-    with pytest.raises(ValueError, match=r"bad\.yaml has 101 levels of nesting"):
+    bad.write_text("[" * 10_000)
+    with pytest.raises(ValueError, match=r"bad\.yaml is not valid YAML"):
         read(str(bad))
     bad.write_text("- a\n")
     with pytest.raises(ValueError, match="not a mapping"):

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from ..files import unique_keys
-
 BLOCK = 1 << 20
 # an object of so many characters that does not end is damaged
 LONGEST = 1 << 26
@@ -21,7 +19,7 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
     Raises:
         ValueError: it is no whole array of objects, or one of them has a key more than once; `path` names the file.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=unique_keys)
+    decoder = json.JSONDecoder()
     text, place, expected = "", 0, "["
     while True:
         place = _SPACE.match(text, place).end()

@@ -89,12 +89,10 @@ def share_out(context: typer.Context) -> None:
         ValueError: the command is for one process.
     """
     from ..inference.processes import is_first, shared_work
-    from ..training.launcher import end_with_launcher
 
     name = context.invoked_subcommand
     if name not in SHARED:
         raise ValueError(f"`{name}` runs in one process: call it without a launcher; {', '.join(SHARED)} share work")
-    end_with_launcher()
     context.with_resource(shared_work())
     if not is_first():
         out.quiet = err.quiet = True

@@ -17,7 +17,7 @@ from .console import out, quiet_libraries, table, wrote
 if TYPE_CHECKING:
     from ..analysis.calibration import Examples
     from ..benchmarks import BenchmarkInfo
-    from ..changes import Change
+    from ..files import Change
     from ..training.arguments import DataArguments
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint as LoadedCheckpoint
@@ -246,7 +246,7 @@ def destination(checkpoint: str, folder: Path | None, revision: str | None = Non
     Raises:
         ValueError: there is no place for the files.
     """
-    from ..changes import changed_files
+    from ..files import changed_files
     from ..training.model import check_place
     from .shared_change import made_by_first
 
@@ -261,7 +261,7 @@ def destination(checkpoint: str, folder: Path | None, revision: str | None = Non
 @contextmanager
 def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Change"]:
     """A change that makes a new folder with a copy of a checkpoint."""
-    from ..changes import Change, new_folder
+    from ..files import Change, new_folder
     from ..hub.base_model import write_lineage
     from ..hub.inputs import write_inputs
     from ..training.model import revision_options

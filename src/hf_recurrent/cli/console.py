@@ -47,19 +47,16 @@ def run(command: Callable[[], Any]) -> int:
         with brief_warnings():
             status = command()
     except Exception as error:
-        from ..training.launcher import ANOTHER_ENDED, first_to_tell, lost_another
-
         if hasattr(error, "format_message"):
-            return misused(error) if first_to_tell() else 1
+            return misused(error)
         # imported only where something failed: `--help` needs to be quick
         from ..hub.errors import explanation
 
-        problem = ANOTHER_ENDED if lost_another(error) else explanation(error)
+        problem = explanation(error)
         if problem is None:
             raise
-        if first_to_tell():
-            err.quiet = False
-            err.print(f"error: {problem}", markup=False)
+        err.quiet = False
+        err.print(f"error: {problem}", markup=False)
         return 1
     if status == INTERRUPTED:
         err.print("interrupted")

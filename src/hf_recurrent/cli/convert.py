@@ -45,7 +45,7 @@ def convert(
     ] = None,
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
-    from ..changes import new_folder
+    from ..files import new_folder
     from ..training.model import check_place
 
     quiet_libraries()

@@ -28,7 +28,7 @@ def experts(
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
     from ..analysis.experts import count_experts, expert_table, require_experts
     from ..analysis.tables import EXPERT_FILE, write_tables
-    from ..changes import changed_files
+    from ..files import changed_files
     from ..hub.sections import with_experts
     from ..training.evaluate import load_checkpoint
     from .sweep import draw, encoded, place, report

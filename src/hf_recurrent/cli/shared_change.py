@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..changes import Change
+from ..files import Change
 from ..inference.processes import from_first, is_first
 
 

@@ -14,7 +14,7 @@ from .console import out, quiet_libraries, table, wrote
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from ..changes import Change
+    from ..files import Change
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint, Request
 
@@ -57,8 +57,7 @@ def sweep(
     from ..analysis.quantization import check_kind, compare_quantized
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
-    from ..changes import changed_files
-    from ..files import write_json
+    from ..files import changed_files, write_json
     from ..hub.sections import with_sweep
     from ..hub.staging import quotes_examples
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import jinja2
 
-from ..changes import Change, changed_files
-from ..files import read_json, write_bytes, write_json
+from ..files import Change, changed_files, read_json, write_bytes, write_json
 from ..models.common.exit_criteria import CRITERIA
 from .base_model import CONVERTED_FILE
 from .card_data import (

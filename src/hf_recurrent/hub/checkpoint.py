@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..changes import Change, changed_files
-from ..files import one_line, write_json
+from ..files import Change, changed_files, one_line, write_json
 from ..registry import ARCHITECTURES
 from .bundle import code_files
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from huggingface_hub import ModelCardData
 
-from ..changes import Change, changed_files
-from ..files import plain, read_json, write_bytes, write_json
+from ..files import Change, changed_files, plain, read_json, write_bytes, write_json
 from ..registry import ARCHITECTURES
 from .base_model import CONVERTED_FILE, BaseModel
 from .card_data import Paper, Plot, build

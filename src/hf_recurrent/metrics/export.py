@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..changes import new_folder
-from ..files import write_bytes
+from ..files import new_folder, write_bytes
 from ..templating import template
 
 FOLDER = Path(__file__).parent

@@ -14,7 +14,6 @@ from ..benchmarks.registry import get_benchmark
 from ..registry import ARCHITECTURES
 from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
-from .engine_checks import check_engine_settings
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LONG_DOCUMENTS, SEQ2SEQ, TEXT_MODELLING, Objective, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .recipes import mapping, require_known
@@ -27,8 +26,8 @@ from .text_arguments import (
     PairColumnArguments,
     TextArguments,
 )
-from .trainer_checks import check_choices, check_hub_fields, has_betas
-from .values import ABOVE_0, COUNT, COUNT_FROM_0, check_numbers
+from .trainer_checks import check_choices
+from .values import check_numbers
 
 # of transformers
 DEFAULT_BATCH_SIZE = 8
@@ -323,7 +322,6 @@ class RecurrentTrainingArguments(TrainingArguments):
         if not self.output_dir:
             # transformers would take ./trainer_output
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
-        check_engine_settings(self)
         check_numbers(self)
         if self.label_smoothing_factor:
             raise ValueError(
@@ -342,11 +340,6 @@ class RecurrentTrainingArguments(TrainingArguments):
                 self.lr_scheduler_type = self.lr_schedule
         if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":
             raise ValueError(f"cycle_adam_beta1 needs lr_schedule: linearwarmup, not {self.lr_schedule!r}")
-        if self.cycle_adam_beta1 and not has_betas(getattr(self.optim, "value", self.optim)):
-            raise ValueError(
-                f"cycle_adam_beta1 sets a beta1 of Adam, which optim: {getattr(self.optim, 'value', self.optim)} has "
-                "not: use an optim such as adamw_torch, or leave cycle_adam_beta1 out"
-            )
         check_choices(self)
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
@@ -355,7 +348,6 @@ class RecurrentTrainingArguments(TrainingArguments):
             raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
         if self.metric_for_best_model is not None and self.greater_is_better is None:
             self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
-        check_hub_fields(self)
         super().__post_init__()
         # transformers makes these whole if they are above 1, and else takes them for a fraction of training
         for name in ("logging_steps", "eval_steps", "save_steps"):
@@ -569,8 +561,7 @@ class DocumentTrainingArguments:
     def __post_init__(self) -> None:
         if not self.output_dir:
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/rec_fixed_skip")
-        whole, above_0 = ("max_steps", "eval_steps", "save_steps", "logging_steps"), ("learning_rate", "max_grad_norm")
-        check_numbers(self, **dict.fromkeys(whole, COUNT), warmup_steps=COUNT_FROM_0, **dict.fromkeys(above_0, ABOVE_0))
+        check_numbers(self)
         require_known("optim", self.optim, list(DOCUMENT_OPTIMIZERS))
         check_schedule(self.lr_schedule)
         if self.lr_schedule in NOT_OFFERED:
@@ -580,7 +571,6 @@ class DocumentTrainingArguments:
             )
         if self.optim != "adamw_torch" and self.weight_decay:
             raise ValueError(f"weight_decay is {self.weight_decay}, which optim: {self.optim} has not: leave it at 0")
-        check_hub_fields(self)
 
 
 ARGUMENT_TYPES = (ModelArguments, LabelledDataArguments, RunArguments, RecurrentTrainingArguments)

@@ -2,13 +2,12 @@
 
 import copy
 import logging
-import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -23,18 +22,12 @@ from .run_folder import (
     SHARDED_MODEL,
     SHARDED_OPTIMIZER,
     WEIGHTS,
-    check_binary,
-    check_step,
     checkpoints,
-    damage_reported,
     is_in,
     remove_checkpoint,
 )
-from .values import AT_LEAST_0, COUNT_FROM_0, MOST, NUMBER, check_numbers, check_type, fits
 
 PROGRESS_FILE, READER_FILE, SCHEDULE_FILE = "progress.json", "reader_0.json", "scheduler.bin"
-# the fields of the two kinds of entries of a log
-LOG_ENTRIES = ({"step", "bits_per_token", "tokens", "learning_rate"}, {"step", "validation_bits_per_token"})
 
 
 @dataclass
@@ -132,36 +125,6 @@ def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
     return Path(requested)
 
 
-def is_logged(value: Any) -> bool:
-    """Whether a log may hold a value; one that is not finite is None there."""
-    return value is None or (fits(value, float) and 0 <= value <= MOST)
-
-
-def read_progress(checkpoint: Path) -> Progress:
-    """The progress in a checkpoint.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = checkpoint / PROGRESS_FILE
-    found, hints = read_json(path), get_type_hints(Progress)
-    check_type("its content", found, dict[str, Any], PROGRESS_FILE)
-    for name, hint in hints.items():
-        check_type(name, found.get(name), hint, PROGRESS_FILE)
-    if found.keys() - hints:
-        raise ValueError(f"{PROGRESS_FILE} has {sorted(found.keys() - hints)}, which are not known")
-    progress = Progress(**found)
-    try:
-        check_numbers(progress, seconds=AT_LEAST_0, nats=NUMBER, tokens=COUNT_FROM_0)
-    except ValueError as error:
-        raise ValueError(f"{PROGRESS_FILE}: {error}") from error
-    check_step(checkpoint, "steps", progress.steps, PROGRESS_FILE)
-    for entry in progress.log:
-        if entry.keys() not in LOG_ENTRIES or not all(map(is_logged, entry.values())):
-            raise ValueError(f"{PROGRESS_FILE}: log holds {reprlib.repr(entry)}, which is no entry of it")
-    return progress
-
-
 def load_training_state(
     accelerator: Accelerator,
     checkpoint: Path,
@@ -177,38 +140,27 @@ def load_training_state(
     Raises:
         ValueError: it was saved with another number of sequences, other segments or documents, or is damaged.
     """
-    with damage_reported(checkpoint):
-        progress = read_progress(checkpoint)
-        place = read_json(checkpoint / READER_FILE)
+    progress = Progress(**read_json(checkpoint / PROGRESS_FILE))
+    place = read_json(checkpoint / READER_FILE)
     try:
         reader.load_state_dict(place)
     except ValueError as error:
         raise ValueError(f"{checkpoint / READER_FILE}: {error}") from error
     before = Shares(place["settings"]["processes"], progress.groups, reader.num_rows)
     now = Shares(accelerator.num_processes, len(caches), reader.num_rows)
-    if before.rows % (before.processes * before.groups):
-        raise ValueError(f"{checkpoint}: {PROGRESS_FILE}: groups is {before.groups}, for {before.rows} sequences")
     rank, sharded = accelerator.process_index, (checkpoint / SHARDED_MODEL).is_file()
-    with damage_reported(checkpoint):
-        # `accelerate` names no file, and goes on without random states
-        binaries = [WEIGHTS, SHARDED_OPTIMIZER, SCHEDULE_FILE, *([SHARDED_MODEL] if sharded else [])]
-        own = [f"random_states_{rank}.pkl"] if rank < before.processes else []
-        kept = [cache_file(process) for process in ([rank] if before == now else range(before.processes))]
-        for name in (*binaries, *own, *kept):
-            check_binary(checkpoint / name)
     if before == now:
         parts = load_parts(checkpoint / cache_file(rank), caches)
     else:
         parts = dealt_anew(checkpoint, caches[0], before, now, rank)
     for cache, part in zip(caches, parts, strict=True):
         cache.load_state_dict({name: tensor.to(accelerator.device) for name, tensor in part.state_dict().items()})
-    with damage_reported(checkpoint):
-        if not (sharded or is_sharded(model)):
-            accelerator.load_state(str(checkpoint))
-        else:
-            load_weights(model, checkpoint / WEIGHTS)
-            load_optimizer(model, optimizer.optimizer, checkpoint / SHARDED_OPTIMIZER)
-            load_accelerator_state(str(checkpoint), [], [], accelerator._schedulers, [], rank)
+    if not (sharded or is_sharded(model)):
+        accelerator.load_state(str(checkpoint))
+    else:
+        load_weights(model, checkpoint / WEIGHTS)
+        load_optimizer(model, optimizer.optimizer, checkpoint / SHARDED_OPTIMIZER)
+        load_accelerator_state(str(checkpoint), [], [], accelerator._schedulers, [], rank)
     return progress
 
 
@@ -232,8 +184,7 @@ def cache_file(process: int) -> str:
 def load_parts(path: Path, like: list[Any]) -> list[Any]:
     """The caches of a process's groups, of which there are as many, and such, as `like`."""
     parts = [copy.deepcopy(cache) for cache in like]
-    with damage_reported(path.parent):
-        tensors = load_file(path)
+    tensors = load_file(path)
     try:
         for group, cache in enumerate(parts):
             own = {name: tensor for name, tensor in tensors.items() if name.startswith(f"{group}.")}
@@ -244,14 +195,20 @@ def load_parts(path: Path, like: list[Any]) -> list[Any]:
 
 
 def dealt_anew(checkpoint: Path, empty: Any, before: Shares, now: Shares, rank: int) -> list[Any]:
-    """The caches of this process's groups, from those of all processes before."""
-    whole = None
+    """The caches of this process's groups, redistributed from caches saved by another number of processes."""
+    tensors: dict[str, torch.Tensor] = {}
     for process in range(before.processes):
         for group, part in enumerate(load_parts(checkpoint / cache_file(process), [empty] * before.groups)):
-            if whole is None:
-                whole = copy.deepcopy(part)
-                whole.batch_select_indices(torch.zeros(before.rows, dtype=torch.long))
-            whole.refill(before.of(process, group), part)
+            for name, tensor in part.state_dict().items():
+                if name == "made_for" or tensor.dim() == 0:
+                    tensors[name] = torch.maximum(tensors.get(name, tensor), tensor)
+                # the model projects its state vectors again
+                elif not name.endswith(("state_key", "state_value")):
+                    # what some sequences lack is zero
+                    rows = tensors.setdefault(name, tensor.new_zeros(before.rows, *tensor.shape[1:]))
+                    rows[before.of(process, group)] = tensor
+    whole = copy.deepcopy(empty)
+    whole.load_state_dict(tensors)
     parts = [copy.deepcopy(whole) for _ in range(now.groups)]
     for group, part in enumerate(parts):
         part.batch_select_indices(now.of(rank, group))

@@ -30,7 +30,7 @@ from ..models.common.token_targets import NO_TARGET
 from ..registry import ARCHITECTURES
 from .arguments import DocumentArguments, DocumentTrainingArguments
 from .document_checkpoint import Progress, find_checkpoint, keep_last, load_training_state, save_training_state
-from .engine_checks import check_fsdp_plugin, require_gpus_for_sharding
+from .engine_checks import check_fsdp_plugin
 from .model import first_not_finite
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
@@ -155,8 +155,6 @@ def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsH
     )
     if accelerator.distributed_type == DistributedType.FSDP:
         check_fsdp_plugin(accelerator.state.fsdp_plugin)
-    else:
-        require_gpus_for_sharding()
     return accelerator
 
 

@@ -12,7 +12,7 @@ from ..text_data.questions import ChoiceSource, SpanSource
 from .arguments import DataArguments, ModelArguments, RecurrentTrainingArguments
 from .objectives import MULTIPLE_CHOICE, QUESTION_ANSWERING, Objective
 from .report_arguments import TimedReportArguments
-from .values import COUNT, COUNT_FROM_0, check_numbers
+from .values import check_numbers
 
 
 @dataclass
@@ -50,7 +50,7 @@ class SpanDataArguments(QuestionArguments):
     )
 
     def __post_init__(self) -> None:
-        check_numbers(self, doc_stride=COUNT_FROM_0, max_answer_length=COUNT)
+        check_numbers(self)
         if self.max_seq_length is not None and self.doc_stride >= self.max_seq_length:
             raise ValueError(
                 f"doc_stride is {self.doc_stride} and max_seq_length {self.max_seq_length}: windows share fewer tokens "

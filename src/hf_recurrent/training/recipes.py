@@ -19,7 +19,6 @@ from ..recipes import LISTED, find_recipe, recipe_files
 from ..registry import ARCHITECTURES
 from ..templating import near_matches
 from .run_folder import NOT_IDENTITY
-from .values import check_type
 
 # in the folder of a run
 RECIPE_FILE = "recipe.yaml"
@@ -155,6 +154,25 @@ class FlagParser(HfArgumentParser):
         return formatter.format_help()
 
 
+def read_values(settings: Mapping[str, Any], types_: Sequence[type], source: str) -> dict[str, Any]:
+    """Settings of a file, with the types that the same flags would give them; mappings and nulls stay.
+
+    Raises:
+        ValueError: a value that the flag would not take.
+    """
+    flags: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, list) and value:
+            flags += [f"--{key}", *map(str, value)]
+        elif not isinstance(value, (dict, list, type(None))):
+            flags.append(f"--{key}={value}")
+    try:
+        found = read_flags(flags, types_)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+    return {key: found.get(key, value) for key, value in settings.items()}
+
+
 def fields_of(cls: type) -> list[dataclasses.Field]:
     """The fields of a dataclass that are settings."""
     return [field for field in dataclasses.fields(cls) if field.init]
@@ -224,9 +242,7 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     if path is not None:
         argv.pop(0)
         settings = read_recipe(path, known)
-    choices = {field.name: field.metadata.get("choices") for cls in types_ for field in dataclasses.fields(cls)}
-    for key, value in settings.items():
-        check_type(key, value, hints[key], f"recipe {path}", choices[key])
+        settings = read_values(settings, types_, f"recipe {path}")
     flags = read_flags(argv, types_)
     for flag, others in DISPLACED.items():
         if flag in flags:

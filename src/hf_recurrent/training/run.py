@@ -27,8 +27,7 @@ from ..models.common.exit_criteria import LEARNED
 from .arguments import BenchmarkArguments
 from .card import RunFacts, recipe_of, without_folders
 from .embeddings import take_embeddings
-from .engine_checks import avoid_broken_kernels, check_launcher, join_processes_on_cpus
-from .launcher import ANOTHER_ENDED, end_with_launcher, first_to_tell, lost_another
+from .engine_checks import avoid_broken_kernels, join_processes_on_cpus
 from .objectives import (
     CLASSIFICATION,
     DOCUMENT_SCRIPT,
@@ -44,7 +43,6 @@ from .objectives import (
 from .recipes import RECIPE_FILE, FlagParser, changes_by_flags, parse, read_mapping, recipe_path, require_known
 from .run_folder import claimed, read_run, remove_checkpoints, write_run
 from .text_arguments import CHOOSING, SCRIPTS
-from .values import check_type
 
 # script -> module and class of its runs, imported when needed: a run need not load what other objectives need
 RUNS = {
@@ -80,7 +78,6 @@ class Run(ABC):
     tokenizer: Any
 
     def __init__(self, argv: Sequence[str]):
-        check_launcher()
         join_processes_on_cpus()
         avoid_broken_kernels()
         self.argv = list(argv)
@@ -296,7 +293,6 @@ def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 def named_benchmark(argv: Sequence[str]) -> str | None:
     """The benchmark that a flag or else the recipe names."""
     benchmark = given(argv, ["benchmark"]).get("benchmark")
-    check_type("benchmark", benchmark, str | None, f"recipe {recipe_path(argv)}")
     return benchmark
 
 
@@ -380,11 +376,7 @@ def run_and_print(argv: Sequence[str], script: str | None = None) -> None:
 
 
 def as_command(main: Callable[[list[str]], None]) -> None:
-    """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line.
-
-    Of several processes that fail, one tells the error; all end with their launcher.
-    """
-    end_with_launcher()
+    """Call `main` with the command line; errors of recipes, data and publishing, and Ctrl-C, end it in one line."""
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt as stopped:
@@ -392,7 +384,7 @@ def as_command(main: Callable[[list[str]], None]) -> None:
         sys.stderr.write("\n".join([*map(str, stopped.args), "interrupted", ""]))
         sys.exit(128 + SIGINT)
     except Exception as error:
-        problem = ANOTHER_ENDED if lost_another(error) else explanation(error)
+        problem = explanation(error)
         if problem is None:
             raise
-        sys.exit(f"error: {problem}" if first_to_tell() else 1)
+        sys.exit(f"error: {problem}")

@@ -2,33 +2,23 @@
 
 import hashlib
 import json
-import math
 import re
 import shutil
 import warnings
-import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from safetensors import safe_open
-from transformers import TrainerControl, TrainerState
+from filelock import FileLock, Timeout
 
-from ..files import PARTIAL, no_room, read_json, write_json
-from ..hub.checkpoint import one_line
-from .checksums import check_checksums
-from .clock import TrainingClock
-from .folder_lock import LOCK_FILE, locked
-from .values import check_type
+from ..files import new_parents, read_json, write_json
 
-RUN_FILE, TRAINER_STATE, WEIGHTS = "run.json", "trainer_state.json", "model.safetensors"
+RUN_FILE, LOCK_FILE, TRAINER_STATE, WEIGHTS = "run.json", ".lock", "trainer_state.json", "model.safetensors"
+# the last file of a checkpoint that is written
+COMPLETE = "complete"
 # what accelerate writes, whole, of a model whose parameters it has sharded
 SHARDED_MODEL, SHARDED_OPTIMIZER = "pytorch_model_fsdp.bin", "optimizer.bin"
-RUN_FIELDS = {"digest": str, "settings": dict, "evaluated": bool, "finished": bool}
-# what a run that goes on would take for its beginning if it were absent
-STATE_FIELDS = ("global_step", "train_batch_size", "log_history", "stateful_callbacks")
-CHOICE_FIELDS = ("best_metric", "best_global_step", "best_model_checkpoint")
 # the examples of an optimiser step, or its most tokens, over all processes; and the settings that share them out
 STEP_SIZE, SHARES = "size of a step", ("per_device_train_batch_size", "gradient_accumulation_steps")
 # how long a run trains
@@ -67,20 +57,7 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     It is `evaluated` when all its results are written, and `finished` when nothing is left to do.
     """
     path = Path(folder) / RUN_FILE
-    if not path.is_file():
-        return None
-    try:
-        run = read_json(path)
-        check_type("its content", run, dict[str, Any], RUN_FILE)
-        found = {**{name: run.get(name) for name in RUN_FIELDS}, "evaluated": run.get("evaluated", run.get("finished"))}
-        for name, kind in RUN_FIELDS.items():
-            check_type(name, found[name], kind, RUN_FILE)
-        # earlier versions did not write it
-        found[STEP_SIZE] = run.get(STEP_SIZE)
-        check_type(STEP_SIZE, found[STEP_SIZE], int | None, RUN_FILE)
-        return found
-    except ValueError as error:
-        raise ValueError(f"{path} is not readable ({error}): use another output_dir, or remove the folder") from error
+    return read_json(path) if path.is_file() else None
 
 
 def write_run(folder: Path, settings: dict[str, Any], *, evaluated: bool = False, finished: bool = False) -> None:
@@ -99,12 +76,12 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
     run = read_run(folder)
     if run is None:
         # a run that was killed at once leaves no more than the beginning of its claim
-        if folder.is_dir() and any(path.name != LOCK_FILE and path.suffix != PARTIAL for path in folder.iterdir()):
+        if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
             raise ValueError(f"output_dir {folder} holds files but no {RUN_FILE}: use an empty or a new folder")
         if claim:
             write_run(folder, settings)
         return False
-    before, now = run[STEP_SIZE], settings.get(STEP_SIZE)
+    before, now = run.get(STEP_SIZE), settings.get(STEP_SIZE)
     if None not in (before, now) and before != now and not run["evaluated"]:
         raise ValueError(
             f"output_dir {folder} holds a run whose optimiser steps are of {before:,} examples or tokens over all "
@@ -150,47 +127,31 @@ def claimed(
     """`acquire(folder, settings)` in this process's `turn`, for a block that no other run enters with this folder.
 
     If the block fails with nothing in the folder but the claim, all is as it was before, so that a corrected run can
-    have the folder. What a killed run had begun to write there, or to remove, is removed.
+    have the folder. Checkpoints that a killed run had begun to write, or to remove, are removed.
 
     Raises:
-        ValueError: the folder holds another run or files of no run, is in use, cannot be written, or is on a disk that
-            is full, which may be in the block.
+        ValueError: the folder holds another run or files of no run, is in use, or cannot be made.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        with ExitStack() as stack:
-            with turn, place_named(folder):
-                finished = acquire(folder, settings, claim=False)
-                # a finished folder needs a lock if one was left there by a kill, and may be read-only if not
-                if is_main_process and (not finished or (folder / LOCK_FILE).exists()):
-                    stack.enter_context(locked(folder))
-                    stack.enter_context(released_on_error(folder))
-                    finished = acquire(folder, settings)
-                    remove_leftovers(folder)
-            yield finished
-    except BaseException as error:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
-        if no_room(error):
-            raise ValueError(
-                f"output_dir {folder}: there is no room on the disk for a file ({one_line(error)}): make room, then "
-                "give the same command again; it goes on from the last complete checkpoint"
-            ) from error
-        raise
-
-
-@contextmanager
-def place_named(folder: Path) -> Iterator[None]:
-    """Raise the error of a place where there can be no folder as a ValueError that names it; not of a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if no_room(error):
-            raise
-        place = "" if error.filename in (None, str(folder)) else f"{error.filename}: "
-        problem = f"is {str(folder)!r}, which cannot be written ({place}{error.strerror or error})"
-        raise ValueError(f"output_dir {problem}: name a new folder") from error
+    with new_parents(folder / RUN_FILE), ExitStack() as stack:
+        with turn:
+            finished = acquire(folder, settings, claim=False)
+            if is_main_process and not finished:
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    stack.enter_context(FileLock(folder / LOCK_FILE, timeout=0))
+                except Timeout as error:
+                    raise ValueError(
+                        f"output_dir {folder} is in use by another process: wait until that run has ended, or use "
+                        "another folder"
+                    ) from error
+                except OSError as error:
+                    raise ValueError(f"output_dir {folder} cannot be written ({error}): name a new folder") from error
+                stack.callback((folder / LOCK_FILE).unlink, missing_ok=True)
+                stack.enter_context(released_on_error(folder))
+                finished = acquire(folder, settings)
+                for path in folder.glob(".checkpoint-*"):
+                    shutil.rmtree(path)
+        yield finished
 
 
 @contextmanager
@@ -203,14 +164,6 @@ def released_on_error(folder: Path) -> Iterator[None]:
             if {path.name for path in folder.iterdir()} == {RUN_FILE, LOCK_FILE}:
                 (folder / RUN_FILE).unlink()
         raise
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete files that were being written, and checkpoints that were being written or removed, when a run ended."""
-    for path in folder.rglob(f".*{PARTIAL}"):
-        path.unlink()
-    for path in folder.glob(".checkpoint-*"):
-        shutil.rmtree(path)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -231,120 +184,12 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(waste)
 
 
-def checkpoint_problem(checkpoint: Path) -> str | None:
-    """The reason why a checkpoint is unusable, None if it is usable.
-
-    `Trainer` writes the model, then optimiser, schedule and random states, then trainer_state.json: a killed
-    run lacks the later files, a full disk or a crashed machine may have cut any of them short.
-    """
-    sharded = (checkpoint / SHARDED_OPTIMIZER).is_file()
-    states = (SHARDED_MODEL, SHARDED_OPTIMIZER) if sharded else ("optimizer.pt",)
-    binaries = (WEIGHTS, *states, "scheduler.pt")
-    for name in (TRAINER_STATE, "config.json", *binaries):
-        if not (checkpoint / name).is_file():
-            return f"{name} is missing"
-    random_states = sorted(checkpoint.glob("rng_state*.pth"))
-    if not random_states:
-        return "rng_state.pth is missing"
-    try:
-        state = read_json(checkpoint / TRAINER_STATE)
-        check_state(state)
-        check_step(checkpoint, "global_step", state["global_step"], TRAINER_STATE)
-        check_type("its content", read_json(checkpoint / "config.json"), dict[str, Any], "config.json")
-        check_checksums(checkpoint)
-        for path in (*(checkpoint / name for name in binaries), *random_states):
-            check_binary(path)
-        if state.get("best_model_checkpoint") is not None:
-            # one of them, or their average, may be what the run leaves
-            for earlier in checkpoints(checkpoint.parent):
-                if step_of(earlier) < state["global_step"]:
-                    check_binary(earlier / WEIGHTS)
-    except (ValueError, OSError) as error:
-        return f"a file is not readable ({error})"
-    return None
-
-
-def check_binary(path: Path) -> None:
-    """Raise a ValueError for safetensors, or an archive of `torch.save`, that are missing or damaged."""
-    # zip archives have checksums; reading them needs no unpickling
-    try:
-        if path.suffix == ".safetensors":
-            with safe_open(path, "pt") as weights:
-                weights.keys()
-            return
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    # the readers fail in whatever way they happen to
-    except Exception as error:
-        raise ValueError(f"{path} is damaged ({one_line(error)})") from error
-    if damaged:
-        raise ValueError(f"{path} is damaged ({damaged})")
-
-
-def check_step(checkpoint: Path, name: str, steps: int, source: str) -> None:
-    """Raise a ValueError unless a checkpoint was written after so many steps as its name says, if it says so."""
-    if CHECKPOINT.fullmatch(checkpoint.name) and steps != step_of(checkpoint):
-        raise ValueError(f"{source}: {name} is {steps}, expected {step_of(checkpoint)}, as the folder's name says")
-
-
-def check_state(state: Any) -> None:
-    """Raise a ValueError for what is not the `trainer_state.json` of this version of transformers."""
-    hints = {**get_type_hints(TrainerState), "stateful_callbacks": dict[str, dict | list]}
-    check_type("its content", state, dict[str, Any], TRAINER_STATE)
-    for name, value in state.items():
-        if name not in hints:
-            raise ValueError(f"{TRAINER_STATE} has {name!r}, which is not known: update transformers")
-        check_type(name, value, hints[name], TRAINER_STATE)
-    for name in STATE_FIELDS:
-        if state.get(name) is None:
-            raise ValueError(f"{TRAINER_STATE} has no {name}")
-    for name in CHOICE_FIELDS:
-        if name not in state:
-            raise ValueError(f"{TRAINER_STATE} has no {name}")
-    if not math.isfinite(state["best_metric"] or 0):
-        raise ValueError(f"{TRAINER_STATE}: best_metric is {state['best_metric']}, expected a finite number")
-    callbacks = state["stateful_callbacks"]
-    for name, value in callbacks.items():
-        for item in value if isinstance(value, list) else [value]:
-            check_type(f"args of {name}", item.get("args"), dict, TRAINER_STATE)
-            check_type(f"attributes of {name}", item.get("attributes"), dict, TRAINER_STATE)
-    for kind in (TrainerControl, TrainingClock):
-        check_type(kind.__name__, callbacks.get(kind.__name__), dict, TRAINER_STATE)
-        check_callback(kind, callbacks[kind.__name__]["args"])
-
-
-def check_callback(kind: type, args: dict[str, Any]) -> None:
-    """Raise a ValueError unless `args` are all arguments of a callback, of their types, and numbers are finite."""
-    hints = get_type_hints(kind.__init__)
-    for name in hints.keys() - {"return"}:
-        if name not in args:
-            raise ValueError(f"{TRAINER_STATE}: {kind.__name__} has no {name}")
-        check_type(f"{name} of {kind.__name__}", args[name], hints[name], TRAINER_STATE)
-        if isinstance(args[name], float) and not math.isfinite(args[name]):
-            raise ValueError(f"{TRAINER_STATE}: {name} of {kind.__name__} is {args[name]}, expected a finite number")
-
-
-@contextmanager
-def damage_reported(checkpoint: str | Path) -> Iterator[None]:
-    """Raise the errors that damaged files cause in their loaders as a ValueError that names the checkpoint."""
-    try:
-        yield
-    # a damaged file makes its loader fail in whatever way it happens to
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{checkpoint} does not load ({reason}): remove it to resume from the one before it; if "
-            "resume_from_checkpoint names it, name another"
-        ) from error
-
-
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The latest checkpoint of `folder` whose files are all there and readable; warns of each that it skips."""
+    """The latest checkpoint of `folder` that was written to its end; warns of each that it skips."""
     for checkpoint in checkpoints(folder):
-        problem = checkpoint_problem(checkpoint)
-        if problem is None:
+        if (checkpoint / COMPLETE).is_file():
             return checkpoint
-        warnings.warn(f"skipping the incomplete {checkpoint}: {problem}", stacklevel=2)
+        warnings.warn(f"skipping the incomplete {checkpoint}", stacklevel=2)
     return None
 
 
@@ -356,14 +201,12 @@ def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
     Raises:
         ValueError: the requested checkpoint is not complete.
     """
-    if requested is None:
-        return last_complete_checkpoint(folder)
-    own = None if is_in(folder, Path(requested)) else last_complete_checkpoint(folder)
-    if own is not None:
-        return own
-    problem = checkpoint_problem(Path(requested))
-    if problem is not None:
-        raise ValueError(f"resume_from_checkpoint {requested}: {problem}")
+    if requested is None or not is_in(folder, Path(requested)):
+        own = last_complete_checkpoint(folder)
+        if own is not None or requested is None:
+            return own
+    if not (Path(requested) / COMPLETE).is_file():
+        raise ValueError(f"resume_from_checkpoint {requested}: it is no complete checkpoint, {COMPLETE} is missing")
     return Path(requested)
 
 

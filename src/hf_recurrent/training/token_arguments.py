@@ -12,7 +12,7 @@ from ..text_data.words import WordSource
 from .arguments import DataArguments, LanguageDataArguments, ModelArguments, RecurrentTrainingArguments
 from .objectives import MASKED_MODELLING, TOKEN_CLASSIFICATION, Objective
 from .report_arguments import TimedReportArguments
-from .values import MASS, check_numbers
+from .values import check_numbers
 
 
 @dataclass
@@ -51,7 +51,7 @@ class MaskedDataArguments(LanguageDataArguments):
     mlm_probability: float = HfArg(default=0.15, help="The share of tokens that are masked, and predicted.")
 
     def __post_init__(self) -> None:
-        check_numbers(self, mlm_probability=MASS)
+        check_numbers(self)
         if self.streaming:
             raise ValueError(
                 "streaming is true: how often tokens occur in training is counted first; leave it out, or train a "

@@ -30,18 +30,17 @@ from .batches import (
     token_loader,
     weighted_loss,
 )
-from .checksums import write_checksums
 from .cuda_graphs import TrainingGraphs, padded
 from .engine_states import load_optimizer, load_weights
 from .metrics import AUXILIARY_LOSSES, mean_steps
 from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import (
+    COMPLETE,
     SHARDED_MODEL,
     SHARDED_OPTIMIZER,
     WEIGHTS,
     checkpoints,
-    damage_reported,
     last_complete_checkpoint,
     remove_checkpoint,
     step_of,
@@ -411,47 +410,35 @@ class RecurrentTrainer(Trainer):
         name = first_not_finite(self.model)
         if name is not None:
             raise self.diverged(f"the weight {name}")
-        # one that was skipped as damaged may hold what cannot be written over
+        # of a run that was killed while it was written
         stale = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         if self.args.should_save and stale.is_dir():
             remove_checkpoint(stale)
         self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
 
+        self.accelerator.wait_for_everyone()
         if self.args.should_save:
+            (stale / COMPLETE).touch()
             self.remove_old_checkpoints(self.state)
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        super()._save(output_dir, state_dict)
-        write_checksums(Path(self.args.output_dir if output_dir is None else output_dir))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         checkpoint = Path(resume_from_checkpoint)
-        with damage_reported(checkpoint):
-            if (checkpoint / SHARDED_MODEL).is_file() or self.is_fsdp_enabled:
-                load_weights(self.model if model is None else model, checkpoint / WEIGHTS)
-            else:
-                super()._load_from_checkpoint(resume_from_checkpoint, model)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        with damage_reported(checkpoint):
-            super()._load_rng_state(checkpoint)
+        if (checkpoint / SHARDED_MODEL).is_file() or self.is_fsdp_enabled:
+            load_weights(self.model if model is None else model, checkpoint / WEIGHTS)
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
         folder = Path(checkpoint)
-        with damage_reported(folder):
-            if (sharded := (folder / SHARDED_MODEL).is_file()) or self.is_fsdp_enabled:
-                states = folder / (SHARDED_OPTIMIZER if sharded else OPTIMIZER_NAME)
-                load_optimizer(self.model, self.optimizer.optimizer, states)
-                self.lr_scheduler.load_state_dict(load(folder / SCHEDULER_NAME))
-            else:
-                super()._load_optimizer_and_scheduler(checkpoint)
-            for parameter, kept in self.optimizer.state.items():
-                average = kept.get("exp_avg", parameter)
-                if average.shape != parameter.shape:
-                    raise ValueError(f"exp_avg has shape {tuple(average.shape)}, not {tuple(parameter.shape)}")
+        if (sharded := (folder / SHARDED_MODEL).is_file()) or self.is_fsdp_enabled:
+            states = folder / (SHARDED_OPTIMIZER if sharded else OPTIMIZER_NAME)
+            load_optimizer(self.model, self.optimizer.optimizer, states)
+            self.lr_scheduler.load_state_dict(load(folder / SCHEDULER_NAME))
+        else:
+            super()._load_optimizer_and_scheduler(checkpoint)
 
     def train(self, *args: Any, **kwargs: Any):
         # Trainer would delete checkpoints bit by bit, and at the end perhaps the one to resume from

@@ -43,7 +43,7 @@ from .run_folder import (
 )
 from .selection import check_metric_name, check_selection, load_average, means_of, selection_of
 from .trainer import RecurrentTrainer, refusals
-from .trainer_checks import check_graphs, check_sharding, check_split_batches, require_defaults
+from .trainer_checks import check_graphs, check_sharding
 
 # an improvement of the validation accuracy by less does not reset the patience (the authors' training loop)
 MIN_IMPROVEMENT = 1e-4
@@ -99,8 +99,6 @@ class TrainerRun(Run):
 
     def check(self) -> None:
         data = self.data_args
-        require_defaults(self.args)
-        check_split_batches(self.args)
         check_metric_name(self.args.metric_for_best_model)
         data.check_data()
         config = check_model(self.model_args, data)

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 
 from ...inference.modes import inference_mode
-from ...limits import EXAMPLE_TOKENS
 from ...models.common.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
 from ..exit_settings import Setting, usable_criteria
 from ..inference import config_fields
 from ..sweep import FULL_DEPTH, threshold_fields
 from .explanation import Explanation, check_model, encode_text, explain_encoded
 
+# the maps of an example have the square of its tokens
+MAX_TOKENS = 128
 FULL = "full depth"
 # maps, gates and probabilities that differ by no more are those of one pass
 SAME = 1e-4
@@ -136,11 +137,12 @@ def look_inside(model: Any, tokenizer: Any, text: str, text_pair: str | None = N
     """One text, or one pair of texts, under every stopping rule that a classifier or causal language model can use.
 
     Raises:
-        ValueError: as `explain`; or more tokens than `limits.EXAMPLE_TOKENS`.
+        ValueError: as `explain`; or more than `MAX_TOKENS` tokens.
     """
     check_model(model)
     inputs = encode_text(model, tokenizer, text, text_pair, max_tokens=None)
-    EXAMPLE_TOKENS.check(inputs["input_ids"].shape[1], "text, special tokens included,")
+    if (number := inputs["input_ids"].shape[1]) > MAX_TOKENS:
+        raise ValueError(f"text has {number} tokens, special tokens included: pass at most {MAX_TOKENS}")
     runs, passes = [], []
     for rule in stopping_rules(model):
         with config_fields(model, **rule.fields):

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...analysis.tables import CALIBRATION_FILE
-from ...changes import Change, changed_files
-from ...files import one_line, read_json, write_bytes
+from ...files import Change, changed_files, one_line, read_json, write_bytes
 from ..card import lint_card, put_card, render_card
 from ..inside import read_inside
 from ..lint import CARD_FILE, README_FILE
