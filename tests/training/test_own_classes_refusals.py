@@ -56,7 +56,7 @@ def refused(script, tmp_path):
         ("--train_file FILE --label_column lable", "label_column is 'lable': films.jsonl has the columns "),
         ("--train_file FILE --encoding latin-99", "encoding is 'latin-99': expected one that Python knows"),
         ("--train_file FILE --on_error stop", "on_error is 'stop': expected one of raise, skip"),
-        ("--train_file FILE --max_seq_length 0", "max_seq_length is 0: expected an integer from 1"),
+        ("--train_file FILE --max_seq_length 0", "max_seq_length is 0: expected a number from 1"),
         ("--train_file FILE --validation_split_percentage 100", "validation_split_percentage is 100: expected"),
         (
             "--train_file FILE --validation_file FILE --validation_split_percentage 9",

@@ -222,7 +222,7 @@ def test_examples_of_a_step_on_average(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_tokens": 0}, "batch_tokens is 0: expected an integer from 1"),
+        ({"batch_tokens": 0}, "batch_tokens is 0: expected a number from 1"),
         (
             {"batch_tokens": 99, "per_device_train_batch_size": 8},
             "batch_tokens is 99 and per_device_train_batch_size 8: both choose the examples of a batch",

@@ -273,8 +273,8 @@ REFUSED_WORDS = [
     ("", "train_file is not set: training/run_token_classification.py trains on your own data"),
 ]
 REFUSED_MASKS = [
-    ("--train_file BOOK --mlm_probability 0", "mlm_probability is 0.0: expected a number > 0 and <= 1"),
-    ("--train_file BOOK --mlm_probability 1.5", "mlm_probability is 1.5: expected a number > 0 and <= 1"),
+    ("--train_file BOOK --mlm_probability 0", "mlm_probability is 0.0, which masks no token"),
+    ("--train_file BOOK --mlm_probability 1.5", "mlm_probability is 1.5: expected a number from 0 to 1"),
     (
         "--train_file BOOK --max_seq_length 8 --block_size 9",
         "max_seq_length is 8 and block_size 9: both are the tokens",

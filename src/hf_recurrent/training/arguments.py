@@ -561,7 +561,7 @@ class DocumentTrainingArguments:
     def __post_init__(self) -> None:
         if not self.output_dir:
             raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/rec_fixed_skip")
-        check_numbers(self)
+        check_numbers(self, "max_steps", "eval_steps", "save_steps", "logging_steps")
         require_known("optim", self.optim, list(DOCUMENT_OPTIMIZERS))
         check_schedule(self.lr_schedule)
         if self.lr_schedule in NOT_OFFERED:

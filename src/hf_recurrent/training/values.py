@@ -22,13 +22,18 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-def check_numbers(arguments: Any) -> None:
-    """Raise a ValueError for a number of an argument dataclass, or in a list of it, outside its range in `RANGES`."""
+def check_numbers(arguments: Any, *positive: str) -> None:
+    """Raise a ValueError for a number of an argument dataclass, or in a list of it, outside its range in `RANGES`.
+
+    Args:
+        positive: names of further fields, which are whole numbers from 1.
+    """
+    ranges = RANGES | dict.fromkeys(positive, (1, math.inf))
     for field in dataclasses.fields(arguments):
         value = getattr(arguments, field.name)
-        if field.name not in RANGES or value is None:
+        if field.name not in ranges or value is None:
             continue
-        low, high = RANGES[field.name]
+        low, high = ranges[field.name]
         for number in value if isinstance(value, list) else [value]:
             # NaN is in no range
             if not low <= number <= high or number == math.inf:
