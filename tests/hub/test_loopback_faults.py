@@ -1,11 +1,9 @@
 """The loopback Hub fails on demand, and its clients run in clean processes."""
 
 import threading
-from pathlib import Path
 
 import pytest
-from huggingface_hub import errors
-from loopback_files import FILES, commit
+from loopback_files import FILES
 
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
@@ -13,51 +11,6 @@ from support.loopback_hub.plain import connect, send
 
 # huggingface_hub 2.4 sends large files in a way that its HTTP library has deprecated
 pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.slow]
-
-
-def test_faults_that_clients_survive(hub, api, repository, tmp_path):
-    faults = [
-        hub.fail("preupload", status=500),
-        hub.fail("lfs-upload", drop_upload=True),
-        hub.fail("lfs-verify", status=503),
-        hub.fail("GET /org/x/resolve/.*/long.txt", cut=True),
-    ]
-    commit(api, FILES)
-    folder = api.snapshot_download("org/x", cache_dir=tmp_path)
-    assert all(Path(folder, path).read_bytes() == content for path, content in FILES.items())
-    assert [fault.hits for fault in faults] == [1, 1, 1, 1]
-    assert [call.status for call in hub.called("preupload")] == [500, 200]
-    # half a file is less than the client keeps, so it starts again
-    gets = [call.status for call in hub.called("resolve") if call.method == "GET" and call.path.endswith("/long.txt")]
-    assert gets == [200, 200]
-    assert [call.status for call in hub.called("lfs-upload")].count(None) == 1
-
-
-def test_faults_that_leave_the_repository_untouched(hub, api, repository):
-    before = repository.head().oid
-    for target, effect in [
-        ("commit", {"status": 500}),
-        ("commit", {"status": 409, "message": "conflict"}),
-        ("commit", {"drop": True}),
-        ("commit", {"drop_upload": True}),
-        ("lfs-batch", {"status": 401}),
-        ("POST /validate-yaml$", {"status": 400, "times": None}),
-    ]:
-        fault = hub.fail(target, **effect)
-        with pytest.raises((ValueError, errors.HTTPError)):
-            commit(api, FILES)
-        assert (fault.hits, repository.head().oid) == (1, before)
-    hub.heal()
-    assert commit(api, FILES).oid == repository.head().oid != before
-
-
-def test_a_lost_answer_is_no_lost_commit(hub, api, repository):
-    hub.fail("commit", lose_answer=True)
-    with pytest.raises(errors.HTTPError):
-        commit(api, FILES)
-    head = repository.head().oid
-    assert commit(api, FILES).oid == head == repository.commits[1].oid
-    assert hub.called("commit") == [("POST", "/api/models/org/x/commit/main", None)]
 
 
 def test_faults_name_what_they_are_about(hub):

@@ -1,12 +1,11 @@
 """The loopback Hub keeps what it is sent, shown by the real client and, where that is too polite, by plain HTTP."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
 from huggingface_hub import errors
-from loopback_files import FILES, KINDS, PICTURE, commit, send_commit, status_of
+from loopback_files import FILES, KINDS, commit, send_commit, status_of
 
 from support.loopback_hub import git
 from support.loopback_hub.plain import file_line, send
@@ -33,17 +32,6 @@ def test_create(hub, api, kind):
     assert repository.private
     assert [commit.summary for commit in repository.commits] == ["initial commit"]
     assert b"*.safetensors filter=lfs" in repository.head().files[".gitattributes"]
-
-
-@pytest.mark.parametrize(
-    ("name", "type"),
-    [(name, "model") for name in ("a--b", ".a", "a-", "a" * 97, "a/b", "a b", "a.git", "")]
-    + [("a", "space"), ("a", "bucket")],
-)
-def test_create_refuses_what_cannot_be(hub, name, type):
-    body = {"name": name, "organization": "org", "type": type}
-    assert send(hub, "POST", "/api/repos/create", body)[0] == 400
-    assert hub.repositories() == []
 
 
 def test_content_ids_are_gits():
@@ -97,54 +85,57 @@ def test_unchanged_files_make_no_commit(hub, api, repository):
     assert len(hub.called("lfs-upload")) == 4
 
 
-def test_large_files_are_what_they_claim(hub, repository):
-    content, other = b"\0right", b"\0wrong"
-    oid, batch = hashlib.sha256(content).hexdigest(), "/org/x.git/info/lfs/objects/batch"
-    request = {"operation": "upload", "transfers": ["basic"], "objects": [{"oid": oid, "size": 6}]}
-    named = ("lfsFile", {"path": "w.bin", "algo": "sha256", "oid": oid, "size": 6})
-    assert send_commit(hub, file_line("a.txt"), named)[0] == 400
-    actions = json.loads(send(hub, "POST", batch, request)[2])["objects"][0]["actions"]
-    upload, verify = (actions[name]["href"].removeprefix(hub.endpoint) for name in ("upload", "verify"))
-    assert send(hub, "PUT", upload, other, token=False)[0] == 400
-    assert send(hub, "PUT", upload, content + b"!", token=False)[0] == 400
-    assert send(hub, "PUT", upload, content)[0] == 400, "signed addresses take no token"
-    assert send(hub, "PUT", upload[:-1] + "?", content, token=False)[0] == 403
-    assert send(hub, "PUT", upload, iter([content]), token=False)[0] == 411, "chunked bodies have no length"
-    assert send(hub, "POST", verify, {"oid": oid, "size": 6})[0] == 404
-    assert repository.lfs == {}
-    assert send(hub, "PUT", upload, content, token=False)[0] == 200
-    assert send(hub, "POST", verify, {"oid": oid, "size": 7})[0] == 400
-    assert send(hub, "POST", verify, {"oid": oid, "size": 6})[0] == 200
-    assert json.loads(send(hub, "POST", batch, request)[2])["objects"] == [{"oid": oid, "size": 6}]
-    assert send_commit(hub, ("lfsFile", {**named[1], "size": 7}))[0] == 400
-    assert len(repository.commits) == 1
-    assert send_commit(hub, named)[0] == 200
-    assert repository.head().files["w.bin"] == content
+def test_tokens(hub, api, repository):
+    assert (api.whoami()["name"], api.whoami()["orgs"][0]["name"], hub.user) == ("ada", "org", "ada")
+    cases = [("hf_nobody", 401), (hub.read_token, 403), (hub.foreign_token, 403), (False, 401)]
+    for token, status in cases:
+        with pytest.raises(errors.HfHubHTTPError) as error:
+            api.create_repo("org/y", token=token)
+        assert status_of(error) == status
+        with pytest.raises(errors.HfHubHTTPError) as error:
+            commit(api, {"a.txt": b"a"}, token=token)
+        assert (status_of(error), isinstance(error.value, errors.RepositoryNotFoundError)) == (status, not token)
+    with pytest.raises(errors.HfHubHTTPError, match="Invalid user token") as error:
+        api.whoami(token="hf_nobody")
+    assert error.value.request_id
+    # a wrong token is refused even where none is needed
+    assert send(hub, "HEAD", "/org/x/resolve/main/.gitattributes", token="hf_nobody")[0] == 401
+    assert send(hub, "HEAD", "/org/x/resolve/main/.gitattributes", token=False)[0] == 200
+    assert (hub.repositories(), len(repository.commits)) == ([("model", "org/x")], 1)
+    assert api.auth_check("org/x", write=True) is None
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [[file_line(path)] for path in ("", "/a", "a//b", "../a", "a/../b", "./a", ".git/config", "a\\b", "a/")]
-    + [
-        [file_line("a"), file_line("a/b")],
-        [file_line("a.png", PICTURE)],
-        [file_line("a", b"1" * (10 << 20) + b"1")],
-    ]
-    + [[("file", {"path": "a", "encoding": "base64", "content": "YWJj?"})], [("copyFile", {"path": "a"})]]
-    + [[file_line("a"), ("lfsFile", {"path": "b", "algo": "md5", "oid": "0", "size": 1})]],
-)
-def test_commits_are_refused_as_a_whole(hub, repository, lines):
-    assert send_commit(hub, file_line("good.txt"), *lines)[0] == 400
-    assert len(repository.commits) == 1
-    assert send_commit(hub, file_line("good.txt"))[0] == 200
+def test_private_repositories_do_not_exist_for_others(hub, api, repository, tmp_path):
+    hub.add_repository("grace/secret", files={"a.txt": b"a"}, private=True)
+    for name, token, status in [
+        ("grace/secret", hub.token, 404),
+        ("grace/secret", False, 401),
+        ("org/none", hub.token, 404),
+    ]:
+        with pytest.raises(errors.RepositoryNotFoundError) as error:
+            api.model_info(name, token=token)
+        assert status_of(error) == status
+        with pytest.raises(errors.RepositoryNotFoundError):
+            api.hf_hub_download(name, "a.txt", token=token, cache_dir=tmp_path)
+    path = api.hf_hub_download("grace/secret", "a.txt", token=hub.foreign_token, cache_dir=tmp_path)
+    assert Path(path).read_bytes() == b"a"
 
 
-def test_commits_have_a_form(hub, repository):
-    headless = ("file", {**file_line("a")[1], "summary": "s"})
-    assert send_commit(hub, headless, header=False)[0] == 400
-    assert send_commit(hub, header=False)[0] == 400
-    assert send_commit(hub, file_line("a"), content_type="application/json")[0] == 400
-    assert send_commit(hub, ("header", {"summary": " "}), file_line("a"), header=False)[0] == 400
-    assert send(hub, "POST", "/api/models/org/x/commit/main", "{", Content_Type="application/x-ndjson")[0] == 400
-    assert send_commit(hub, file_line("a"), query="?create_pr=1")[0] == 501
+def test_parent_commit(api, repository):
+    parent = repository.head().oid
+    first = commit(api, {"a.txt": b"1"}, parent_commit=parent).oid
+    with pytest.raises(errors.HfHubHTTPError, match="A commit has happened since") as error:
+        commit(api, {"a.txt": b"2"}, parent_commit=parent)
+    assert (status_of(error), repository.head().oid) == (412, first)
+    assert commit(api, {"a.txt": b"2"}, parent_commit=first).oid == repository.head().oid != first
+
+
+def test_bad_cards_are_refused_early_and_late(hub, api, repository):
+    readme = b"---\nlicense: mitt\n---\n"
+    with pytest.raises(ValueError, match=r'Invalid metadata in README.md.\n- "license" must be one of'):
+        commit(api, {**FILES, "README.md": readme})
+    assert hub.called("preupload") == []
+    status, answer = send_commit(hub, file_line("README.md", readme))
+    assert status == 400
+    assert '"license" must be one of' in answer["errors"][0]["message"]
     assert len(repository.commits) == 1

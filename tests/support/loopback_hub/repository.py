@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from . import git
-from .errors import HubError, bad_request, revision_not_found
+from .errors import HubError, revision_not_found
 from .names import check_reference
 
 # commit times count from here, a second each, so that the same calls make the same commit ids
@@ -134,11 +134,3 @@ class Repository:
         if check_reference(name, kind) in references:
             raise HubError(409, f"Reference {name!r} already exists: there is a {kind} of this name")
         references[name] = self.head(revision).oid
-
-    def remove_reference(self, kind: str, name: str) -> None:
-        references = self.branches if kind == "branch" else self.tags
-        if name not in references:
-            raise revision_not_found(name)
-        if kind == "branch" and name == "main":
-            raise bad_request("The branch 'main' cannot be deleted")
-        del references[name]

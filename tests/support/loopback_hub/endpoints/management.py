@@ -26,29 +26,6 @@ def create(store: Store, request: Request) -> Response:
     return json_response({"url": store.url(repository), "name": repository.id, "id": f"{kind}/{repository.id}"})
 
 
-@route("delete", "DELETE", "/api/repos/delete")
-def delete(store: Store, request: Request) -> Response:
-    data = request.json()
-    user = request.token.user.name if request.token else ""
-    # the repository stands in the body here, as in `create`
-    request.parts = {
-        "kinds": f"{data.get('type') or 'model'}s",
-        "id": f"{data.get('organization') or user}/{data.get('name')}",
-    }
-    repository = store.writable(request, "delete repositories")
-    del store.repositories[repository.kind, repository.id]
-    return json_response({"success": True})
-
-
-@route("settings", "PUT", "/api/{kinds}/{id}/settings")
-def settings(store: Store, request: Request) -> Response:
-    repository = store.writable(request, "change settings")
-    private = _private(request.json())
-    if private is not None:
-        repository.private = private
-    return json_response({"private": repository.private})
-
-
 @route("refs", "GET", "/api/{kinds}/{id}/refs")
 def refs(store: Store, request: Request) -> Response:
     repository = store.readable(request)
@@ -65,23 +42,17 @@ def refs(store: Store, request: Request) -> Response:
     return json_response(answer)
 
 
-@route("branch", "POST DELETE", "/api/{kinds}/{id}/branch/{name}")
+@route("branch", "POST", "/api/{kinds}/{id}/branch/{name}")
 def branch(store: Store, request: Request) -> Response:
     repository = store.writable(request, "change branches")
-    if request.method == "DELETE":
-        repository.remove_reference("branch", request.parts["name"])
-    else:
-        repository.add_reference("branch", request.parts["name"], request.json().get("startingPoint") or "main")
+    repository.add_reference("branch", request.parts["name"], request.json().get("startingPoint") or "main")
     return json_response({"success": True})
 
 
-@route("tag", "POST DELETE", "/api/{kinds}/{id}/tag/{name}")
+@route("tag", "POST", "/api/{kinds}/{id}/tag/{name}")
 def tag(store: Store, request: Request) -> Response:
-    """POST names the revision in its path and the tag in its body; DELETE names the tag in its path."""
+    """The path names the revision, the body the tag."""
     repository = store.writable(request, "change tags")
-    if request.method == "DELETE":
-        repository.remove_reference("tag", request.parts["name"])
-        return json_response({"success": True})
     name = request.json().get("tag")
     if not isinstance(name, str):
         raise bad_request('"tag" must be a string')
