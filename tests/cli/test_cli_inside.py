@@ -39,7 +39,7 @@ def test_inputs_are_stored_computed_again_and_checked(run, folder):
     (folder / "inside.json").write_bytes(before.replace(b'"readout":2', b'"readout":1', 1))
     status, _, err = run("card", "inside", folder, "--check")
     assert status == 1
-    assert err == f"{folder}: 'w 1 r' has other tokens: run `hf-recurrent card inside` on the folder\n"
+    assert err == f"{folder}: 'w 1 r' has other readout: run `hf-recurrent card inside` on the folder\n"
     assert run("card", "inside", folder)[0] == 0
     assert (folder / "inside.json").read_bytes() == before
 

@@ -155,7 +155,7 @@ def _view(entry: Entry) -> dict[str, Any]:
             "saved": UNKNOWN if saved is None else saved["saved"],
             "parameters": entry.parameters,
         },
-        "inside": inside_of(entry),
+        "inside": compact(stored) if (stored := read_inside(entry.folder)) else None,
         "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],
         "sentences": {result.split: halting_sentences(entry.readme, result.split) for result in entry.card.results},
         "document_sentences": {
@@ -167,16 +167,6 @@ def _view(entry: Entry) -> dict[str, Any]:
         "snippet": snippet(entry.readme),
         "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
     }
-
-
-def inside_of(entry: Entry) -> str | None:
-    """The examples of a checkpoint that can be looked into, as JSON; None without any.
-
-    Raises:
-        ValueError: their file is not what this package writes.
-    """
-    examples = read_inside(entry.folder)
-    return compact(examples) if examples else None
 
 
 def _ranked(entry: Entry, key: str) -> float:

@@ -8,7 +8,6 @@ from pathlib import Path
 from ...analysis.tables import CALIBRATION_FILE
 from ...files import Change, changed_files, one_line, read_json, write_bytes
 from ..card import lint_card, put_card, render_card
-from ..inside import read_inside
 from ..lint import CARD_FILE, README_FILE
 from ..metadata import eval_results_yaml, results_path
 from ..sections import with_calibration, without_curves
@@ -115,7 +114,6 @@ def entry_problems(entry: Entry) -> Iterator[str]:
         if (entry.folder / CONFIG_FILE).is_file() and task_of(read_json(entry.folder / CONFIG_FILE)) != entry.card.task:
             yield f"{entry.name}/{CONFIG_FILE} is not of a model for {entry.card.task}: {COPY}"
         yield from _statistics_problems(entry)
-        read_inside(entry.folder)
     except ValueError as error:
         yield f"{entry.name}: {one_line(error)}"
     repo_id = entry.card.repo_id
