@@ -1,4 +1,4 @@
-"""The commands for benchmarks, metrics, cards and publishing: what they print, and how they refuse."""
+"""The commands for benchmarks, cards and publishing: what they print, and how they refuse."""
 
 import errno
 import json
@@ -10,7 +10,6 @@ import pytest
 
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
 from hf_recurrent.benchmarks.listops.expressions import evaluate
-from hf_recurrent.metrics import list_metrics
 from support.client import run_client
 from support.loopback_hub import LoopbackHub
 from support.scripts import run_script
@@ -147,19 +146,6 @@ def test_a_full_disk_is_named_and_nothing_is_sent(refuse, run_folder, hub, monke
 def test_folders_of_another_kind(refuse, exported, run_folder):
     assert "has no config.json: it is not a checkpoint" in refuse("publish", exported, "org/x")
     assert "cannot be published as a data set" in refuse("benchmark", "publish", run_folder, "org/x")
-
-
-def test_metrics(run, refuse, tmp_path, hub):
-    out = run("metric", "list")[1]
-    assert all(name in out for name in list_metrics())
-    assert run("metric", "export", "bits_per_token", tmp_path / "bits_per_token")[0] == 0
-    assert (tmp_path / "bits_per_token" / "bits_per_token.py").is_file()
-    assert "must be 'owner/bits_per_token'" in refuse("metric", "publish", "bits_per_token", "org/bits")
-    status, out, err = run("metric", "publish", "bits_per_token", "org/bits_per_token")
-    assert status == 0, err
-    space = hub.repository("org/bits_per_token", "space").head().files
-    assert 'evaluate.load("org/bits_per_token")' in space["README.md"].decode()
-    assert space["bits_per_token.py"] == (tmp_path / "bits_per_token" / "bits_per_token.py").read_bytes()
 
 
 def test_a_card_is_checked_and_rendered_again(run, refuse, run_folder):

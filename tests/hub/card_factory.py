@@ -8,7 +8,6 @@ from PIL import Image
 from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
 from hf_recurrent.hub import CardData
 from hf_recurrent.hub.card import Benchmark, Example, Paper, SplitResult, Training
-from hf_recurrent.metrics import step_histogram
 
 STEPS = 4
 
@@ -37,7 +36,7 @@ def make_table(fixed=False, examples=60):
             "ponder_cost": mass @ np.arange(STEPS + 1),
             "forced": (depth == STEPS).astype(float),
             "mass": mass,
-            "step_counts": np.stack([step_histogram([k], STEPS) for k in depth]),
+            "step_counts": np.eye(STEPS + 1, dtype=int)[depth],
         }
     return halting_table(HaltingRecord.from_columns(columns, slices, **fields))
 

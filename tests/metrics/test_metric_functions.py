@@ -6,10 +6,8 @@ import pytest
 from hf_recurrent.files import plain, write_bytes, write_json
 from hf_recurrent.metrics import (
     accuracy,
-    accuracy_by_slice,
     majority_accuracy,
     spearman,
-    step_histogram,
     step_summary,
 )
 from hf_recurrent.metrics.functional import balanced_spearman
@@ -24,12 +22,6 @@ def test_accuracy_and_majority():
 def test_accuracy_rejects_nothing_and_mismatches(predictions, labels):
     with pytest.raises(ValueError, match="equally long"):
         accuracy(predictions, labels)
-
-
-def test_accuracy_by_slice():
-    rows = accuracy_by_slice([0, 0, 1, 1], [0, 1, 1, 1], ["b", "b", "a", "b"])
-    assert list(rows) == ["a", "b"]
-    assert rows["b"] == {"n": 3, "accuracy": 2 / 3, "majority_baseline": 2 / 3}
 
 
 def test_step_summary_takes_the_maximum_of_the_deepest_units():
@@ -53,15 +45,6 @@ def test_spearman_against_ranks_by_hand():
 @pytest.mark.parametrize(("x", "y"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1, 2], [1, 2]), ([], [])])
 def test_spearman_undefined(x, y):
     assert spearman(x, y) is None
-
-
-def test_histogram():
-    assert step_histogram([0, 2, 2], 3).tolist() == [1, 0, 2, 0]
-    assert step_histogram([], 2).tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match=r"0\.\.3"):
-        step_histogram([4], 3)
-    with pytest.raises(ValueError, match=r"0\.\.3"):
-        step_histogram([-1], 3)
 
 
 def test_plain_leaves_python_scalars_only():

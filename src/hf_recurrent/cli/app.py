@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import benchmark, metric, options, recipes
+from . import benchmark, options, recipes
 from .calibrate import calibrate
 from .cards import card, cards
 from .console import err, out, run
@@ -42,7 +42,6 @@ app = typer.Typer(
 )
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(benchmark.app, name="benchmark")
-app.add_typer(metric.app, name="metric")
 app.add_typer(card, name="card")
 app.add_typer(cards, name="cards")
 # what follows a recipe is for training to read, --help too

@@ -1,4 +1,4 @@
-"""`hf-recurrent publish`, and the publishing commands of benchmarks and metrics."""
+"""`hf-recurrent publish`, and the publishing commands of benchmarks."""
 
 import os
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""Checkpoints, benchmarks and metrics on the Hub: cards from data and templates, and publishing by one commit."""
+"""Checkpoints and benchmarks on the Hub: cards from data and templates, and publishing by one commit."""
 
 from .card import CardData, lint_card, render_card, write_card
 from .checkpoint import save_checkpoint
 from .errors import PublishError
-from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint, publish_metric
+from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint
 
 __all__ = [
     "CardData",
@@ -14,7 +14,6 @@ __all__ = [
     "lint_card",
     "publish_benchmark",
     "publish_checkpoint",
-    "publish_metric",
     "render_card",
     "save_checkpoint",
     "write_card",

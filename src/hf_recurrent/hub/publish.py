@@ -13,7 +13,6 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
 from ..files import no_room, one_line
-from ..metrics import export_metric
 from .errors import HUB_ERRORS, PublishError, explain
 from .reload import check_reload
 from .staging import is_publishable, local_files, quotes_examples, stage_checkpoint, trained_on_own_data
@@ -57,7 +56,7 @@ class Published:
     """What a publication sends, or has sent.
 
     Attributes:
-        repo_type: "model", "dataset" or "space".
+        repo_type: "model" or "dataset".
         files: path -> size in bytes of everything that the repository will hold of ours.
         private: visibility of a new repository; None leaves it to the Hub: public, unless the organisation has another
             default.
@@ -87,7 +86,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of publishing: the keyword arguments of `publish_checkpoint`, `publish_benchmark` and `publish_metric`.
+    """Options of publishing: the keyword arguments of `publish_checkpoint` and `publish_benchmark`.
 
     Attributes:
         dry_run: stage and check, and send nothing: works without a token or network.
@@ -157,14 +156,6 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options) -> Pub
     return _publish(repo_id, "dataset", stage, Options(**options))
 
 
-def publish_metric(name: str, repo_id: str, **options) -> Published:
-    """Publish the metric `name` (see `hf_recurrent.metrics.list_metrics`) as the Space `owner/name`.
-
-    `options` are those of `Options`, errors those of `publish_checkpoint`.
-    """
-    return _publish(repo_id, "space", lambda work: export_metric(name, work / name, repo_id), Options(**options))
-
-
 def check_access(repo_id: str, **options) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
@@ -204,8 +195,7 @@ def send(folder: Path, repo_id: str, planned: Published, options: Options) -> Pu
     where = {"repo_id": repo_id, "repo_type": repo_type}
     with _explained(repo_id, api):
         _check_target(api, repo_id, repo_type, options)
-        sdk = {"space_sdk": "static"} if repo_type == "space" else {}
-        url = api.create_repo(**where, private=options.private, exist_ok=True, **sdk)
+        url = api.create_repo(**where, private=options.private, exist_ok=True)
         if branch != MAIN:
             api.create_branch(**where, branch=branch, exist_ok=True)
         head = api.repo_info(**where, revision=branch)

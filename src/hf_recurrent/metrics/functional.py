@@ -5,7 +5,7 @@ steps, T predicted tokens, P bins of positions. Bad input raises a ValueError th
 """
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -44,39 +44,6 @@ def r_squared(predictions: Sequence[float] | np.ndarray, labels: Sequence[float]
     return float(left == 0) if whole == 0 else float(1 - left / whole)
 
 
-def accuracy_by_slice(
-    predictions: Sequence[int] | np.ndarray,
-    labels: Sequence[int] | np.ndarray,
-    values: Sequence[Hashable] | np.ndarray,
-) -> dict[Hashable, dict[str, float | int]]:
-    """For each distinct entry of `values` `(N,)`, in sorted order: `n`, `accuracy`, `majority_baseline`.
-
-    The baseline is the best constant guess *within* the slice, the strictest one.
-    """
-    predictions, labels = _pair(predictions, labels)
-    return {
-        value: {
-            "n": int(members.sum()),
-            "accuracy": accuracy(predictions[members], labels[members]),
-            "majority_baseline": majority_accuracy(labels[members]),
-        }
-        for value, members in slice_members(values, len(labels))
-    }
-
-
-def slice_members(values: Sequence[Hashable] | np.ndarray, examples: int) -> Iterator[tuple[Hashable, np.ndarray]]:
-    """Each distinct entry of a column `(N,)`, in sorted order, with a bool mask `(N,)` of its members."""
-    values = np.asarray(values)
-    if values.shape != (examples,):
-        raise ValueError(f"slices have shape {values.shape}, but there are {examples} examples: give one value each")
-    if values.dtype.kind == "O":
-        raise ValueError("slices must be all numbers or all strings: name what is missing, for example 'unknown'")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise ValueError("slices must not hold NaN: leave those examples out, or group them under a number")
-    for value in np.unique(values):
-        yield value.item(), values == value
-
-
 def last_read_accuracy(predictions: Sequence, labels: Sequence) -> float:
     """Fraction of N sequences of token ids, aligned with labels, whose last labelled token is right.
 
@@ -96,36 +63,6 @@ def last_read_accuracy(predictions: Sequence, labels: Sequence) -> float:
 def exact_match(predictions: Sequence, references: Sequence) -> float:
     """Fraction of N predictions, texts or sequences of token ids of any length, that are equal to their reference."""
     return accuracy(*_sequence_ids(predictions, references))
-
-
-def majority_match(references: Sequence) -> float:
-    """Exact match of always writing the most frequent of N references: the best constant guess."""
-    return majority_accuracy(_sequence_ids(references, references)[1])
-
-
-def exact_match_by_slice(
-    predictions: Sequence, references: Sequence, values: Sequence[Hashable] | np.ndarray
-) -> dict[Hashable, dict[str, float | int]]:
-    """For each distinct entry of `values` `(N,)`, in sorted order: `n`, `exact_match`, `majority_baseline`.
-
-    The baseline is the exact match of always writing the most frequent reference of the slice.
-    """
-    by_slice = accuracy_by_slice(*_sequence_ids(predictions, references), values)
-    return {
-        value: {"exact_match" if name == "accuracy" else name: number for name, number in numbers.items()}
-        for value, numbers in by_slice.items()
-    }
-
-
-def cut_at_end(sequences: Sequence[Sequence[int]] | np.ndarray, end_id: int) -> list[list[int]]:
-    """Token ids before the first `end_id`, without negative ids, such as -100 of padded labels.
-
-    Args:
-        sequences: `(N, S)`, or N sequences of any length, without the token that a decoder starts with.
-        end_id: id of the token that ends a text. A sequence without it is kept whole.
-    """
-    kept = [[int(token) for token in sequence if token >= 0] for sequence in sequences]
-    return [ids[: ids.index(end_id)] if end_id in ids else ids for ids in kept]
 
 
 def _sequence_ids(predictions: Sequence, references: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -209,89 +146,6 @@ def balanced_spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.n
         deviations.append(ranks - weights @ ranks)
     a, b = deviations
     return float(weights @ (a * b) / np.sqrt((weights @ a**2) * (weights @ b**2)))
-
-
-def step_histogram(steps: Sequence[int] | np.ndarray, max_steps: int) -> np.ndarray:
-    """Counts `(L + 1,)` of units `(U,)` that stopped after 0, 1, ..., L = `max_steps` steps."""
-    steps = np.asarray(steps)
-    if steps.size and (steps.min() < 0 or steps.max() > max_steps):
-        raise ValueError(
-            f"ponder steps must lie in 0..{max_steps} (max_steps, the depth limit of the run), "
-            f"got {steps.min()}..{steps.max()}"
-        )
-    return np.bincount(steps.astype(np.int64), minlength=max_steps + 1)
-
-
-def halting_statistics(
-    steps: Sequence,
-    max_steps: int | None = None,
-    *,
-    difficulty: Sequence[float] | np.ndarray | None = None,
-    ponder_cost: Sequence[float] | np.ndarray | None = None,
-    slices: Sequence[Hashable] | np.ndarray | None = None,
-) -> dict:
-    """Summary of raw ponder steps, with the numbers of `halting_stats.json`.
-
-    Args:
-        steps: executed steps of each example's units: `(N,)` for one unit each, or N sequences of any length, as
-            lists or as an array `(N, S)`. In sequences, -1 is padding and does not count.
-        max_steps: L, the depth limit of the run, in steps; None: unknown.
-        difficulty: `(N,)` numbers that steps are correlated with.
-        ponder_cost: `(N,)` expected depth of each example, in steps.
-        slices: `(N,)` values to group the examples by.
-
-    Returns:
-        `n`; `steps` as `step_summary` of each example's mean over its units, with the maximum over units;
-        `ponder_cost`, its mean, or None; `forced_halt_rate`, the mean over examples of the fraction of units that
-        ran all L steps, or None where L is unknown; `steps_histogram`, L + 1 counts of units (up to the deepest
-        unit where L is unknown); `spearman` of the examples' steps with `difficulty`, or None; `slices`, for each
-        distinct value its `n`, `steps` and `forced_halt_rate`.
-    """
-    units, lengths = _halting_units(steps)
-    if max_steps is not None:
-        max_steps = int(_whole_numbers("max_steps", [max_steps], 1)[0])
-    histogram = step_histogram(units, int(units.max()) if max_steps is None else max_steps)
-    starts = np.cumsum(lengths) - lengths
-    means = np.add.reduceat(units, starts) / lengths
-    deepest = np.maximum.reduceat(units, starts)
-    forced = None if max_steps is None else np.add.reduceat((units == max_steps).astype(float), starts) / lengths
-
-    def summary(members: np.ndarray | slice) -> dict:
-        return {
-            "n": len(means[members]),
-            "steps": step_summary(means[members], deepest[members]),
-            "forced_halt_rate": None if forced is None else float(forced[members].mean()),
-        }
-
-    whole = summary(slice(None))
-    return {
-        "n": whole["n"],
-        "steps": whole["steps"],
-        "ponder_cost": None if ponder_cost is None else float(_numbers("ponder_cost", ponder_cost, means.shape).mean()),
-        "forced_halt_rate": whole["forced_halt_rate"],
-        "steps_histogram": histogram.tolist(),
-        "spearman": None if difficulty is None else spearman(means, _numbers("difficulty", difficulty, means.shape)),
-        "slices": {
-            value: summary(members) for value, members in (() if slices is None else slice_members(slices, len(means)))
-        },
-    }
-
-
-def _halting_units(steps: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Steps `(U,)` of all units, example after example, and the number of units `(N,)` of each example."""
-    if _is_flat(steps):
-        units = _whole_numbers("steps", steps, 0)
-        lengths = np.ones(len(units), dtype=np.int64)
-    else:
-        values, sizes = _concatenate("steps", steps)
-        units = _whole_numbers("steps", values, -1)
-        example = np.repeat(np.arange(len(sizes)), sizes)[units >= 0]
-        units, lengths = units[units >= 0], np.bincount(example, minlength=len(sizes))
-    if len(lengths) == 0:
-        raise ValueError("steps must hold at least one example")
-    if not lengths.all():
-        raise ValueError(f"steps[{int(lengths.argmin())}] has no halting unit: it is empty or all padding (-1)")
-    return units, lengths
 
 
 def token_sums(
