@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import ndimage, stats
 
-from hf_recurrent.benchmarks.lra.pathfinder import contours, tables
 from hf_recurrent.benchmarks.lra.pathfinder.generate import generate
 from hf_recurrent.benchmarks.lra.pathfinder.random_bits import subkeys
 from hf_recurrent.benchmarks.lra.pathfinder.settings import make_settings
@@ -112,28 +111,6 @@ def test_grey_values_are_as_frequent_as_in_the_reference(name):
         counts = [(images == value).sum(axis=(1, 2)) for images in (ours(name).images, theirs)]
         error = sum(count.var() / len(count) for count in counts) ** 0.5
         assert abs(counts[0].mean() - counts[1].mean()) <= FAR * error, value
-
-
-def any_direction(monkeypatch):
-    """First segments have any direction that is free."""
-    monkeypatch.setattr(tables, "_seen_from_all_corners", lambda offsets: True)
-
-
-def same_contrast(monkeypatch):
-    monkeypatch.setattr("hf_recurrent.benchmarks.lra.pathfinder.settings.Settings.target_contrast", 2.0)
-
-
-@pytest.mark.parametrize("wrong", [any_direction, same_contrast])
-def test_statistics_notice_what_is_wrong(wrong, monkeypatch):
-    tables._make_tables.cache_clear()
-    contours._first_cells.cache_clear()
-    wrong(monkeypatch)
-    name = "curv_baseline"
-    pictures = generate(make_settings(32, 6), subkeys(np.uint64(6), np.arange(200)))
-    monkeypatch.undo()
-    tables._make_tables.cache_clear()
-    contours._first_cells.cache_clear()
-    assert max(map(abs, deviations(pictures, reference(name)).values())) > FAR
 
 
 @pytest.mark.slow

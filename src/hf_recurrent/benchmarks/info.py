@@ -32,20 +32,20 @@ class BenchmarkInfo:
     name: str
     title: str
     version: str
-    description: str
     configs: Mapping[str, str]
     default_config: str
-    label_names: tuple[str, ...]
     text_columns: tuple[str, ...]
     slice_columns: tuple[str, ...]
-    column_meanings: Mapping[str, str]
-    parse_meaning: str
-    vocabulary: tuple[str, ...]
-    paper: str
-    citation: str
-    bibtex: str
-    license: str
-    limits: tuple[str, ...]
+    description: str = ""
+    label_names: tuple[str, ...] = ()
+    column_meanings: Mapping[str, str] = field(default_factory=dict)
+    parse_meaning: str = ""
+    vocabulary: tuple[str, ...] = ()
+    paper: str = ""
+    citation: str = ""
+    bibtex: str = ""
+    license: str = ""
+    limits: tuple[str, ...] = ()
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     parameter_meanings: Mapping[str, str] = field(default_factory=dict)
     label_meanings: tuple[str, ...] | None = None

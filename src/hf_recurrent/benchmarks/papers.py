@@ -1,17 +1,6 @@
-"""Papers that several benchmarks are from."""
+"""Papers that several benchmarks are from: address, citation and BibTeX entry, as fields of `BenchmarkInfo`."""
 
-from typing import TypedDict
-
-
-class Paper(TypedDict):
-    """The address, citation and BibTeX entry of a paper, as fields of `BenchmarkInfo`."""
-
-    paper: str
-    citation: str
-    bibtex: str
-
-
-NEURAL_DATA_ROUTER = Paper(
+NEURAL_DATA_ROUTER = dict(
     paper="https://arxiv.org/abs/2110.07732",
     citation="Róbert Csordás, Kazuki Irie and Jürgen Schmidhuber. The Neural Data Router: Adaptive Control Flow "
     "in Transformers Improves Systematic Generalization. ICLR, 2022.",
@@ -23,7 +12,7 @@ NEURAL_DATA_ROUTER = Paper(
   url = {https://arxiv.org/abs/2110.07732}
 }""",
 )
-SPARSE_UNIVERSAL_TRANSFORMER = Paper(
+SPARSE_UNIVERSAL_TRANSFORMER = dict(
     paper="https://arxiv.org/abs/2310.07096",
     citation="Shawn Tan, Yikang Shen, Zhenfang Chen, Aaron Courville and Chuang Gan. Sparse Universal "
     "Transformer. EMNLP, 2023.",

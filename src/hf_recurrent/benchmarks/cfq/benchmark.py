@@ -167,7 +167,6 @@ class CompositionalFreebaseQuestions(Benchmark):
         title="Compositional Freebase Questions",
         description="Questions in English with their SPARQL queries, divided so that test questions combine what train "
         "questions have in ways that these do not.",
-        label_names=(),
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("num_triples", "length", "target_length"),
@@ -180,8 +179,6 @@ class CompositionalFreebaseQuestions(Benchmark):
             "length": "words of the source",
             "target_length": "words of the target",
         },
-        parse_meaning="",
-        vocabulary=(),
         synthetic=False,
         paper="https://arxiv.org/abs/1912.09713",
         citation="Daniel Keysers, Nathanael Schärli, Nathan Scales, Hylke Buisman, Daniel Furrer, Sergii Kashubin, "

@@ -294,7 +294,6 @@ class FlipFlop(Benchmark):
         title="Flip-Flop Language Modelling",
         description="Strings of instructions, each followed by a bit: w writes it, i is to be ignored, and after r "
         "stands the bit that was written last, which a language model must predict.",
-        label_names=(),
         text_columns=("text",),
         slice_columns=("length", "ignore_percent", "num_reads", "distance"),
         # the others are the same, or nearly, in all examples of a test split

@@ -290,7 +290,6 @@ class LogicalInference(Benchmark):
   year = {2015},
   url = {https://arxiv.org/abs/1506.04834}
 }""",
-        limits=(),
     )
 
     def split_names(self, config_name: str, params: Mapping[str, Any]) -> list[str]:

@@ -277,7 +277,6 @@ class LongDocuments(Benchmark):
         title="Long Documents",
         description="Whole books, papers, repositories and packages, one an example, for language models that carry "
         "what they have read beyond their window.",
-        label_names=(),
         text_columns=("text",),
         name_columns=("name", "source"),
         slice_columns=("num_bytes", "num_characters", "num_words"),
@@ -291,7 +290,6 @@ class LongDocuments(Benchmark):
             "num_characters": "characters (Unicode code points) of the text",
             "num_words": "words of the text: its parts between white space",
         },
-        parse_meaning="",
         vocabulary=BYTES,
         synthetic=False,
         paper="https://arxiv.org/abs/2203.07852",

@@ -107,7 +107,6 @@ class WMT14EnglishGerman(Benchmark):
         title="WMT14 English-German",
         description="Sentences in English and their translations into German: debates of the European Parliament, web "
         "pages and news to train on, news to test on.",
-        label_names=(),
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("length", "target_length"),
@@ -117,8 +116,6 @@ class WMT14EnglishGerman(Benchmark):
             "length": "words of the source: what stands between white space once BPE pieces are joined",
             "target_length": "words of the target",
         },
-        parse_meaning="",
-        vocabulary=(),
         synthetic=False,
         paper="https://aclanthology.org/W14-3302",
         citation="Ondřej Bojar, Christian Buck, Christian Federmann, Barry Haddow, Philipp Koehn, Johannes Leveling, "
