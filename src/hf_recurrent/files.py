@@ -158,16 +158,27 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
     for place in (path, *path.parents):
         if os.path.lexists(place) and not place.is_dir():
             raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
-    if path.is_dir() and any(path.iterdir()):
-        may_replace(path)
+
+    def check() -> None:
+        if path.is_dir() and any(path.iterdir()):
+            may_replace(path)
+
+    check()
     with temporary_folder(path) as temporary:
-        built = temporary / "new"
+        built, old = temporary / "new", temporary / "old"
         built.mkdir()
         yield built
+        # what has appeared meanwhile is not to be lost
+        check()
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            path.rename(temporary / "old")
-        built.rename(path)
+            path.rename(old)
+        try:
+            built.rename(path)
+        except BaseException:
+            if old.exists():
+                old.rename(path)
+            raise
 
 
 @contextmanager

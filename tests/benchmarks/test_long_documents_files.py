@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from long_document_files import NAME, ONE_SPLIT, texts, write_files, write_zip
 
-from hf_recurrent.benchmarks import load_benchmark
+from hf_recurrent.benchmarks import files, load_benchmark
 from hf_recurrent.benchmarks.long_documents.documents import joined, split_of
 
 # line ends, a byte order mark, a zero byte, other scripts: all of it comes back as it is
@@ -208,3 +208,10 @@ def test_a_file_that_may_not_be_read(tmp_path, cache):
     (tmp_path / "in" / "a.txt").chmod(0)
     with pytest.raises((ValueError, PermissionError), match=r"a\.txt"):
         load("folder", tmp_path / "in", cache, **ONE_SPLIT)
+
+
+def test_an_archive_that_claims_to_unpack_to_too_much_is_refused(tmp_path, cache, monkeypatch):
+    place = write_zip(tmp_path / "bomb.zip", {"a/bomb.txt": "x" * 1000})
+    monkeypatch.setattr(files, "_MOST_UNPACKED", 999)
+    with pytest.raises(ValueError, match=r"bomb.zip has more than 999 bytes when unpacked: unpack it"):
+        load("folder", place, cache)
