@@ -111,7 +111,7 @@ def measure_card(
     Raises:
         ValueError: the folder has no card, or its results are not of examples that the request names.
     """
-    from ..changes import changed_files
+    from ..files import changed_files
     from ..hub.card import put_card
     from ..hub.lint import CARD_FILE
     from ..training.reevaluation import prepare_reevaluation
