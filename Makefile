@@ -33,7 +33,7 @@ test: $(STAMP)
 test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
-# campaigns: every property on a thousand random examples, and tests with the mark `nightly`
+# randomised tests, every property on a thousand random examples, and tests with the mark `nightly`
 nightly: $(VENV)/.docs $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz gpu-rehearse
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0 --ignore=tests/doors \
 		--ignore=tests/test_exported_graphs.py
@@ -51,7 +51,7 @@ gpu:
 gpu-rehearse: $(STAMP)
 	$(BIN)/python -m gpu.day --rehearse --again
 
-# campaigns of tests/fuzz, all of them or some, with a seed that is shown: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
+# randomised tests of tests/fuzz, all or some, with a seed that is printed: make fuzz SECONDS=60 SEED=3 CAMPAIGNS=invariances
 SECONDS = 600
 fuzz: $(STAMP)
 	cd tests && $(abspath $(BIN))/python -m fuzz.run $(CAMPAIGNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

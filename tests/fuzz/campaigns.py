@@ -11,6 +11,7 @@ It ends with a table of counts and, if it found a fault or tried nothing, with e
 import argparse
 import itertools
 import math
+import random
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -65,12 +66,20 @@ class Findings:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.faults), *self.notes, self.table(), summary(self.total, len(self.faults))])
+        last = f"{self.total} cases, {len(self.faults)} faults"
+        return "\n".join([*map(str, self.faults), *self.notes, self.table(), last])
 
 
-def summary(cases: int, faults: int) -> str:
-    """The last line of a campaign, which `run` reads."""
-    return f"{cases} cases, {faults} faults"
+def campaign_of(
+    draw: Callable[[random.Random], tuple[str, Sequence[str]]], seconds: float, count: float, seed: int
+) -> Findings:
+    """Trials, each drawn from a generator of its own as its kind and faults, so that one can be repeated."""
+    found = Findings(("same", "different"))
+    for number in found.trials(seconds, count):
+        kind, faults = draw(random.Random(f"{seed} {number}"))
+        found.counts[kind]["different" if faults else "same"] += 1
+        found.faults += [f"seed {seed}, trial {number} ({kind}): {each}" for each in faults]
+    return found
 
 
 def main(campaign: Callable[..., Findings], description: str, argv: Sequence[str] | None = None) -> int:

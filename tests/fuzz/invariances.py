@@ -3,7 +3,7 @@
     cd tests; python -m fuzz.invariances --seconds 600 --seed 0
 
 Draws a model and a batch, tries a random choice of properties on them, and goes on to the next. A case is a comparison
-of two results. Each fault is shrunk and shown as a program.
+of two results. Each fault is shown with its case.
 """
 
 import collections
@@ -22,8 +22,6 @@ from fuzz.comparing.batches import drawn_rows
 from fuzz.comparing.cases import Case
 from fuzz.comparing.configs import WHOLE, drawn_fields, drawn_options
 from fuzz.comparing.properties import FIRST_CALL, PROPERTIES
-from fuzz.comparing.reproduction import reproduction
-from fuzz.comparing.shrink import shrunk
 from hf_recurrent import ARCHITECTURES
 
 # heads for tokens, spans and choices have tests of their own
@@ -47,9 +45,8 @@ class Fault(NamedTuple):
     verdict: Verdict
 
     def __str__(self) -> str:
-        """The fault, shrunk, as a program."""
-        case, verdict = shrunk(self.case, self.property)
-        return f"# {self.property}\n{reproduction(case, verdict.comparison, verdict.message)}"
+        """The fault and its case, of which `judged(Bench(case), property, ...)` shows it again."""
+        return f"{self.property}: {self.verdict.message}\n    {self.case}"
 
 
 @dataclasses.dataclass

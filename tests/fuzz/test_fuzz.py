@@ -1,24 +1,17 @@
-"""The campaign of invariances finds nothing; it finds what is planted, and shrinks it to a program that shows it."""
+"""The campaign of invariances finds nothing; it finds what is planted."""
 
 import collections
-import contextlib
-import io
 import random
 import re
-from functools import partial
 from unittest import mock
 
 import pytest
 import torch
 from transformers.cache_utils import DynamicLayer
 
-from fuzz.campaigns import main
-from fuzz.comparing.batches import MAX_LENGTH
 from fuzz.comparing.cases import SINGLE
 from fuzz.comparing.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fields
 from fuzz.comparing.properties import FIRST_CALL
-from fuzz.comparing.reproduction import reproduction
-from fuzz.comparing.shrink import shrunk
 from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_bench
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common import causal_lm
@@ -226,22 +219,14 @@ PLANTED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name if name in QUICK else nightly(name) for name in PLANTED])
-def test_a_planted_fault_is_found_and_shrunk(name, tmp_path, monkeypatch):
+def test_a_planted_fault_is_found(name):
     owner, attribute, replacement, where, found_by = PLANTED[name]
-    monkeypatch.chdir(tmp_path)
     with mock.patch.object(owner, attribute, replacement):
-        # shrinking the first case of seed 3 ends at four rows
-        seed = 5 if name == "chunks of the width" else 3
-        found = campaign(seconds=60, seed=seed, heads=[tuple(where.split())], properties=[found_by], faults=1)
-        fault = found.faults[0]
-        assert fault.property == found_by
-        assert fault.verdict.kind == "different"
-        case, verdict = shrunk(fault.case, fault.property, seconds=6)
-        # one that stops, and two that change places
-        assert len(case.rows) <= 3
-        assert size_of(case) <= size_of(fault.case)
-        assert sum(len(row.ids) for row in case.rows) <= 2 * MAX_LENGTH
-        assert differs(reproduction(case, verdict.comparison, verdict.message))
+        found = campaign(seconds=60, seed=3, heads=[tuple(where.split())], properties=[found_by], faults=1)
+    fault = found.faults[0]
+    assert fault.property == found_by
+    assert fault.verdict.kind == "different"
+    assert str(fault.case) in str(found)
 
 
 def unclear(self, tokens_to_remove):
@@ -284,28 +269,3 @@ def test_rounding_is_no_fault(owner, attribute, replacement, kind):
         found = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
     assert found.counts["the attention kernel"][kind] > 0
     assert not found.faults
-
-
-def size_of(case) -> int:
-    return sum(len(row.ids) for row in case.rows) + len(case.fields) + len(case.options)
-
-
-def differs(program: str) -> bool:
-    """Whether a program leaves two different results."""
-    names = {}
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
-        exec(program, names)  # noqa: S102 - it was written above
-    assert shown.getvalue()
-    expected, actual = names["expected"], names["actual"]
-    pairs = [(expected[key], actual[key]) for key in expected.keys() & actual.keys()]
-    tensors = [tuple(value.double() for value in pair) for pair in pairs if isinstance(pair[0], torch.Tensor)]
-    return any(a.shape != b.shape or not torch.allclose(a, b, atol=1e-6) for a, b in tensors)
-
-
-@pytest.mark.slow
-def test_the_command_shows_a_fault_and_fails(capsys):
-    with mock.patch.object(base_model, "masked_mean", without_padding_mask):
-        assert main(partial(campaign, faults=1), "", ["--seconds", "60", "--seed", "3"]) == 1
-    shown = capsys.readouterr().out
-    assert "torch.manual_seed(" in shown
-    assert re.fullmatch(r"\d+ cases, [1-9]\d* faults", shown.splitlines()[-1])

@@ -1,11 +1,9 @@
 """A batch that is read in pieces, with a cache; and detours, which leave what the pieces get as it would be.
 
-A program that shows a fault holds the source of the class and of the detours that it takes, so they need nothing
-else of this suite. Shapes: B rows, S columns.
+Shapes: B rows, S columns.
 """
 
 import copy
-import inspect
 from typing import NamedTuple
 
 import torch
@@ -47,7 +45,7 @@ class Reading:
         self.rows = list(range(len(self.ids)))
         self.cache, self.begin, self.next_options = None, 0, {}
         self.outputs: list[dict[str, torch.Tensor]] = []
-        self.refusals: list[tuple[ValueError, str, object]] = []
+        self.refusals: list[tuple[ValueError, str]] = []
 
     def call(self, ids: torch.Tensor, mask: torch.Tensor, cache, options: dict):
         """The output for further columns (B, S), which this is the mask of."""
@@ -103,7 +101,7 @@ def crop_too_far(reading, detour):
     try:
         reading.cache.crop(-detour.columns)
     except ValueError as error:
-        reading.refusals.append((error, "crop", f"crop(-{detour.columns})"))
+        reading.refusals.append((error, f"crop(-{detour.columns})"))
     else:
         raise AssertionError(f"crop(-{detour.columns}) was not refused")
 
@@ -119,7 +117,7 @@ def rows_outside(reading, detour):
     try:
         reading.cache.reorder_cache(torch.tensor(detour.rows))
     except ValueError as error:
-        reading.refusals.append((error, "beam_idx", str([*detour.rows])))
+        reading.refusals.append((error, str([*detour.rows])))
     else:
         raise AssertionError(f"reorder_cache of {detour.rows} was not refused")
 
@@ -181,7 +179,7 @@ def start_too_late(reading, detour):
     try:
         reading.call(reading.ids[:, -1:], reading.mask[:, -1:], reading.cache, {"start_of_document": begins})
     except ValueError as error:
-        reading.refusals.append((error, "start_of_document", f"True for sequence {detour.columns}"))
+        reading.refusals.append((error, f"True for sequence {detour.columns}"))
     else:
         raise AssertionError("`start_of_document` was not refused")
 
@@ -191,27 +189,10 @@ def pad(reading, detour):
     reading.cache = reading.astray(reading.cache, detour.columns, torch.zeros(len(reading.rows), dtype=torch.bool))
 
 
-KINDS = (
-    crop,
-    crop_too_far,
-    reorder,
-    rows_outside,
-    select,
-    repeat,
-    save,
-    duplicate,
-    detach,
-    reset,
-    start,
-    start_too_late,
-    pad,
-)
-DETOURS = {function.__name__: function for function in KINDS}
-
-
-def sources(detours: tuple[Detour | None, ...]) -> str:
-    """The classes, and the functions of these detours, as they are above."""
-    functions = [DETOURS[kind] for kind in sorted({detour.kind for detour in detours if detour is not None})]
-    if {save, duplicate} & set(functions):
-        functions.append(abandon)
-    return "\n\n".join(inspect.getsource(each) for each in (Detour, Reading, *functions))
+DETOURS = {
+    function.__name__: function
+    for function in (
+        *(crop, crop_too_far, reorder, rows_outside, select, repeat, save, duplicate, detach, reset),
+        *(start, start_too_late, pad),
+    )
+}

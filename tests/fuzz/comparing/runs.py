@@ -14,7 +14,6 @@ from fuzz.comparing.batches import Batch
 from fuzz.comparing.beam_search import beam_search
 from fuzz.comparing.cases import SINGLE, Case, computing_in
 from fuzz.comparing.reading import DETOURS, Detour, Reading
-from fuzz.refusing.verdict import verdict
 from support import flash_attention
 
 
@@ -205,8 +204,8 @@ def reading(model: torch.nn.Module, case: Case, run: Run) -> Result:
         if detour is not None:
             DETOURS[detour.kind](reading, detour)
         reading.read(width)
-    for error, name, value in reading.refusals:
-        if verdict(error, name, value, [value]) != "clear":
+    for error, value in reading.refusals:
+        if value not in str(error):
             raise AssertionError(f"{value} is not refused clearly: {error}")
     return Result(by_row(reading.joined(), case, model.config, run.batch.at(reading.rows)), {})
 

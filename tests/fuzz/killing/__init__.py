@@ -1,1 +1,0 @@
-"""What befalls a process as it writes files, and what it left."""

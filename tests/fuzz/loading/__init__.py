@@ -1,1 +1,0 @@
-"""Many threads, and many processes, at once."""

@@ -1,1 +1,0 @@
-"""Answers to malformed input, and the verdict on them."""
