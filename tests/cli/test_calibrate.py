@@ -161,14 +161,6 @@ def test_a_copy_can_be_calibrated_instead(run, checkpoint, tmp_path):
     assert (tmp_path / "copy" / "modeling_ndr.py").is_file()
 
 
-def test_what_an_exit_was_chosen_on_is_no_test_of_it(run, checkpoint, tmp_path):
-    words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--split", "test")
-    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
-    assert status == 0, err
-    found = read(tmp_path / "copy", "calibration.json")
-    assert (found["split"], found["tests"]) == ("test", {})
-
-
 def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     # the first prediction that can be compared with another is that of the last step, which is then taken anyway
@@ -263,17 +255,13 @@ def test_all_criteria_share_the_level(run, checkpoint):
     [
         ((), "2000 examples are too few"),
         (("--tolerance", "2"), "tolerance is 2.0: pass a share above 0 and below 1"),
-        (("--confidence", "95"), "confidence is 95.0: pass a share above 0 and below 1, as in 0.95"),
         (("--budget", "width=0.5"), "budget is 'width=0.5': pass a share of full depth, as in depth=0.5 or time=0.5"),
-        (("--budget", "depth=half"), "budget is 'depth=half': pass a share of full depth"),
         (("--budget", "time=1.5"), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
         (("--criterion", "probe"), "run `hf-recurrent fit-probe` first"),
         (("--criterion", "learned"), "the model has no learned halting"),
-        (("--criterion", "luck"), "criterion is 'luck': there is none; choose convergence, agreement"),
         (("--criterion", "entropy"), "100 examples are too few to calibrate on: .* takes 299, even without an error"),
         (("--limit", "50"), "50 examples are too few to calibrate on: .* takes 459 for 5 criteria"),
         (("--difficulty", "width"), "difficulty is 'width': the examples have depth"),
-        (("--split", "extra"), "split is 'extra'"),
         (("--out", "."), "--out: . is not empty; name a new folder"),
         (("--card",), "--card: .*checkpoint has no card.json; a training run writes it"),
         (("--card", "--out", "elsewhere"), "--card: elsewhere has no card.json"),

@@ -43,15 +43,6 @@ def test_list_of_a_benchmark_explains_its_parameters(run, name):
     assert out.count("(default)") == 1
 
 
-def test_list_names_meanings_and_defaults(run):
-    out = run("benchmark", "list", "listops")[1]
-    meaning = "maximum number of lists inside one another"
-    assert ["max_depth", "19", meaning] in [cells(line) for line in out.splitlines()]
-    assert '["[MIN","[MAX","[MED","[SM"]' in out
-    assert run("benchmark", "show", "listops", "-n", "1", "--set", "seed=1")[0] == 0
-    assert "such as `--set seed=1`" in out
-
-
 def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, refuse):
     out = run("benchmark", "list", "flip_flop")[1]
     assert "test_p_ignore" in next(line for line in out.splitlines() if "│ [0.1,0.8,0.98] " in line)
@@ -62,12 +53,6 @@ def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, refuse):
     assert "in whole percent, such as [0.3,0.9] (" in refuse(*show, "test_p_ignore=0.3,0.9")
     assert "such as [512,1024] (" in refuse(*show, "test_lengths=8,16")
     assert run(*show, "test_p_ignore=[0.3,0.9]")[0] == 0
-
-
-def test_list_of_what_does_not_exist(refuse):
-    known = ", ".join(list_benchmarks())
-    assert known.startswith("listops, logical_inference, flip_flop")
-    assert refuse("benchmark", "list", "listop") == f"error: unknown benchmark 'listop'; available: {known}"
 
 
 def glossary(out):
@@ -122,10 +107,3 @@ def test_show_says_what_the_signs_of_logic_are(run):
     # what is explained is there: the counts of the examples
     assert re.search(r": true in \d+ of 64", out.split("\n\n", 1)[1])
     assert out.count("assignments") == 1
-
-
-@pytest.mark.parametrize("known", ["name", "config_name", "n", "number"])
-def test_a_parameter_called_as_an_argument_is_unknown(refuse, known):
-    message = refuse("benchmark", "show", "listops", "--set", f"{known}=3")
-    assert message.startswith(f"error: unknown parameter '{known}' for benchmark 'listops', config 'original'")
-    assert "max_depth" in message

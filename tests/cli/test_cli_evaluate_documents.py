@@ -107,15 +107,6 @@ def test_a_terminal_of_usual_width_cuts_nothing_off(run, rec, archive, monkeypat
     assert f"{total}/{total}" in err
 
 
-def test_ways_of_reading_can_be_chosen(run, rec, archive, tmp_path):
-    words = (*documents(archive), "--carry", "segment", "--batch-size", "1", "--json", tmp_path / "t.json")
-    assert run("evaluate", rec, *words)[0] == 0
-    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
-    assert [row["carry"] for row in table["carries"]] == ["document", "segment"]
-    # eight windows
-    assert table["segment_length"] == 32
-
-
 def test_documents_are_read_in_half_precision(in_both_precisions, rec, archive):
     whole, half = in_both_precisions(rec, *documents(archive))
     for found, wanted in zip(half["carries"], whole["carries"], strict=True):
@@ -150,13 +141,3 @@ def test_what_does_not_go_together(run, refuse, make, rec, run_folder, archive):
         refuse("evaluate", rec, *documents(archive), "--carry", "window")
     )
     assert "whose cache grows with the document" in refuse("evaluate", make("ut"), *documents(archive))
-
-
-def test_a_tokenizer_that_is_not_the_models(refuse, make, archive):
-    small = make("rnn", cell="lstm")
-    config = json.loads((small / "config.json").read_text())
-    model = AutoModelForCausalLM.from_config(
-        AutoConfig.for_model("rnn", cell="lstm", **TINY, vocab_size=config["vocab_size"] - 1)
-    )
-    save_checkpoint(model, small, build_tokenizer("long_documents"))
-    assert "the tokenizer has 260 tokens, but the model 259" in refuse("evaluate", small, *documents(archive))

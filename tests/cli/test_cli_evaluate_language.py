@@ -115,13 +115,6 @@ def test_the_trend_is_that_of_the_steps_at_the_last_read(run, make, tmp_path):
         assert f"distance {at_read:+.2f} (" in related
 
 
-def test_depth_can_be_limited(run, gut, tmp_path):
-    status, _, err = run("evaluate", gut, "flip_flop", *SET, "--max-steps", "1", "--json", tmp_path / "t.json")
-    assert status == 0, err
-    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
-    assert all(table["steps"]["max"] <= 1 and table["max_steps"] == 1 for table in tables.values())
-
-
 def test_a_fixed_depth_has_reads_only(run, make):
     folder = make("tlb", chunk_size=5, num_memory_slots=3)
     status, out, err = run("evaluate", folder, "flip_flop", *SET)
@@ -129,24 +122,6 @@ def test_a_fixed_depth_has_reads_only(run, make):
     assert "all reads" in out
     assert "halts" not in out
     assert "of the token" not in out
-
-
-def test_an_exported_benchmark_will_do(run, gut, tmp_path):
-    assert run("benchmark", "export", "flip_flop", tmp_path / "out", *SET)[0] == 0
-    found = []
-    for words in (("flip_flop", *SET), (tmp_path / "out",)):
-        assert run("evaluate", gut, *words, "--json", tmp_path / "t.json")[0] == 0
-        found.append(json.loads((tmp_path / "t.json").read_text()))
-    assert found[0] == found[1]
-
-
-def test_models_and_benchmarks_of_different_tasks(refuse, gut, run_folder):
-    assert "gut is a causal language model, but listops has labels: evaluate an AutoModelForSequenceClassification" in (
-        refuse("evaluate", gut, "listops")
-    )
-    assert "run is a sequence classifier, but flip_flop has no labels: evaluate an AutoModelForCausalLM on it" in (
-        refuse("evaluate", run_folder, "flip_flop", *SET)
-    )
 
 
 def test_show_says_what_the_last_read_must_recall(run):

@@ -11,8 +11,7 @@ from hf_recurrent.analysis.explain import explain, plots
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
 from hf_recurrent.cli.explain import IDLE, cell
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.text_data.tokenizers import train_tokenizer
-from support.families import BY_NAME, make_config, make_model
+from support.families import BY_NAME, make_model
 
 TEXT = "b a d 101"
 
@@ -131,20 +130,6 @@ def test_bad_requests_are_named_and_nothing_is_written(refuse, router, tmp_path,
     assert message in line
     assert "\n" not in line
     assert not list(tmp_path.iterdir())
-
-
-def test_words_that_are_numbers_need_not_be_pixels(run, tmp_path):
-    tokenizer = train_tokenizer("words", ["0 1 1"], frame="classification")
-    model = AutoModelForSequenceClassification.from_config(make_config(BY_NAME["gut"], vocab_size=len(tokenizer)))
-    folder = save_checkpoint(model, tmp_path / "parity", tokenizer)
-    status, out, err = run("explain", folder, "0 1 1")
-    assert status == 0, err
-    assert [row[0] for row in rows_of(out).values()] == tokenizer.convert_ids_to_tokens(tokenizer("0 1 1")["input_ids"])
-
-
-def test_places_that_hold_no_checkpoint(refuse, tmp_path):
-    assert "checkpoint='/nope': there is no such folder" in refuse("explain", "/nope", TEXT)
-    assert f"{tmp_path} does not load" in refuse("explain", tmp_path, TEXT)
 
 
 def test_a_figure_that_cannot_be_written_leaves_nothing(refuse, router, tmp_path):

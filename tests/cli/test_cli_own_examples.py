@@ -180,20 +180,6 @@ def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     assert [str(each.message) for each in caught if "trained on" in str(each.message)] == []
 
 
-def test_a_checkpoint_answers_in_its_own_precision(run, checkpoint, file, tmp_path):
-    model = AutoModelForSequenceClassification.from_pretrained(checkpoint, dtype=torch.bfloat16)
-    folder, found = tmp_path / "half", {}
-    save_checkpoint(model, folder, AutoTokenizer.from_pretrained(checkpoint))
-    for dtype in ((), ("--dtype", "bfloat16"), ("--dtype", "float32")):
-        place = tmp_path / f"{len(found)}.jsonl"
-        status, _, err = run("predict", folder, "--file", file, *COLUMNS[:2], "--output", place, *dtype)
-        assert status == 0, err
-        found[dtype] = [json.loads(line)["probability"] for line in place.read_text().splitlines()]
-    own, half, single = found.values()
-    assert own == pytest.approx(half, abs=1e-6)
-    assert own != pytest.approx(single, abs=1e-6)
-
-
 def tables(path):
     return json.loads(path.read_text())["splits"]
 
@@ -239,12 +225,6 @@ def test_texts_are_cut_as_in_training(run, checkpoint, file, tmp_path):
         table = tables(tmp_path / "tables.json")["test"]
         found.append([table["accuracy"], table["steps"]["mean"], table["ponder_cost"]])
     assert found[0] == pytest.approx(found[1])
-
-
-def test_limits_and_names_of_the_split(run, checkpoint, file, tmp_path):
-    words = ("evaluate", checkpoint, file, *COLUMNS, "--split", "held", "--limit", "9", "--json", tmp_path / "t.json")
-    assert run(*words)[0] == 0
-    assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"held": 9}
 
 
 def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
@@ -376,36 +356,14 @@ def test_sources_and_targets(run, refuse, tmp_path):
         (("--text-column", "review"), "reviews.csv has no column 'label': .* with --label-column"),
         (("--text-column", "review", "--label-column", "kind"), "test has 2 labels that the model has not: 'a|'b"),
         ((*COLUMNS, "--slice-by", "star"), "slice_by is 'star': .*did you mean stars"),
-        ((*COLUMNS, "--encoding", "klingon"), "encoding is 'klingon'"),
-        ((*COLUMNS, "--on-error", "stop"), "on_error is 'stop': expected one of raise, skip"),
-        ((*COLUMNS, "--max-seq-length", "0"), "max_seq_length is 0"),
         ((*COLUMNS, "--source-column", "review"), "source_column is 'review', but .* is a sequence classifier"),
         ((*COLUMNS, "--set", "num_test=3"), "--set num_test=3: this is not for .*reviews.csv"),
         ((*COLUMNS, "--config", "lra"), "--config lra: this is not for a file"),
-        ((*COLUMNS, "--split", "a", "--split", "b"), "split is a and b: .* is a single one"),
         ((*COLUMNS, "--dataset-name", "org/reviews"), "both are given"),
     ],
 )
 def test_bad_requests_are_named(refuse, checkpoint, file, words, message):
     assert re.search(message, refuse("evaluate", checkpoint, file, *words))
-
-
-def test_remedies_are_options_of_the_command(refuse, file, tmp_path):
-    folder = classifier(tmp_path / "numbers", problem_type="regression", num_labels=1)
-    message = refuse("evaluate", folder, file, *COLUMNS)
-    assert "expected a number of 32 bits (regression); correct it" in message
-
-
-def test_columns_to_slice_by_are_no_surprise(run, refuse, checkpoint, file, tmp_path):
-    words = ("--thresholds", "0.5", "--repeats", "1", "--limit", "20", "--out", tmp_path)
-    status, _, err = run("sweep", checkpoint, file, *COLUMNS, *words)
-    assert status == 0, err
-    table = json.loads((tmp_path / "halting_sweep.json").read_text())["splits"]["test"]
-    assert list(table["full_depth"]["slices"]) == ["kind"]
-    message = "--slice-by kind: this is not for counts of experts, leave it out"
-    assert message in refuse("experts", checkpoint, file, *COLUMNS)
-    message = "--slice-by kind: this is not for the fit of a probe, leave it out"
-    assert message in refuse("fit-probe", checkpoint, file, *COLUMNS)
 
 
 def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
@@ -418,17 +376,6 @@ def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
     message = f"it has no config.json; its run is not finished, so run it again, or name {tmp_path}/checkpoint-100"
     assert message in refuse("evaluate", tmp_path, file)
     assert message in refuse("predict", tmp_path, "--file", file, "--output", tmp_path / "p.csv")
-
-
-def test_what_is_no_file(refuse, checkpoint, file):
-    assert "there is no such file; did you mean reviews.csv" in refuse(
-        "evaluate", checkpoint, file.with_name("review.csv")
-    )
-    assert "neither is given" in refuse("evaluate", checkpoint)
-    assert "--text-column review: this is not for listops" in refuse(
-        "evaluate", checkpoint, "listops", "--text-column", "review"
-    )
-    assert "unknown benchmark 'reviews'" in refuse("evaluate", checkpoint, "reviews")
 
 
 def test_flags_in_messages_are_those_of_commands():

@@ -86,15 +86,6 @@ def test_texts_are_evaluated(run, refuse, places, tmp_path):
     assert (table_of(tmp_path / "t.json")["texts"], table_of(tmp_path / "t.json")["by_column"]) == ("blocks", {})
 
 
-def test_texts_are_evaluated_in_half_precision(in_both_precisions, places):
-    whole, half = in_both_precisions(places["model"], places["test"], "--line-by-line")
-    for name in ("bits_per_token", "bits_per_byte", "perplexity"):
-        # losses are summed in higher precision
-        assert half[name] == pytest.approx(whole[name], rel=1e-3)
-        assert half[name] != pytest.approx(whole[name], rel=1e-7)
-    assert half["token_accuracy"] == pytest.approx(whole["token_accuracy"], abs=0.03)
-
-
 def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
     goal = ("--tolerance", "0.6", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     words = ("calibrate", places["model"], places["held"], "--test-file", places["test"], "--line-by-line", *goal)
@@ -251,34 +242,6 @@ def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
     assert "calibrated since to stop by `agreement`" in (tmp_path / "other" / "README.md").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
-@pytest.mark.filterwarnings("ignore:the checkpoint was trained on a file:UserWarning")
-def test_a_card_s_texts_are_read_as_it_tells(run, places, tmp_path):
-    """Whatever the exit is chosen on; those that were held out of training are in no file."""
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 3}
-    words = ("--task", "text-generation", "--model_type", "ut", "--config", json.dumps(sizes), "--tokenizer", "bytes")
-    words = (*words, "--max_steps", "9", "--block_size", "64", "--use_cpu", "true", "--train_file", places["held"])
-    goal = ("--budget", "depth=1", "--repeats", "1", "--criterion", "learned", "--card", "--line-by-line")
-    for name, files in {"tested": ("--test_file", places["test"]), "alone": ()}.items():
-        folder = tmp_path / name
-        status, _, err = run("train", *words, *files, "--output_dir", folder)
-        assert status == 0, err
-        before = read_card(folder)
-        shown = ("--test-file", places["test"]) if files else ()
-        status, out, err = run("calibrate", folder, places["held"], *shown, "--no-keep-linebreaks", *goal)
-        assert status == 0, err
-        lint_card(folder)
-        after, text = read_card(folder), (folder / "README.md").read_text()
-        tables = [card.results[0].table for card in (before, after)]
-        assert [table["texts"] for table in tables] == ["blocks", "blocks"]
-        assert tables[0]["tokens"] == tables[1]["tokens"]
-        assert ("calibrated since to stop by `learned`" in text) is (name == "alone")
-        assert ("which was held out of the file of training" in " ".join(out.split())) is (name == "alone")
-        if name == "tested":
-            assert tables[1]["threshold"] == after.calibration["chosen"]["threshold"]
-
-
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 def test_a_card_on_the_hub_tells_how_texts_are_read(run, places, hub, tmp_path):
@@ -332,16 +295,6 @@ def test_thresholds_are_swept_over_texts(run, places, tmp_path):
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table_of(tmp_path / "t.json")["token_accuracy"])
     assert found["measured"] == "accuracy"
-
-
-def test_remedies_are_options_of_the_command(run, refuse, places, tmp_path):
-    words = ("evaluate", places["model"], places["test"], "--slice-by", "size")
-    assert "blocks hold parts of several documents; pass --line-by-line" in refuse(*words)
-    assert "pack is True and line_by_line True" in refuse(*words, "--line-by-line", "--pack")
-    goal = ("--budget", "depth=0.9", "--difficulty", "size", "--out", tmp_path / "copy")
-    message = "difficulty is 'size': the examples have no columns of difficulty; leave it out, give --line-by-line"
-    with pytest.warns(UserWarning, match="blocks of one document"):
-        assert message in refuse("calibrate", places["model"], places["held"], *goal)
 
 
 def test_texts_that_cannot_be_read(refuse, places, tmp_path):

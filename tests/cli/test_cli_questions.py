@@ -1,7 +1,6 @@
 """`hf-recurrent evaluate` and `calibrate` of models that answer questions, and what commands refuse of them."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -74,51 +73,6 @@ def test_spans_are_evaluated(run, places, tmp_path):
     assert 0 <= table["scores"]["f1"] <= 1
 
 
-@pytest.mark.parametrize("name", ["spans", "choices"])
-def test_columns_are_those_of_training(run, places, tmp_path, name):
-    """Of which a file may have others by the usual names."""
-    rows, folder = [], shutil.copytree(places[name], tmp_path / name)
-    if name == "spans":
-        facts = {"text_column": ["frage", "context"], "label_column": "answers"}
-        rows = [{**span_row(number), "frage": "Where?", "question": "Who? " * 9} for number in range(24)]
-        words = ("--question-column", "frage", "--context-column", "context", "--answer-column", "answers")
-    else:
-        facts = {"text_column": ["ask", "b", "a"], "label_column": "gold"}
-        ends = {"a": "no", "b": "perhaps", "ending0": "x", "ending1": "y", "sent1": "z", "label": 0}
-        rows = [{**ends, "ask": f"Is it {number}?", "gold": number % 2} for number in range(24)]
-        words = ("--context-column", "ask", "--ending-columns", "b", "--ending-columns", "a", "--label-column", "gold")
-    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = evaluated(run, tmp_path, folder, tmp_path / "rows.jsonl")
-    wanted = evaluated(run, tmp_path, places[name], tmp_path / "rows.jsonl", *words)
-    for key in ("accuracy", "majority_baseline"):
-        assert found[key] == wanted[key]
-    assert [row["value"] for row in found["slices"]["length"]["rows"]] == [
-        row["value"] for row in wanted["slices"]["length"]["rows"]
-    ]
-
-
-def assert_alike(table, other):
-    """The same answers to the same windows, by sums of the same size."""
-    for name in ("n", "accuracy", "scores", "steps", "ponder_cost"):
-        assert table[name] == pytest.approx(other[name], rel=1e-5)
-
-
-def test_windows_are_shorter_than_the_usual_overlap(run, places, tmp_path):
-    folder = shutil.copytree(places["spans"], tmp_path / "short")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    tokenizer.model_max_length = 30
-    tokenizer.save_pretrained(folder)
-    table = evaluated(run, tmp_path, folder, places["spans_file"])
-    assert_alike(table, evaluated(run, tmp_path, folder, places["spans_file"], "--doc-stride", "10"))
-    # a run has recorded another one
-    (folder / "recipe.yaml").write_text("doc_stride: 2\nmax_answer_length: 3\n")
-    table = evaluated(run, tmp_path, folder, places["spans_file"])
-    words = ("--doc-stride", "2", "--max-answer-length", "3")
-    words += ("--max-seq-length", "30")
-    assert_alike(table, evaluated(run, tmp_path, places["spans"], places["spans_file"], *words))
-
-
 def test_questions_without_an_answer(run, refuse, places, tmp_path):
     file = tmp_path / "some.jsonl"
     rows = [span_row(0), {**span_row(1), "answers": {"text": [], "answer_start": []}}]
@@ -151,14 +105,6 @@ def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
     assert calibration_problem(copy) is None
 
 
-@pytest.mark.parametrize(("name", "flags"), [("spans", ()), ("choices", CHOICES)])
-def test_questions_are_evaluated_in_half_precision(in_both_precisions, places, name, flags):
-    whole, half = in_both_precisions(places[name], places[f"{name}_file"], *flags)
-    assert half["accuracy"] == pytest.approx(whole["accuracy"], abs=3.5 / 24)
-    assert half["ponder_cost"] == pytest.approx(whole["ponder_cost"], rel=1e-3)
-    assert half["ponder_cost"] != pytest.approx(whole["ponder_cost"], rel=1e-8)
-
-
 REFUSED = [
     (("evaluate", "spans", "spans_file", "--answer-column", "answer"), "answer_column is 'answer': spans.jsonl has"),
     (("evaluate", "spans", "choices_file"), "question_column is 'question': choices.jsonl has the columns 'ask'"),
@@ -167,11 +113,7 @@ REFUSED = [
         "is a model that answers questions by spans: leave",
     ),
     (("evaluate", "choices", "choices_file"), "name the two or more to choose from with --ending-columns"),
-    (("evaluate", "choices", "choices_file", "--doc-stride", "4"), "is a multiple-choice model: leave it out"),
-    (("evaluate", "choices", "choices_file", "--train-file", "x.jsonl"), "it tells of words or tokens without"),
     (("sweep", "spans", "spans_file"), "of GUTForQuestionAnswering, which this command cannot run: load it with"),
-    (("calibrate", "spans", "spans_file"), "of GUTForQuestionAnswering, which this command cannot run: load it with"),
-    (("sweep", "choices", "choices_file"), "of GUTForMultipleChoice, which this command cannot run: load it with"),
     (("fit-probe", "choices", "choices_file"), "of GUTForMultipleChoice, which this command cannot run: load it"),
 ]
 

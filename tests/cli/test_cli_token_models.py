@@ -81,22 +81,6 @@ def test_words_are_labelled(run, places, tmp_path):
     assert len({steps for own in found for steps in own["steps"]}) > 2
 
 
-def test_tokens_of_texts_are_labelled_as_by_a_pipeline(run, places, tmp_path):
-    texts = [" ".join(row["tokens"]) for row in word_rows(9)]
-    (tmp_path / "new.csv").write_text("text\n" + "".join(f"{text}\n" for text in texts))
-    words = ("predict", places["words"], "--file", tmp_path / "new.csv", "--output", tmp_path / "p.jsonl")
-    status, _, err = run(*words, "--disable-tqdm")
-    assert (status, err) == (0, "")
-    classify = pipeline("token-classification", str(places["words"]), ignore_labels=[])
-    for text, own in zip(texts, read_lines(tmp_path / "p.jsonl"), strict=True):
-        theirs = classify(text)
-        assert own["token"] == text.split()
-        assert own["start"] == [each["start"] for each in theirs]
-        assert own["end"] == [each["end"] for each in theirs]
-        assert own["prediction"] == [each["entity"] for each in theirs]
-        assert own["probability"] == pytest.approx([float(each["score"]) for each in theirs], abs=1e-5)
-
-
 def test_masks_are_filled_as_by_a_pipeline(run, places, tmp_path):
     texts = ["good [MASK] fine", "[MASK] dull [MASK] great poor", "poor [MASK]"]
     (tmp_path / "new.txt").write_text("".join(f"{text}\n" for text in [*texts, "no mask"]))
@@ -122,14 +106,9 @@ def test_what_rows_and_settings_are_refused(refuse, places, tmp_path):
     flags = ("--output", tmp_path / "p.csv")
     file = write_rows(tmp_path / "new.jsonl", [{"tokens": ["good"]}, {"tokens": ["good", ""]}])
     assert "tokens has '' as word 2" in refuse("predict", places["words"], "--file", file, *flags)
-    file = write_rows(tmp_path / "new.jsonl", [{"text": "good"}, {"text": ["good"]}])
-    assert 'text is ["good"], which is no text' in refuse("predict", places["words"], "--file", file, *flags)
     words = ("predict", places["words"], "--file", places["rows"], *flags)
     assert "max_new_tokens is 2, but it is for models that write text" in refuse(*words, "--max-new-tokens", "2")
     assert "top_k is 2, but it is for masked language models" in refuse(*words, "--top-k", "2")
-    words = ("predict", places["masked"], "--file", places["book"], *flags)
-    assert "all_probabilities is True, but it is for classifiers" in refuse(*words, "--all-probabilities")
-    assert "top_k is 500: expected a number of tokens, from 1 to the" in refuse(*words, "--top-k", "500")
     save_checkpoint(make_head("gut", SPAN), tmp_path / "span", make_tokenizer())
     message = refuse("predict", tmp_path / "span", "--file", places["rows"], *flags)
     assert "is of GUTForQuestionAnswering, which this command cannot run" in message
@@ -156,9 +135,6 @@ def test_words_are_evaluated(run, refuse, places, tmp_path):
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     assert next(iter(table["slices"])) == "context_free_bits"
     assert table["steps"]["mean"] <= table["max_steps"] == 1
-    assert "listops has labels: evaluate an AutoModelForSequenceClassification" in refuse(
-        "evaluate", places["words"], "listops"
-    )
     message = refuse("evaluate", places["words"], places["test"], "--line-by-line")
     assert "line_by_line is True, but" in message
     assert "is a token classifier: leave it out" in message
@@ -274,29 +250,6 @@ def test_tokens_stop_by_a_probe(run, places, tmp_path):
     assert len(set(steps)) > 1
 
 
-def test_masks_stop_by_a_probe(run, places, tmp_path):
-    words = ("fit-probe", places["masked"], places["book"], "--line-by-line", "--size", "4", "--split", "test")
-    status, _, err = run(*words, "--out", tmp_path / "probed")
-    assert status == 0, err
-    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "probed")
-    assert model.exit_probe.up_proj.weight.shape == (4, 16)
-    inputs = AutoTokenizer.from_pretrained(places["masked"])("good [MASK] fine", return_tensors="pt")
-    with torch.no_grad():
-        steps = [
-            model(**inputs, exit_criterion="probe", exit_threshold=threshold).ponder_steps for threshold in (0.0, 1.0)
-        ]
-    assert [own.unique().tolist() for own in steps] == [[1], [4]]
-
-
-def test_masks_are_calibrated_by_a_budget(run, places, tmp_path):
-    words = ("calibrate", places["masked"], places["book"], "--line-by-line", "--budget", "depth=0.9", "--repeats", "1")
-    status, _, err = run(*words, "--criterion", "convergence", "--split", "test", "--out", tmp_path / "copy")
-    assert status == 0, err
-    found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
-    assert (found["unit"], found["difficulty"]) == ("token", "length")
-    assert found["chosen"]["criterion"] == "convergence"
-
-
 def test_heads_without_such_an_exit_say_so(refuse, places, tmp_path):
     folder = word_checkpoint(tmp_path / "whole", halting="global")
     words = (folder, places["rows"], "--limit", "40", "--tolerance", "0.3")
@@ -307,6 +260,3 @@ def test_heads_without_such_an_exit_say_so(refuse, places, tmp_path):
     assert "no probe can judge the answers of GUTForTokenClassification" in message
     assert "a config whose tokens halt one by one" in message
     assert not (tmp_path / "copy").exists()
-    assert "name one column, for the model reads no pairs" in refuse(
-        "evaluate", *words[:2], "--text-column", "tokens", "--text-column", "kind"
-    )

@@ -221,9 +221,6 @@ def test_checkpoints_that_do_not_fit(refuse, tmp_path):
     assert "pass examples of which the model answers some rightly" in refuse(
         "fit-probe", folder, *LISTOPS, "--limit", "2"
     )
-    assert "split is 'extra'" in refuse("fit-probe", folder, *LISTOPS, "--split", "extra")
-    assert "answers with" in refuse("fit-probe", folder, BENCHMARK)
-    assert "which is read in segments" in refuse("fit-probe", folder, "long_documents")
     assert "is not empty; name a new folder" in refuse("fit-probe", folder, *LISTOPS, "--out", folder)
     assert contents(folder) == before
     assert "name a new one for a changed copy with --out" in refuse("fit-probe", "someone/model", "listops")

@@ -61,6 +61,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         **{**STEPS, "eval_steps": 3, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2},
         "model_type": "block_recurrent",
         "config": {**SIZES, "window_size": 8, "num_state_vectors": 2},
+        "benchmark": "long_documents",
         "benchmark_config": "folder",
         "segment_length": 16,
     },
