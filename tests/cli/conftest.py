@@ -7,7 +7,7 @@ import datasets
 import pytest
 import typer
 
-from hf_recurrent.cli import main
+from hf_recurrent.cli import console, main
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
@@ -34,6 +34,18 @@ def run(capsys):
 
 
 @pytest.fixture
+def succeed(run):
+    """Runs a command line that must not fail -> (stdout, stderr)."""
+
+    def succeed(*words):
+        status, out, err = run(*words)
+        assert status == 0, err
+        return out, err
+
+    return succeed
+
+
+@pytest.fixture
 def refuse(run):
     """Runs a command line that must fail -> its one line on stderr."""
 
@@ -49,12 +61,11 @@ def refuse(run):
 
 
 @pytest.fixture
-def in_both_precisions(run, tmp_path):
+def in_both_precisions(succeed, tmp_path):
     """Runs `evaluate` -> the tables of its one split in float32 and in bfloat16."""
 
     def evaluated(*words, dtype):
-        status, _, err = run("evaluate", *words, "--dtype", dtype, "--json", tmp_path / "precision.json")
-        assert status == 0, err
+        succeed("evaluate", *words, "--dtype", dtype, "--json", tmp_path / "precision.json")
         (table,) = json.loads((tmp_path / "precision.json").read_text())["splits"].values()
         return table
 
@@ -67,6 +78,12 @@ def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("datasets")))
         yield
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """A terminal where nothing is wrapped."""
+    monkeypatch.setattr(console.out, "_width", 300)
 
 
 @pytest.fixture

@@ -111,11 +111,10 @@ def test_code_beside_the_checkpoint_learns_the_new_fields(calibrated):
 
 
 @pytest.mark.slow
-def test_inputs_and_weights_that_void_the_promise(run, calibrated, tmp_path):
+def test_inputs_and_weights_that_void_the_promise(run, succeed, calibrated, tmp_path):
     checkpoint = shutil.copytree(calibrated[0], tmp_path / "checkpoint")
     words = ("evaluate", checkpoint, BENCHMARK, *SET, "--split")
-    status, _, err = run(*words, "test")
-    assert status == 0, err
+    _, err = succeed(*words, "test")
     assert "warning" not in err
     err = run(*words, "test_ood")[2]
     assert "warning: test_ood: these inputs look unlike those of the calibration" in err
@@ -130,25 +129,22 @@ def test_inputs_and_weights_that_void_the_promise(run, calibrated, tmp_path):
     assert "the weights are others" in err
 
 
-def test_a_checkpoint_in_half_precision_keeps_its_promise(run, checkpoint):
+def test_a_checkpoint_in_half_precision_keeps_its_promise(succeed, checkpoint):
     """It is calibrated and evaluated as it was saved."""
     weights = {name: values.bfloat16() for name, values in load_file(checkpoint / "model.safetensors").items()}
     save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
     (checkpoint / "config.json").write_text(json.dumps(read(checkpoint) | {"dtype": "bfloat16"}))
     goal = ("--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
-    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *CONVERGENCE, *goal)
-    assert status == 0, err
+    _, err = succeed("calibrate", checkpoint, BENCHMARK, *SET, *CONVERGENCE, *goal)
     assert all(values.dtype == torch.bfloat16 for values in load_file(checkpoint / "model.safetensors").values())
-    status, _, err = run("evaluate", checkpoint, BENCHMARK, *SET, "--split", "test")
-    assert status == 0, err
+    _, err = succeed("evaluate", checkpoint, BENCHMARK, *SET, "--split", "test")
     assert "the weights are others" not in err
 
 
-def test_a_copy_can_be_calibrated_instead(run, checkpoint, tmp_path):
+def test_a_copy_can_be_calibrated_instead(succeed, checkpoint, tmp_path):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
-    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
-    assert status == 0, err
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
     assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
     found = read(tmp_path / "copy", "calibration.json")
     assert (found["n"], found["risk"], found["budget"]) == (40, "differs", {"measure": "mean_depth", "most": 0.6})
@@ -174,14 +170,13 @@ def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
 
 
 @pytest.mark.slow
-def test_the_card_shows_what_was_calibrated(run, tmp_path):
+def test_the_card_shows_what_was_calibrated(succeed, tmp_path):
     checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint")
     weights = load_file(checkpoint / "model.safetensors")
     save_file({name: weight.bfloat16().float() for name, weight in weights.items()}, checkpoint / "model.safetensors")
     with pytest.raises(ValueError, match="results are of other weights"):
         lint_card(checkpoint)
-    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
-    assert status == 0, err
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
     lint_card(checkpoint)
     card, found = read_card(checkpoint), read(checkpoint, "calibration.json")
     assert card.calibration["chosen"] == found["chosen"]
@@ -192,8 +187,7 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert far["accuracy"] > 0.9
     assert read(checkpoint, "halting_stats.json")["splits"]["test_ood"]["accuracy"] == far["accuracy"]
     words = ("--set", "seed=0", "--split", "test_ood", "--json", tmp_path / "tables.json")
-    status, _, err = run("evaluate", checkpoint, BENCHMARK, *words)
-    assert status == 0, err
+    succeed("evaluate", checkpoint, BENCHMARK, *words)
     (again,) = read(tmp_path, "tables.json")["splits"].values()
     assert again["accuracy"] == pytest.approx(far["accuracy"])
     assert again["steps"]["mean"] == pytest.approx(far["steps"]["mean"])
@@ -208,8 +202,7 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
     assert f"wrote {checkpoint / 'README.md'}" in out
     # chosen anew, it was still trained as it was
     shallower = ("--criterion", "confidence", "--max-steps", "12")
-    status, _, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower, "--card")
-    assert status == 0, err
+    succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower, "--card")
     again = read_card(checkpoint)
     assert (again.halting, again.max_steps) == ("confidence", 12)
     assert [line for line in again.limitations if "It was trained" in line] == [
@@ -218,16 +211,14 @@ def test_the_card_shows_what_was_calibrated(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_results_of_pairs_stay_on_the_card_and_it_is_said(run, tmp_path):
+def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
     checkpoint = shutil.copytree(committed_checkpoint("sut-logical-inference-cpu"), tmp_path / "checkpoint")
     before = read_card(checkpoint)
     sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
     words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1")
-    status, out, err = run("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
-    assert status == 0, err
+    out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
     assert "The card does not tell of this exit yet: give --card, too" in " ".join(out.split())
-    status, out, err = run("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
-    assert status == 0, err
+    out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
     assert "does not tell" not in out
     assert "The card keeps its results of before the calibration: the targets of sequence pairs are" in " ".join(
         out.split()
@@ -239,9 +230,8 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_criteria_share_the_level(run, checkpoint):
-    status, out, err = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, "--max-steps", "12")
-    assert status == 0, err
+def test_all_criteria_share_the_level(succeed, checkpoint):
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, "--max-steps", "12")
     found = read(checkpoint, "calibration.json")
     assert list(found["criteria"]) == ["convergence", "agreement", "stability", "confidence", "entropy"]
     for own in found["criteria"].values():

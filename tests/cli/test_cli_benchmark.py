@@ -8,15 +8,8 @@ import pytest
 
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
 from hf_recurrent.benchmarks.export.settings import format_value
-from hf_recurrent.cli import console
 
-pytestmark = pytest.mark.slow  # generates and reads whole data sets
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch):
-    """A terminal where nothing is wrapped."""
-    monkeypatch.setattr(console.out, "_width", 300)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("wide")]  # generates and reads whole data sets
 
 
 def cells(line):
@@ -25,10 +18,9 @@ def cells(line):
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
-def test_list_of_a_benchmark_explains_its_parameters(run, name):
+def test_list_of_a_benchmark_explains_its_parameters(succeed, name):
     info = benchmark_info(name)
-    status, out, err = run("benchmark", "list", name)
-    assert status == 0, err
+    out, _ = succeed("benchmark", "list", name)
     assert info.description in out
     tables, current = {}, None
     for line in out.splitlines():
@@ -43,7 +35,7 @@ def test_list_of_a_benchmark_explains_its_parameters(run, name):
     assert out.count("(default)") == 1
 
 
-def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, refuse):
+def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, succeed, refuse):
     out = run("benchmark", "list", "flip_flop")[1]
     assert "test_p_ignore" in next(line for line in out.splitlines() if "│ [0.1,0.8,0.98] " in line)
     words = shlex.split(re.search(r"in quotes for the shell: `(--set .*)`", out)[1])
@@ -52,7 +44,7 @@ def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, refuse):
     show = ("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16", "--set")
     assert "in whole percent, such as [0.3,0.9] (" in refuse(*show, "test_p_ignore=0.3,0.9")
     assert "such as [512,1024] (" in refuse(*show, "test_lengths=8,16")
-    assert run(*show, "test_p_ignore=[0.3,0.9]")[0] == 0
+    succeed(*show, "test_p_ignore=[0.3,0.9]")
 
 
 def glossary(out):
@@ -76,14 +68,13 @@ def write_sample(folder, name):
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
-def test_show_explains_labels_difficulty_and_parse(run, name, tmp_path):
+def test_show_explains_labels_difficulty_and_parse(succeed, name, tmp_path):
     info = benchmark_info(name)
     words = ("benchmark", "show", name, "-n", "1")
     if name in ("cfq", "wmt14_en_de"):
         # rows that are on the Hub, or in files
         words += ("--data-dir", write_sample(tmp_path, name))
-    status, out, err = run(*words)
-    assert status == 0, err
+    out, _ = succeed(*words)
     assert ("a target is to be written" in out) == bool(info.target_column)
     labels = dict(zip(info.label_names, info.label_meanings or (), strict=False))
     columns = {column: info.column_meanings[column] for column in info.slice_columns}

@@ -20,9 +20,8 @@ SIZES = {"num_train": 20, "num_validation": 5, "num_test": 30}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 
 
-def test_accuracy_and_steps_are_the_models_own(run, run_folder, tmp_path):
-    status, out, err = run("evaluate", run_folder, "listops", *SET, "--batch-size", "7", "--json", tmp_path / "t.json")
-    assert status == 0, err
+def test_accuracy_and_steps_are_the_models_own(succeed, run_folder, tmp_path):
+    out, err = succeed("evaluate", run_folder, "listops", *SET, "--batch-size", "7", "--json", tmp_path / "t.json")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     rows = load_benchmark("listops", **SIZES)["test"]
     tokenizer = AutoTokenizer.from_pretrained(run_folder)
@@ -44,10 +43,9 @@ def test_accuracy_and_steps_are_the_models_own(run, run_folder, tmp_path):
     assert "100%" in err
 
 
-def test_splits_limits_and_depth_can_be_chosen(run, run_folder, tmp_path):
+def test_splits_limits_and_depth_can_be_chosen(run, succeed, run_folder, tmp_path):
     chosen = ["--split", "validation", "--split", "train", "--limit", "4", "--max-steps", "1"]
-    status, out, _ = run("evaluate", run_folder, "listops", *SET, *chosen, "--json", tmp_path / "t.json")
-    assert status == 0
+    out, _ = succeed("evaluate", run_folder, "listops", *SET, *chosen, "--json", tmp_path / "t.json")
     tables = json.loads((tmp_path / "t.json").read_text())["splits"]
     assert {name: table["n"] for name, table in tables.items()} == {"validation": 4, "train": 4}
     assert all(table["steps"]["max"] <= 1 and table["max_steps"] == 1 for table in tables.values())
@@ -56,15 +54,14 @@ def test_splits_limits_and_depth_can_be_chosen(run, run_folder, tmp_path):
     assert json.loads((tmp_path / "t.json").read_text())["splits"]["test"]["threshold"] == 0.3
 
 
-def test_the_precision_can_be_chosen(run, run_folder, tmp_path, monkeypatch):
+def test_the_precision_can_be_chosen(succeed, run_folder, tmp_path, monkeypatch):
     model = AutoModelForSequenceClassification.from_pretrained(run_folder, dtype=torch.bfloat16)
     model.save_pretrained(run_folder)
     loaded = []
     monkeypatch.setattr(evaluate, "load_checkpoint", lambda *args: loaded.append(load_checkpoint(*args)) or loaded[-1])
 
     def evaluated(*dtype):
-        status, _, err = run("evaluate", run_folder, "listops", *SET, *dtype, "--json", tmp_path / "t.json")
-        assert status == 0, err
+        succeed("evaluate", run_folder, "listops", *SET, *dtype, "--json", tmp_path / "t.json")
         return json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
 
     # as saved, if not told otherwise
@@ -79,18 +76,17 @@ def test_the_precision_can_be_chosen(run, run_folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("criterion", "said"), [("confidence", "halts by confidence at 0.99;"), ("stability", "halts by stability;")]
 )
-def test_what_stops_a_model_is_its_exit_criterion(run, run_folder, criterion, said):
+def test_what_stops_a_model_is_its_exit_criterion(succeed, run_folder, criterion, said):
     path = run_folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "exit_criterion": criterion}))
-    status, out, err = run("evaluate", run_folder, "listops", *SET)
-    assert status == 0, err
+    out, _ = succeed("evaluate", run_folder, "listops", *SET)
     out = " ".join(out.split())
     assert said in out
     assert "A unit halts when its exit criterion holds;" in out
     assert "mass" not in out
 
 
-def test_a_fixed_depth_has_no_halting_to_tell_of(run, tmp_path):
+def test_a_fixed_depth_has_no_halting_to_tell_of(succeed, tmp_path):
     from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
     from hf_recurrent.hub.checkpoint import save_checkpoint
 
@@ -99,17 +95,16 @@ def test_a_fixed_depth_has_no_halting_to_tell_of(run, tmp_path):
     config = make_model(BY_NAME["xpos_transformer"]).config
     config.update({"vocab_size": len(tokenizer), "id2label": names, "label2id": {v: k for k, v in names.items()}})
     save_checkpoint(AutoModelForSequenceClassification.from_config(config), tmp_path / "fixed", tokenizer)
-    status, out, err = run("evaluate", tmp_path / "fixed", "listops", *SET)
-    assert status == 0, err
+    out, _ = succeed("evaluate", tmp_path / "fixed", "listops", *SET)
     assert "halts" not in out
     assert "test by depth" in out
 
 
-def test_an_exported_benchmark_will_do(run, run_folder, tmp_path):
-    assert run("benchmark", "export", "listops", tmp_path / "out", "--config", "original", *SET)[0] == 0
+def test_an_exported_benchmark_will_do(succeed, run_folder, tmp_path):
+    succeed("benchmark", "export", "listops", tmp_path / "out", "--config", "original", *SET)
     results = []
     for words in (("listops", *SET), (tmp_path / "out",)):
-        assert run("evaluate", run_folder, *words, "--json", tmp_path / "t.json")[0] == 0
+        succeed("evaluate", run_folder, *words, "--json", tmp_path / "t.json")
         results.append(json.loads((tmp_path / "t.json").read_text()))
     assert_close(results[1], results[0], 1e-5)
 
@@ -203,10 +198,9 @@ def test_places_are_checked_before_any_work(refuse, run_folder, tmp_path, option
 CASE = "tests/parity/dynamic-halt/gut_end_classifier"
 
 
-def test_convert_gives_the_authors_model(run, refuse, tmp_path, pytestconfig):
+def test_convert_gives_the_authors_model(succeed, refuse, tmp_path, pytestconfig):
     case = pytestconfig.rootpath / CASE
-    status, out, err = run("convert", case, tmp_path / "gut")
-    assert status == 0, err
+    out, _ = succeed("convert", case, tmp_path / "gut")
     reference = load_reference(case).model.eval()
     assert f"{reference.num_parameters():,} parameters" in out
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "gut").eval()

@@ -13,17 +13,11 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli import console
 from hf_recurrent.hub.checkpoint import save_checkpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("wide")]
 
 TEXTS = {"a.txt": "To be, or not to be: that is the question.\n", "b.txt": "né à Zürich\n", "c.txt": "x" * 30}
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
 WINDOWS = {"window_size": 4, "num_state_vectors": 3}
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch):
-    """A terminal where nothing is wrapped."""
-    monkeypatch.setattr(console.out, "_width", 300)
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +52,9 @@ def documents(archive):
     return ("long_documents", "--config", "folder", "--data-dir", archive)
 
 
-def test_bits_are_those_of_the_documents_one_by_one(run, rec, archive, tmp_path):
+def test_bits_are_those_of_the_documents_one_by_one(succeed, rec, archive, tmp_path):
     words = (*documents(archive), "--segment-length", "8", "--json", tmp_path / "t.json")
-    status, out, err = run("evaluate", rec, *words)
-    assert status == 0, err
+    out, _ = succeed("evaluate", rec, *words)
     (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
     model, tokenizer = AutoModelForCausalLM.from_pretrained(rec).eval(), build_tokenizer("long_documents")
     bits, count = {}, 0
@@ -96,10 +89,9 @@ def test_bits_are_those_of_the_documents_one_by_one(run, rec, archive, tmp_path)
     assert "never read" not in out
 
 
-def test_a_terminal_of_usual_width_cuts_nothing_off(run, rec, archive, monkeypatch):
+def test_a_terminal_of_usual_width_cuts_nothing_off(succeed, rec, archive, monkeypatch):
     monkeypatch.setattr(console.out, "_width", 80)
-    status, out, err = run("evaluate", rec, *documents(archive))
-    assert status == 0, err
+    out, err = succeed("evaluate", rec, *documents(archive))
     assert "\u2026" not in out
     assert "\u2502 test  \u2502" in out
     # as many tokens as there are
@@ -115,10 +107,9 @@ def test_documents_are_read_in_half_precision(in_both_precisions, rec, archive):
     assert half["gates"]["mean"] == pytest.approx(whole["gates"]["mean"], abs=1e-3)
 
 
-def test_other_models_of_constant_memory_do(run, make, archive, tmp_path):
+def test_other_models_of_constant_memory_do(succeed, make, archive, tmp_path):
     folder = make("tlb", chunk_size=4, num_memory_slots=3)
-    status, out, err = run("evaluate", folder, *documents(archive), "--limit", "2", "--json", tmp_path / "t.json")
-    assert status == 0, err
+    out, _ = succeed("evaluate", folder, *documents(archive), "--limit", "2", "--json", tmp_path / "t.json")
     (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
     assert (table["documents"], table["segment_length"], table["gates"]) == (2, 32, None)
     assert "an update forgets" not in out

@@ -8,7 +8,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
-from hf_recurrent.cli import console
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.metrics import spearman
 
@@ -16,11 +15,7 @@ SIZES = {"train_length": 12, "num_train": 4, "num_validation": 4, "num_test": 10
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch):
-    """A terminal where nothing is wrapped."""
-    monkeypatch.setattr(console.out, "_width", 300)
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +42,8 @@ def gut(make):
     return make("gut", halting="token", halting_bias_init=-0.5, initializer_range=1.0)
 
 
-def test_reads_and_steps_are_the_models_own(run, gut, tmp_path):
-    status, out, err = run("evaluate", gut, "flip_flop", *SET, "--batch-size", "3", "--json", tmp_path / "t.json")
-    assert status == 0, err
+def test_reads_and_steps_are_the_models_own(succeed, gut, tmp_path):
+    out, _ = succeed("evaluate", gut, "flip_flop", *SET, "--batch-size", "3", "--json", tmp_path / "t.json")
     tables = json.loads((tmp_path / "t.json").read_text())["splits"]
     splits = load_benchmark("flip_flop", **SIZES)
     assert list(tables) == ["test_12_p30", "test_24_p30"]
@@ -86,7 +80,7 @@ def test_reads_and_steps_are_the_models_own(run, gut, tmp_path):
     assert "by length" not in out
 
 
-def test_the_trend_is_that_of_the_steps_at_the_last_read(run, make, tmp_path):
+def test_the_trend_is_that_of_the_steps_at_the_last_read(succeed, make, tmp_path):
     folder = make("gut", halting="global", halting_bias_init=-0.5, initializer_range=1.0)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
     torch.manual_seed(5)
@@ -96,8 +90,7 @@ def test_the_trend_is_that_of_the_steps_at_the_last_read(run, make, tmp_path):
             if weight.dim() == 2:
                 weight.normal_()
     save_checkpoint(model, folder, tokenizer)
-    status, out, err = run("evaluate", folder, "flip_flop", *SET, "--json", tmp_path / "t.json")
-    assert status == 0, err
+    out, _ = succeed("evaluate", folder, "flip_flop", *SET, "--json", tmp_path / "t.json")
     tables = json.loads((tmp_path / "t.json").read_text())["splits"]
     for name, rows in ((name, load_benchmark("flip_flop", **SIZES)[name]) for name in tables):
         with torch.no_grad():
@@ -115,18 +108,16 @@ def test_the_trend_is_that_of_the_steps_at_the_last_read(run, make, tmp_path):
         assert f"distance {at_read:+.2f} (" in related
 
 
-def test_a_fixed_depth_has_reads_only(run, make):
+def test_a_fixed_depth_has_reads_only(succeed, make):
     folder = make("tlb", chunk_size=5, num_memory_slots=3)
-    status, out, err = run("evaluate", folder, "flip_flop", *SET)
-    assert status == 0, err
+    out, _ = succeed("evaluate", folder, "flip_flop", *SET)
     assert "all reads" in out
     assert "halts" not in out
     assert "of the token" not in out
 
 
-def test_show_says_what_the_last_read_must_recall(run):
-    status, out, err = run("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16")
-    assert status == 0, err
+def test_show_says_what_the_last_read_must_recall(succeed):
+    out, _ = succeed("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16")
     assert "labels: none, for language models" in out
     assert "answer  the last read must recall" in out
     assert "label  " not in out

@@ -56,10 +56,9 @@ def explained(folder, **options):
 
 
 @pytest.mark.parametrize("head", [None, 1])
-def test_every_cell_is_the_models_own(run, router, head):
+def test_every_cell_is_the_models_own(succeed, router, head):
     words = () if head is None else ("--head", head)
-    status, out, err = run("explain", router, TEXT, *words)
-    assert status == 0, err
+    out, _ = succeed("explain", router, TEXT, *words)
     found, rows = explained(router), rows_of(out)
     assert [row[0] for row in rows.values()] == ["[BOS]", *TEXT.split(), "[EOS]"]
     sources, weights = found.strongest_attention(head)
@@ -75,12 +74,11 @@ def test_every_cell_is_the_models_own(run, router, head):
     assert not any(len(line) > 80 for line in out.splitlines())
 
 
-def test_the_figure_is_written_only_if_asked(run, router, tmp_path, monkeypatch):
+def test_the_figure_is_written_only_if_asked(succeed, router, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("explain", router, TEXT)[0] == 0
+    succeed("explain", router, TEXT)
     assert not list(tmp_path.iterdir())
-    status, out, _ = run("explain", router, TEXT, "--output", tmp_path / "a" / "f.png", "--max-steps", 9, "--head", 0)
-    assert status == 0
+    out, _ = succeed("explain", router, TEXT, "--output", tmp_path / "a" / "f.png", "--max-steps", 9, "--head", 0)
     assert f"wrote {tmp_path / 'a' / 'f.png'}" in out
     expected = plots.plot_explanation(explained(router, max_steps=9), tmp_path / "b.png", 0)
     assert (tmp_path / "a" / "f.png").read_bytes() == expected.read_bytes()
@@ -89,13 +87,12 @@ def test_the_figure_is_written_only_if_asked(run, router, tmp_path, monkeypatch)
     assert len(rows_of(out)[0]) == 1 + 9
 
 
-def test_halting_and_pairs(run, tmp_path):
+def test_halting_and_pairs(succeed, tmp_path):
     tokenizer = build_tokenizer("logical_inference")
     model = make_model(BY_NAME["ut_siamese"])
     model.resize_token_embeddings(len(tokenizer))
     save_checkpoint(model, tmp_path / "ut", tokenizer)
-    status, out, err = run("explain", tmp_path / "ut", "( not a )", "--pair", "b")
-    assert status == 0, err
+    out, _ = succeed("explain", tmp_path / "ut", "( not a )", "--pair", "b")
     found, rows = explain(model.eval(), tokenizer, "( not a )", "b"), rows_of(out)
     for place, (_, steps, *cells) in rows.items():
         # every table of the same tokens begins with their steps
@@ -105,10 +102,9 @@ def test_halting_and_pairs(run, tmp_path):
     assert len(set(found.steps.tolist())) > 1
 
 
-def test_a_language_model(run, pytestconfig):
+def test_a_language_model(succeed, pytestconfig):
     folder = pytestconfig.rootpath / "model_cards" / "ut-flip-flop-cpu"
-    status, out, err = run("explain", folder, "w 1 i 0 i 0 r")
-    assert status == 0, err
+    out, _ = succeed("explain", folder, "w 1 i 0 i 0 r")
     assert re.search(r"^next token: 1 \(9\d\.\d+%\)$", out, re.MULTILINE)
 
 

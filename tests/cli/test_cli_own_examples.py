@@ -123,7 +123,7 @@ def test_a_copy_knows_what_the_card_tells_of_inputs(checkpoint, tmp_path):
     assert read_inputs(tmp_path / "another") == {}
 
 
-def test_columns_are_those_of_training(run, checkpoint, tmp_path):
+def test_columns_are_those_of_training(succeed, checkpoint, tmp_path):
     """Where the file has them; a column of a usual name is another one then."""
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     facts = {"text_column": ["review"], "label_column": "stars"}
@@ -133,8 +133,7 @@ def test_columns_are_those_of_training(run, checkpoint, tmp_path):
     files = {name: write_csv(tmp_path / f"{name}.csv", own) for name, own in files.items()}
 
     def table(*words):
-        status, _, err = run("evaluate", folder, *words, "--json", tmp_path / "t.json")
-        assert status == 0, err
+        succeed("evaluate", folder, *words, "--json", tmp_path / "t.json")
         found = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
         return [found[name] for name in ("accuracy", "majority_baseline")]
 
@@ -145,8 +144,7 @@ def test_columns_are_those_of_training(run, checkpoint, tmp_path):
     assert wanted[1] < 1.0
     answers = []
     for name, path in files.items():
-        status, _, err = run("predict", folder, "--file", path, "--output", tmp_path / f"{name}_predicted.csv")
-        assert status == 0, err
+        succeed("predict", folder, "--file", path, "--output", tmp_path / f"{name}_predicted.csv")
         with (tmp_path / f"{name}_predicted.csv").open(newline="") as file:
             answers.append([(row["prediction"], row["steps"]) for row in csv.DictReader(file)])
     assert answers[0] == answers[1]
@@ -184,9 +182,8 @@ def tables(path):
     return json.loads(path.read_text())["splits"]
 
 
-def test_a_file_is_the_test_split_and_called_by_its_name(run, checkpoint, file, tmp_path):
-    status, out, err = run("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
-    assert status == 0, err
+def test_a_file_is_the_test_split_and_called_by_its_name(succeed, checkpoint, file, tmp_path):
+    out, _ = succeed("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
     table = tables(tmp_path / "t.json")["test"]
     model, tokenizer = (
         loader.from_pretrained(checkpoint) for loader in (AutoModelForSequenceClassification, AutoTokenizer)
@@ -239,7 +236,7 @@ def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
     assert "texts by length" in out
 
 
-def test_a_data_set(run, refuse, checkpoint, tmp_path):
+def test_a_data_set(succeed, refuse, checkpoint, tmp_path):
     features = Features({"text": Value("string"), "label": ClassLabel(names=list(NAMES))})
     found = [{"text": row["review"], "label": NAMES.index(row["stars"])} for row in rows(30)]
     splits = {name: Dataset.from_list(found, features=features) for name in ("train", "validation")}
@@ -247,39 +244,36 @@ def test_a_data_set(run, refuse, checkpoint, tmp_path):
         (tmp_path / "set").mkdir(exist_ok=True)
         split.to_parquet(tmp_path / "set" / f"{name}.parquet")
     words = ("evaluate", checkpoint, "--dataset-name", tmp_path / "set")
-    assert run(*words, "--json", tmp_path / "t.json")[0] == 0
+    succeed(*words, "--json", tmp_path / "t.json")
     assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"validation": 30}
-    assert run(*words, "--split", "train", "--json", tmp_path / "t.json")[0] == 0
+    succeed(*words, "--split", "train", "--json", tmp_path / "t.json")
     secret = Dataset.from_list([*found, {**found[0], "label": -1}], features=features)
     DatasetDict({"validation": secret}).map(lambda row: row)["validation"].to_parquet(
         tmp_path / "set" / "validation.parquet"
     )
     with pytest.warns(UserWarning, match=r"1 of 31 examples have no label \(-1\) and are left out"):
-        assert run(*words, "--json", tmp_path / "t.json")[0] == 0
+        succeed(*words, "--json", tmp_path / "t.json")
     assert "split is 'exam': " in refuse(*words, "--split", "exam")
 
 
 @pytest.mark.slow
-def test_several_labels_and_numbers(run, refuse, file, tmp_path):
+def test_several_labels_and_numbers(succeed, refuse, file, tmp_path):
     several = classifier(tmp_path / "several", **named(*WORDS[:3]), problem_type="multi_label_classification")
     kept = write_csv(tmp_path / "several.csv", [row for row in rows(60) if row["topics"]])
     topics = ("--text-column", "review", "--label-column", "topics")
-    status, out, err = run("evaluate", several, kept, *topics, "--label-delimiter", "|")
-    assert status == 0, err
+    out, _ = succeed("evaluate", several, kept, *topics, "--label-delimiter", "|")
     assert "exact labels" in out
     assert "labels of test are text, those of the model lists" in refuse("evaluate", several, kept, *topics)
     facts = {"label_column": "topics", "text_column": ["review"], "label_delimiter": "|"}
     known = shutil.copytree(several, tmp_path / "known")
     (known / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
-    status, out, err = run("evaluate", known, kept)
-    assert status == 0, err
+    out, _ = succeed("evaluate", known, kept)
     words = (several, kept, *topics, "--label-delimiter", "|", "--repeats", "1")
-    assert run("sweep", *words, "--thresholds", "0.5", "--out", tmp_path / "sweep")[0] == 0
+    succeed("sweep", *words, "--thresholds", "0.5", "--out", tmp_path / "sweep")
 
     number = classifier(tmp_path / "number", num_labels=1, problem_type="regression")
     score = (number, file, "--text-column", "review", "--label-column", "score")
-    status, out, err = run("evaluate", *score, "--json", tmp_path / "t.json")
-    assert status == 0, err
+    out, _ = succeed("evaluate", *score, "--json", tmp_path / "t.json")
     assert "R²: share of the labels' variance" in out
     assert "reviews.csv" in out, "the file is called by its name"
     assert {"mse", "pearson", "spearman"} <= tables(tmp_path / "t.json")["test"]["scores"].keys()
@@ -288,17 +282,15 @@ def test_several_labels_and_numbers(run, refuse, file, tmp_path):
 
 
 @pytest.mark.slow
-def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
+def test_calibration_and_its_probe(succeed, refuse, checkpoint, tmp_path):
     many = write_csv(tmp_path / "many.csv", rows(400))
     tests = write_csv(tmp_path / "tests.csv", rows(50, seed=1))
     copy, probed = tmp_path / "copy", tmp_path / "probed"
     others = shutil.copytree(checkpoint, tmp_path / "others")
     (others / LINEAGE_FILE).write_text('{"name": "org/base", "license": "cc-by-nc-4.0"}')
-    status, _, err = run("fit-probe", others, many, *COLUMNS[:4], "--size", "4", "--out", probed)
-    assert status == 0, err
+    succeed("fit-probe", others, many, *COLUMNS[:4], "--size", "4", "--out", probed)
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
-    status, _, err = run("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
-    assert status == 0, err
+    succeed("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
     found = json.loads((copy / "calibration.json").read_text())
     assert (found["benchmark"], found["split"], found["n"]) == ("many.csv", "validation", 400)
     assert list(found["tests"]) == ["test"]
@@ -307,19 +299,17 @@ def test_calibration_and_its_probe(run, refuse, checkpoint, tmp_path):
     assert read_base_model(str(copy)) == BaseModel("org/base", "cc-by-nc-4.0")
     assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
     bare = write_csv(tmp_path / "bare.csv", [{"review": row["review"]} for row in rows(100)])
-    status, _, err = run("calibrate", probed, bare, "--text-column", "review", *goal, "--out", tmp_path / "bare")
-    assert status == 0, err
+    succeed("calibrate", probed, bare, "--text-column", "review", *goal, "--out", tmp_path / "bare")
     assert json.loads((tmp_path / "bare" / "calibration.json").read_text())["full_depth"]["accuracy"] is None
     alone = (*goal, "--criterion", "confidence")
-    status, _, err = run("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")
-    assert status == 0, err
+    succeed("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")
     assert json.loads((tmp_path / "other" / "calibration.json").read_text())["tests"] == {}
     problem = refuse("calibrate", probed, "listops", "--test-file", tests)
     assert f"--test-file {tests}: this is not for listops" in problem
 
 
 @pytest.mark.slow
-def test_sources_and_targets(run, refuse, tmp_path):
+def test_sources_and_targets(succeed, refuse, tmp_path):
     tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "attention_experts": 3, "attention_experts_per_token": 2}
@@ -331,18 +321,15 @@ def test_sources_and_targets(run, refuse, tmp_path):
     path.write_text("written\tiso\n" + "".join(f"{number} May\t05-{number:02}\n" for number in range(1, 21)))
     columns = ("--source-column", "written", "--target-column", "iso")
     words = ("evaluate", tmp_path / "sut", path, *columns, "--metric-name", "bleu", "--json", tmp_path / "t.json")
-    status, out, err = run(*words)
-    assert status == 0, err
+    out, _ = succeed(*words)
     table = tables(tmp_path / "t.json")["test"]
     assert table["n"] == 20
     assert f"BLEU {table['bleu']:.1f}" in out
     with pytest.warns(UserWarning, match="20 of 20 sources of pairs.tsv have more than max_source_length=9 tokens"):
-        assert run(*words, "--source-prefix", "date: ", "--max-source-length", "9")[0] == 0
-    status, _, err = run("experts", tmp_path / "sut", path, *columns)
-    assert status == 0, err
+        succeed(*words, "--source-prefix", "date: ", "--max-source-length", "9")
+    succeed("experts", tmp_path / "sut", path, *columns)
     assert "test" in json.loads((tmp_path / "sut" / "expert_stats.json").read_text())["splits"]
-    status, _, err = run("sweep", tmp_path / "sut", path, *columns, "--thresholds", "0.5", "--repeats", "1")
-    assert status == 0, err
+    succeed("sweep", tmp_path / "sut", path, *columns, "--thresholds", "0.5", "--repeats", "1")
     assert "label_column is 'iso', but" in refuse("evaluate", tmp_path / "sut", path, "--label-column", "iso")
 
 

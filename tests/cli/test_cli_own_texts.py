@@ -50,10 +50,9 @@ def table_of(path):
     return json.loads(path.read_text())["splits"]["test"]
 
 
-def test_texts_are_evaluated(run, refuse, places, tmp_path):
+def test_texts_are_evaluated(succeed, refuse, places, tmp_path):
     words = ("evaluate", places["model"], places["test"], "--line-by-line", "--json", tmp_path / "t.json")
-    status, out, err = run(*words, "--slice-by", "size")
-    assert status == 0, err
+    out, _ = succeed(*words, "--slice-by", "size")
     found, table = by_hand(places["model"], [row["text"] for row in text_rows(1)]), table_of(tmp_path / "t.json")
     right, nats = (np.concatenate([own[place] for own in found]) for place in (0, 1))
     assert (table["documents"], table["tokens"]) == (ROWS, len(right))
@@ -67,31 +66,27 @@ def test_texts_are_evaluated(run, refuse, places, tmp_path):
     assert "test.jsonl by position in the text" in out
     assert f"perplexity {table['perplexity']:.2f}" in " ".join(out.split())
     # another exit, and fewer steps
-    status, _, err = run(*words, "--max-steps", "1")
-    assert status == 0, err
+    succeed(*words, "--max-steps", "1")
     found = by_hand(places["model"], [row["text"] for row in text_rows(1)], max_steps=1)
     table = table_of(tmp_path / "t.json")
     assert table["max_steps"] == 1
     assert table["mean_steps"] == pytest.approx(np.concatenate([own[2] for own in found]).mean())
-    status, _, err = run(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")
-    assert status == 0, err
+    succeed(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")
     found = by_hand(
         places["model"], [row["text"] for row in text_rows(1)], exit_criterion="confidence", exit_threshold=0.2
     )
     assert table_of(tmp_path / "t.json")["mean_steps"] == pytest.approx(
         np.concatenate([own[2] for own in found]).mean()
     )
-    status, _, err = run("evaluate", places["model"], places["book"], "--max-seq-length", "16", "--json", words[-1])
-    assert status == 0, err
+    succeed("evaluate", places["model"], places["book"], "--max-seq-length", "16", "--json", words[-1])
     assert (table_of(tmp_path / "t.json")["texts"], table_of(tmp_path / "t.json")["by_column"]) == ("blocks", {})
 
 
-def test_an_exit_is_calibrated_by_texts(run, places, tmp_path):
+def test_an_exit_is_calibrated_by_texts(run, succeed, places, tmp_path):
     goal = ("--tolerance", "0.6", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     words = ("calibrate", places["model"], places["held"], "--test-file", places["test"], "--line-by-line", *goal)
     words += ("--criterion", "stability", "--without-labels", "--slice-by", "size", "--difficulty", "size")
-    status, out, _ = run(*words, "--out", tmp_path / "copy")
-    assert status == 0, out
+    out, _ = succeed(*words, "--out", tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["risk"], found["difficulty"]) == (ROWS, "token", "differs", "size")
     chosen, tests = found["chosen"], found["tests"]["test"]
@@ -138,14 +133,13 @@ def recorded(model, folder, recipe, **facts):
 
 
 @pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
-def test_texts_are_read_as_in_training(run, places, tmp_path):
+def test_texts_are_read_as_in_training(succeed, places, tmp_path):
     """By default; options override what the run has recorded."""
     read_so = ("--max-seq-length", "6", "--line-by-line", "--no-keep-linebreaks")
     recipe = "block_size: 9\nline_by_line: true\nkeep_linebreaks: false\n"
 
     def table(model, *flags):
-        status, _, err = run("evaluate", model, places["book"], "--json", tmp_path / "t.json", *flags)
-        assert status == 0, err
+        succeed("evaluate", model, places["book"], "--json", tmp_path / "t.json", *flags)
         found = table_of(tmp_path / "t.json")
         counts = [found[name] for name in ("texts", "documents", "segment_length", "tokens")]
         return [*counts, pytest.approx(found["bits_per_token"], rel=1e-5)]
@@ -172,27 +166,25 @@ def test_texts_are_read_as_in_training(run, places, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
 @pytest.mark.parametrize("of_run", [True, False], ids=["run", "published"])
-def test_a_calibrated_copy_reads_texts_as_its_origin_does(run, places, tmp_path, of_run):
+def test_a_calibrated_copy_reads_texts_as_its_origin_does(succeed, places, tmp_path, of_run):
     recipe = "line_by_line: true\nkeep_linebreaks: false\n" if of_run else ""
     facts = {} if of_run else {"line_by_line": True, "keep_linebreaks": False}
     folder = recorded(places["model"], tmp_path / "model", recipe, block_size=6, pack=False, **facts)
     if not of_run:
         (folder / "recipe.yaml").unlink()
     goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--limit", "9")
-    status, _, err = run("calibrate", folder, places["book"], "--out", tmp_path / "copy", *goal)
-    assert status == 0, err
+    succeed("calibrate", folder, places["book"], "--out", tmp_path / "copy", *goal)
     tables = []
     for model in (folder, tmp_path / "copy"):
         words = ("--exit-criterion", "learned", "--json", tmp_path / "t.json")
-        status, _, err = run("evaluate", model, places["book"], *words)
-        assert status == 0, err
+        succeed("evaluate", model, places["book"], *words)
         tables.append([table_of(tmp_path / "t.json")[name] for name in ("texts", "documents", "segment_length")])
     assert tables == [["documents", ROWS, 6]] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
-def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
+def test_a_card_tells_texts_by_the_calibrated_exit(succeed, places, tmp_path):
     """Where their file is given; else that its results are older than the exit."""
     folder, held = tmp_path / "run", write_rows(tmp_path / "more.jsonl", text_rows(7))
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 3}
@@ -208,20 +200,17 @@ def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
         "--use_cpu",
         "true",
     )
-    status, _, err = run("train", *words, "--max_steps", "9", "--block_size", "64", "--output_dir", folder)
-    assert status == 0, err
+    succeed("train", *words, "--max_steps", "9", "--block_size", "64", "--output_dir", folder)
     before = read_card(folder)
     shutil.copytree(folder, tmp_path / "other")
     goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "agreement", "--card")
-    status, out, err = run("calibrate", folder, held, "--test-file", places["test"], *goal)
-    assert status == 0, err
+    out, _ = succeed("calibrate", folder, held, "--test-file", places["test"], *goal)
     assert "The card keeps" not in out
     lint_card(folder)
     card, table = read_card(folder), read_card(folder).results[0].table
     assert (card.halting, before.halting) == ("agreement", "none")
     words = ("evaluate", folder, places["test"], "--json", tmp_path / "t.json")
-    status, _, err = run(*words)
-    assert status == 0, err
+    succeed(*words)
     again = table_of(tmp_path / "t.json")
     for name in ("documents", "tokens", "segment_length"):
         assert table[name] == again[name]
@@ -233,8 +222,7 @@ def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
     assert "It was trained without halting, in 3 depth steps; how it stops was chosen afterwards." in text
     assert f"{table['mean_steps']:.1f} of at most 3 depth steps" in card.claim
     # without the texts of the card's results
-    status, out, err = run("calibrate", tmp_path / "other", held, *goal)
-    assert status == 0, err
+    out, _ = succeed("calibrate", tmp_path / "other", held, *goal)
     assert "The card keeps its results of before the calibration: they are of `test`, whose texts" in " ".join(
         out.split()
     )
@@ -244,13 +232,12 @@ def test_a_card_tells_texts_by_the_calibrated_exit(run, places, tmp_path):
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-def test_a_card_on_the_hub_tells_how_texts_are_read(run, places, hub, tmp_path):
+def test_a_card_on_the_hub_tells_how_texts_are_read(succeed, places, hub, tmp_path):
     facts = {"block_size": 12, "pack": False, "line_by_line": True}
     folder = recorded(places["model"], tmp_path / "model", "", **facts)
     HfApi().create_repo("org/x")
     HfApi().upload_folder(repo_id="org/x", folder_path=folder)
-    status, _, err = run("evaluate", "org/x", places["book"], "--json", tmp_path / "t.json")
-    assert status == 0, err
+    succeed("evaluate", "org/x", places["book"], "--json", tmp_path / "t.json")
     table = table_of(tmp_path / "t.json")
     assert (table["documents"], table["segment_length"]) == (ROWS, 12)
 
@@ -277,21 +264,18 @@ def test_blocks_of_one_document_are_no_independent_draws(run, places, tmp_path):
     assert json.loads((tmp_path / "copy" / "calibration.json").read_text())["difficulty"] is None
 
 
-def test_tokens_of_texts_stop_by_a_probe(run, places, tmp_path):
+def test_tokens_of_texts_stop_by_a_probe(succeed, places, tmp_path):
     words = ("fit-probe", places["model"], places["held"], "--line-by-line", "--size", "4")
-    status, out, err = run(*words, "--out", tmp_path / "probed")
-    assert status == 0, err
+    out, _ = succeed(*words, "--out", tmp_path / "probed")
     tokens = sum(row["size"] for row in text_rows(0))
     assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
 
 
-def test_thresholds_are_swept_over_texts(run, places, tmp_path):
+def test_thresholds_are_swept_over_texts(succeed, places, tmp_path):
     words = (places["model"], places["test"], "--line-by-line")
-    status, _, err = run("sweep", *words, "--out", tmp_path / "out", "--repeats", "1", "--thresholds", "0.2,0.6")
-    assert status == 0, err
+    succeed("sweep", *words, "--out", tmp_path / "out", "--repeats", "1", "--thresholds", "0.2,0.6")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
-    status, _, err = run("evaluate", *words, "--json", tmp_path / "t.json")
-    assert status == 0, err
+    succeed("evaluate", *words, "--json", tmp_path / "t.json")
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table_of(tmp_path / "t.json")["token_accuracy"])
     assert found["measured"] == "accuracy"

@@ -45,9 +45,8 @@ def places(tmp_path_factory):
     return found
 
 
-def evaluated(run, tmp_path, *words):
-    status, _, err = run("evaluate", *words, "--json", tmp_path / "tables.json")
-    assert status == 0, err
+def evaluated(succeed, tmp_path, *words):
+    succeed("evaluate", *words, "--json", tmp_path / "tables.json")
     return json.loads((tmp_path / "tables.json").read_text())["splits"]["test"]
 
 
@@ -83,7 +82,7 @@ def test_questions_without_an_answer(run, refuse, places, tmp_path):
     assert evaluated(run, tmp_path, places["spans"], file, "--version-2-with-negative")["n"] == 2
 
 
-def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
+def test_choices_are_evaluated_and_calibrated(run, succeed, places, tmp_path):
     table = evaluated(run, tmp_path, places["choices"], places["choices_file"], *CHOICES)
     model = transformers.AutoModelForMultipleChoice.from_pretrained(places["choices"]).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(places["choices"])
@@ -97,8 +96,7 @@ def test_choices_are_evaluated_and_calibrated(run, places, tmp_path):
     assert (table["n"], table["accuracy"], table["unit"]) == (24, np.mean(right), "choice")
     assert table["steps"]["mean"] == pytest.approx(np.mean(steps))
     words = ("calibrate", places["choices"], places["choices_file"], *CHOICES, "--tolerance", "0.5", "--repeats", "1")
-    status, _, err = run(*words, "--confidence", "0.5", "--without-labels", "--out", tmp_path / "calibrated")
-    assert status == 0, err
+    succeed(*words, "--confidence", "0.5", "--without-labels", "--out", tmp_path / "calibrated")
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
     assert set(found["criteria"]) == {"learned", "convergence"}
     copy = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path / "calibrated")

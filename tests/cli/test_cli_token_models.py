@@ -115,10 +115,9 @@ def test_what_rows_and_settings_are_refused(refuse, places, tmp_path):
     assert "or a token classifier, or a masked language model" in message
 
 
-def test_words_are_evaluated(run, refuse, places, tmp_path):
+def test_words_are_evaluated(succeed, refuse, places, tmp_path):
     words = ("evaluate", places["words"], places["test"], "--slice-by", "kind", "--json", tmp_path / "t.json")
-    status, out, err = run(*words, "--batch-size", "7")
-    assert status == 0, err
+    out, _ = succeed(*words, "--batch-size", "7")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     right, steps = by_hand(places["words"], word_rows(ROWS, seed=1))
     assert (table["n"], table["unit"]) == (len(right), "token")
@@ -130,8 +129,7 @@ def test_words_are_evaluated(run, refuse, places, tmp_path):
     assert "test.jsonl by label" in out
     assert "depth steps of a word" in " ".join(out.split())
     # what training tells of words alone, and other depths
-    status, _, err = run(*words, "--train-file", places["rows"], "--max-steps", "1")
-    assert status == 0, err
+    succeed(*words, "--train-file", places["rows"], "--max-steps", "1")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     assert next(iter(table["slices"])) == "context_free_bits"
     assert table["steps"]["mean"] <= table["max_steps"] == 1
@@ -140,17 +138,15 @@ def test_words_are_evaluated(run, refuse, places, tmp_path):
     assert "is a token classifier: leave it out" in message
 
 
-def test_masks_are_evaluated(run, refuse, places, tmp_path):
+def test_masks_are_evaluated(succeed, refuse, places, tmp_path):
     words = ("evaluate", places["masked"], places["book"], "--mlm-probability", "0.3")
-    status, out, err = run(*words, "--max-seq-length", "16", "--json", tmp_path / "t.json")
-    assert status == 0, err
+    out, _ = succeed(*words, "--max-seq-length", "16", "--json", tmp_path / "t.json")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     assert table["slices"] == {}
     assert table["scores"]["perplexity"] == pytest.approx(np.exp(table["scores"]["nll"]))
     assert "perplexity" in out
     flags = ("--line-by-line", "--train-file", places["book"], "--json", tmp_path / "t.json")
-    status, _, err = run(*words, *flags)
-    assert status == 0, err
+    succeed(*words, *flags)
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     assert set(table["slices"]) == {"context_free_bits", "length"}
     assert "perplexity_of_frequencies" in table["scores"]
@@ -169,15 +165,13 @@ def test_tokens_are_evaluated_in_half_precision(in_both_precisions, places):
 
 
 @pytest.mark.parametrize("kind", ["words", "masked"])
-def test_thresholds_are_swept(run, places, tmp_path, kind):
+def test_thresholds_are_swept(succeed, places, tmp_path, kind):
     file, flags = (places["test"], ()) if kind == "words" else (places["book"], ("--line-by-line",))
     words = (places[kind], file, *flags)
     out = ("--out", tmp_path / "out", "--repeats", "1", "--slice", "length")
-    status, printed, err = run("sweep", *words, *out, "--thresholds", "0.2,0.6", "--quantize", "int8")
-    assert status == 0, err
+    printed, _ = succeed("sweep", *words, *out, "--thresholds", "0.2,0.6", "--quantize", "int8")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
-    status, _, err = run("evaluate", *words, "--json", tmp_path / "t.json")
-    assert status == 0, err
+    succeed("evaluate", *words, "--json", tmp_path / "t.json")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table["accuracy"])
@@ -196,12 +190,11 @@ def test_thresholds_are_swept(run, places, tmp_path, kind):
     assert "loss" in printed
 
 
-def test_an_exit_is_calibrated_by_sequences(run, places, tmp_path):
+def test_an_exit_is_calibrated_by_sequences(succeed, places, tmp_path):
     goal = ("--tolerance", "0.3", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     goal += ("--criterion", "learned", "--criterion", "confidence", "--without-labels")
     words = ("calibrate", places["words"], places["rows"], "--test-file", places["test"], *goal)
-    status, out, err = run(*words, "--out", tmp_path / "copy")
-    assert status == 0, err
+    out, err = succeed(*words, "--out", tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["risk"]) == (ROWS, "token", "differs")
     assert list(found["criteria"]) == ["learned", "confidence"]
@@ -220,29 +213,25 @@ def test_an_exit_is_calibrated_by_sequences(run, places, tmp_path):
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "copy")
     assert model.config.exit_criterion == found["chosen"]["criterion"]
     assert calibration_problem(model) is None
-    status, _, err = run("evaluate", tmp_path / "copy", places["test"], "--json", tmp_path / "t.json")
-    assert status == 0, err
+    _, err = succeed("evaluate", tmp_path / "copy", places["test"], "--json", tmp_path / "t.json")
     assert "warning" not in err
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     assert table["accuracy"] == pytest.approx(found["tests"]["test"]["accuracy"])
 
 
-def test_tokens_stop_by_a_probe(run, places, tmp_path):
+def test_tokens_stop_by_a_probe(succeed, places, tmp_path):
     words = ("fit-probe", places["words"], places["rows"], "--size", "4")
-    status, out, err = run(*words, "--out", tmp_path / "probed")
-    assert status == 0, err
+    out, _ = succeed(*words, "--out", tmp_path / "probed")
     tokens = sum(len(row["tokens"]) for row in word_rows(ROWS))
     assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
     goal = ("--tolerance", "0.4", "--confidence", "0.9", "--repeats", "1", "--criterion", "probe", "--without-labels")
-    status, _, err = run("calibrate", tmp_path / "probed", places["rows"], "--test-file", places["test"], *goal)
-    assert status == 0, err
+    succeed("calibrate", tmp_path / "probed", places["rows"], "--test-file", places["test"], *goal)
     found = json.loads((tmp_path / "probed" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["chosen"]["criterion"]) == (ROWS, "token", "probe")
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "probed")
     assert (model.config.exit_criterion, model.config.exit_probe_size) == ("probe", 4)
     assert calibration_problem(model) is None
-    status, _, err = run("evaluate", tmp_path / "probed", places["test"], "--json", tmp_path / "t.json")
-    assert status == 0, err
+    succeed("evaluate", tmp_path / "probed", places["test"], "--json", tmp_path / "t.json")
     table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
     right, steps = by_hand(tmp_path / "probed", word_rows(ROWS, seed=1))
     assert table["accuracy"] == pytest.approx(right.mean()) == pytest.approx(found["tests"]["test"]["accuracy"])

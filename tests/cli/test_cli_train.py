@@ -20,9 +20,8 @@ def test_the_version(run):
 
 
 @pytest.mark.parametrize("words", [["train"], ["train", "--help"], ["train", "-h"]])
-def test_help_names_flags_in_groups(run, words):
-    status, printed, _ = run(*words)
-    assert status == 0
+def test_help_names_flags_in_groups(succeed, words):
+    printed, _ = succeed(*words)
     for title, flags in FLAGS.items():
         assert f"\n{title}:\n" in printed
         assert all(f"  --{name} " in printed for name in flags)
@@ -37,9 +36,8 @@ def test_help_names_no_flag_that_there_is_not():
 @pytest.mark.parametrize(
     ("recipe", "settings"), [("demo", 0), ("cfq_ut", 1), ("cpu/long_documents_slide", 2)], ids=lambda value: str(value)
 )
-def test_help_of_a_recipe_names_every_flag_of_its_objective(run, recipe, settings):
-    status, printed, _ = run("train", recipe, "--help")
-    assert status == 0
+def test_help_of_a_recipe_names_every_flag_of_its_objective(succeed, recipe, settings):
+    printed, _ = succeed("train", recipe, "--help")
     assert printed.startswith(
         "usage: hf-recurrent train [RECIPE] [--flag value ...]\n\nRECIPE is a YAML file or a name"
     )
@@ -93,26 +91,24 @@ def test_wrong_command_lines_of_training(refuse, words, message, tmp_path, monke
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning:hf_recurrent")
-def test_training_finds_the_objective(run, tmp_path, monkeypatch):
+def test_training_finds_the_objective(succeed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, chunk_size: 4, num_memory_slots: 4}"
     params = "{num_train: 16, num_validation: 4, num_test: 4}"
     short = ["--max_steps", "2", "--eval_steps", "2", "--save_steps", "2", "--per_device_train_batch_size", "4"]
-    status, printed, _ = run(
+    printed, _ = succeed(
         *("train", "cpu/flip_flop_tlb", "--output_dir", "run", "--config", sizes, "--benchmark_params", params),
         *("--use_cpu", "true", "--disable_tqdm", "true", *short),
     )
-    assert status == 0
     assert "test" in printed
     card = (tmp_path / "run" / "README.md").read_text()
     assert "accelerate launch -m hf_recurrent.train cpu/flip_flop_tlb --config" in card
     assert "| Recipe | `cpu/flip_flop_tlb` |" in card
 
 
-def test_recipes_are_listed_with_what_they_train(run, monkeypatch):
+def test_recipes_are_listed_with_what_they_train(run, succeed, monkeypatch):
     monkeypatch.setattr("hf_recurrent.cli.console.out.width", 200)
-    status, printed, _ = run("recipes", "list")
-    assert status == 0
+    printed, _ = succeed("recipes", "list")
     assert all(name in printed for name in recipe_files())
     assert "GUT on ListOps (CPU-size)" in printed
     _, some, _ = run("recipes", "list", "cpu/")
@@ -125,7 +121,7 @@ def test_a_recipe_is_shown_as_it_is(run):
         assert run("recipes", "show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
 
 
-def test_a_recipe_is_copied_and_never_over_a_file(run, refuse, tmp_path, monkeypatch):
+def test_a_recipe_is_copied_and_never_over_a_file(run, succeed, refuse, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("recipes", "copy", "cpu/listops_gut")[:2] == (0, "wrote listops_gut.yaml\n")
     mine = tmp_path / "listops_gut.yaml"
@@ -136,9 +132,9 @@ def test_a_recipe_is_copied_and_never_over_a_file(run, refuse, tmp_path, monkeyp
         "recipes", "copy", "listops_gut.yaml"
     )
     assert mine.read_text() == "title: mine"
-    assert run("recipes", "copy", "listops_gut", "--overwrite")[0] == 0
+    succeed("recipes", "copy", "listops_gut", "--overwrite")
     assert yaml.safe_load(mine.read_text())["title"] == "GUT on ListOps"
-    assert run("recipes", "copy", "demo", "new/folder/own.yaml")[0] == 0
+    succeed("recipes", "copy", "demo", "new/folder/own.yaml")
     assert (tmp_path / "new" / "folder" / "own.yaml").is_file()
 
 

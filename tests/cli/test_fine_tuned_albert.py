@@ -31,18 +31,16 @@ def config_of(folder):
     return json.loads((folder / "config.json").read_text())
 
 
-def test_pabee_and_its_calibration(run, albert, tmp_path):
+def test_pabee_and_its_calibration(succeed, albert, tmp_path):
     start = ("--model_name_or_path", albert, "--output_dir", "tuned")
-    status, _, err = run("train", "glue/mrpc_albert_pabee", *start, *QUICK, "--num_train_epochs", "4")
-    assert status == 0, err
+    succeed("train", "glue/mrpc_albert_pabee", *start, *QUICK, "--num_train_epochs", "4")
     card, folder = read_card(tmp_path / "tuned"), tmp_path / "tuned"
     assert card.results[0].table["accuracy"] > 0.9, "the first word tells the label"
     assert "It was fine-tuned from albert." in card.limitations
     assert card.base_model == BaseModel("albert"), "its folder has no card"
     data = ("--dataset-name", "nyu-mll/glue", "--config", "mrpc", "--max-seq-length", "128")
     modest = ("--criterion", "stability", "--tolerance", "0.1", "--confidence", "0.9", "--repeats", "1")
-    status, _, err = run("calibrate", "tuned", *data, *modest, "--card")
-    assert status == 0, err
+    succeed("calibrate", "tuned", *data, *modest, "--card")
     assert config_of(folder)["exit_criterion"] == "stability"
     assert 2 <= config_of(folder)["exit_patience"] + 1 < 4
     lint_card(folder)
@@ -51,12 +49,11 @@ def test_pabee_and_its_calibration(run, albert, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_probe_on_a_frozen_backbone(run, albert, tmp_path):
+def test_a_probe_on_a_frozen_backbone(succeed, albert, tmp_path):
     before = load_file(albert / "model.safetensors")
     start = ("--model_name_or_path", albert, "--freeze_base_model", "true", "--output_dir", "frozen")
     once = ("--config", "{depth_objective: every_step}", "--task_name", "qnli")
-    status, _, err = run("train", *start, *once, *QUICK, "--max_steps", "3")
-    assert status == 0, err
+    succeed("train", *start, *once, *QUICK, "--max_steps", "3")
     folder = tmp_path / "frozen"
     # a classifier of 16 features and 2 labels
     sentence = "Of its parameters 34 were trained, and the others kept as they were."
@@ -65,6 +62,5 @@ def test_a_probe_on_a_frozen_backbone(run, albert, tmp_path):
     assert_close(after["model.embed_tokens.weight"], before["albert.embeddings.word_embeddings.weight"], tolerance=0.0)
     assert_close(after["model.pooler.weight"], before["albert.pooler.weight"], tolerance=0.0)
     data = ("--dataset-name", "nyu-mll/glue", "--config", "qnli")
-    status, _, err = run("fit-probe", "frozen", *data, "--size", "4")
-    assert status == 0, err
+    succeed("fit-probe", "frozen", *data, "--size", "4")
     assert config_of(folder)["exit_probe_size"] == 4

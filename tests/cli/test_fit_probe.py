@@ -58,11 +58,10 @@ def answers(checkpoint, **options):
 
 
 @pytest.mark.slow
-def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
+def test_the_checkpoint_stops_when_its_answer_is_right(succeed, checkpoint):
     before, config = contents(checkpoint), read_config(checkpoint)
     weights = load_file(checkpoint / "model.safetensors")
-    status, out, err = run("fit-probe", checkpoint, BENCHMARK, *SET)
-    assert status == 0, err
+    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET)
     after = contents(checkpoint)
     assert {name for name in before if after[name] != before[name]} == CHANGED
     # the code of the new fields, and nothing hidden
@@ -93,10 +92,7 @@ def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
     assert shallow < 7
     assert early > full - 0.03
     # once more, on the first one's config
-    status, out, err = run(
-        "fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-steps", "4"
-    )
-    assert status == 0, err
+    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-steps", "4")
     flat = " ".join(out.split())
     assert "It replaces the probe that the checkpoint had." in flat
     assert "fitted to 100 examples of train (100 units after 1 to 3 steps)" in flat
@@ -105,10 +101,9 @@ def test_the_checkpoint_stops_when_its_answer_is_right(run, checkpoint):
 
 
 @pytest.mark.slow
-def test_a_stranger_stops_by_the_probe(run, checkpoint, tmp_path):
+def test_a_stranger_stops_by_the_probe(succeed, checkpoint, tmp_path):
     before = contents(checkpoint)
-    status, out, err = run("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "200", "--out", tmp_path / "copy")
-    assert status == 0, err
+    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "200", "--out", tmp_path / "copy")
     assert contents(checkpoint) == before
     assert f"wrote {tmp_path / 'copy'}" in out.replace("\n", "")
     script = f"""
@@ -160,7 +155,7 @@ SHORT = {"num_train": 60, "num_validation": 2, "num_test": 2, "max_depth": 2}
 LISTOPS = ("listops", *(word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")), "--size", "4")
 
 
-def test_a_failure_leaves_the_checkpoint_as_it_was(run, quick, tmp_path, monkeypatch):
+def test_a_failure_leaves_the_checkpoint_as_it_was(run, succeed, quick, tmp_path, monkeypatch):
     folder = small_gut(tmp_path / "gut")
     before = contents(folder)
 
@@ -174,17 +169,15 @@ def test_a_failure_leaves_the_checkpoint_as_it_was(run, quick, tmp_path, monkeyp
         assert contents(folder) == before
         assert "no space left" in run("fit-probe", folder, *LISTOPS, "--out", tmp_path / "copy")[2]
     assert [path.name for path in tmp_path.iterdir()] == ["gut"]
-    status, _, err = run("fit-probe", folder, *LISTOPS)
-    assert status == 0, err
+    succeed("fit-probe", folder, *LISTOPS)
     assert {name for name, content in contents(folder).items() if content != before[name]} == CHANGED
 
 
-def test_weights_keep_their_precision(run, quick, tmp_path):
+def test_weights_keep_their_precision(succeed, quick, tmp_path):
     folder = small_gut(tmp_path / "gut")
     save_checkpoint(load_checkpoint(folder, "cpu", dtype=torch.bfloat16).model, folder)
     before = load_file(folder / "model.safetensors")
-    status, _, err = run("fit-probe", folder, *LISTOPS)
-    assert status == 0, err
+    succeed("fit-probe", folder, *LISTOPS)
     after = load_file(folder / "model.safetensors")
     assert {values.dtype for values in before.values()} == {torch.bfloat16, torch.float32}
     assert {name: after[name].dtype for name in before} == {name: values.dtype for name, values in before.items()}
@@ -193,17 +186,15 @@ def test_weights_keep_their_precision(run, quick, tmp_path):
 
 
 @pytest.mark.parametrize("criterion", ["convergence", "probe"])
-def test_a_probe_voids_the_calibration_of_a_probe_alone(run, quick, tmp_path, caplog, criterion):
+def test_a_probe_voids_the_calibration_of_a_probe_alone(succeed, quick, tmp_path, caplog, criterion):
     folder = small_gut(tmp_path / "gut")
-    status, _, err = run("fit-probe", folder, *LISTOPS)
-    assert status == 0, err
+    succeed("fit-probe", folder, *LISTOPS)
     model = load_checkpoint(folder, "cpu").model
     fields = {"exit_criterion": criterion, "exit_threshold": 0.3}
     source = {"benchmark": "listops", "split": "unseen"}
     calibration = {**source, "fields": fields, "weights": exit_digest(model, criterion)}
     update_config(folder, {**fields, "exit_calibration": calibration})
-    status, _, err = run("fit-probe", folder, *LISTOPS, "--seed", "5")
-    assert status == 0, err
+    succeed("fit-probe", folder, *LISTOPS, "--seed", "5")
     told = "the exit criterion was calibrated on listops (unseen), but the weights are others"
     new = read_config(folder)
     if criterion == "probe":

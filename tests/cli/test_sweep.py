@@ -53,10 +53,9 @@ def translator(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_thresholds_are_those_of_evaluate(run, run_folder, tmp_path):
+def test_thresholds_are_those_of_evaluate(succeed, run_folder, tmp_path):
     words = ("--thresholds", "0.5,0.9", "--repeats", "1", "--slice", "depth", "--out", tmp_path / "out")
-    status, out, err = run("sweep", run_folder, "listops", *SET, *words)
-    assert status == 0, err
+    out, _ = succeed("sweep", run_folder, "listops", *SET, *words)
     (name, table), *others = tables(tmp_path / "out").items()
     assert (name, others) == ("test", [])
     assert (table["n"], table["own_threshold"], table["most_steps"]) == (16, 0.999, {"model": 8})
@@ -83,11 +82,10 @@ def test_thresholds_are_those_of_evaluate(run, run_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_card_shows_what_was_swept(run, run_folder):
+def test_the_card_shows_what_was_swept(succeed, run_folder):
     before = read_card(run_folder)
     splits = ("--split", "test", "--split", "validation")
-    status, out, err = run("sweep", run_folder, "listops", *SET, *QUICK, *splits, "--card")
-    assert status == 0, err
+    out, _ = succeed("sweep", run_folder, "listops", *SET, *QUICK, *splits, "--card")
     found, card = tables(run_folder), read_card(run_folder)
     assert {name: table["n"] for name, table in found.items()} == {"test": 8, "validation": 5}
     for name, table in found.items():
@@ -101,9 +99,8 @@ def test_the_card_shows_what_was_swept(run, run_folder):
     assert card.results == before.results
 
 
-def test_eight_bits_stand_beside_float32(run, run_folder, tmp_path):
-    status, out, err = run("sweep", run_folder, "listops", *SET, *QUICK, "--quantize", "int8", "--out", tmp_path)
-    assert status == 0, err
+def test_eight_bits_stand_beside_float32(succeed, run_folder, tmp_path):
+    out, _ = succeed("sweep", run_folder, "listops", *SET, *QUICK, "--quantize", "int8", "--out", tmp_path)
     assert "linear layers in int8" in out
     swept, (name, rows) = tables(tmp_path), *tables(tmp_path, "quantized_sweep.json").items()
     plain_rows = [swept[name]["full_depth"], *swept[name]["thresholds"]]
@@ -118,21 +115,19 @@ def test_eight_bits_stand_beside_float32(run, run_folder, tmp_path):
     assert rows[0]["mean_depth"] == rows[0]["mean_depth_before"]
 
 
-def test_a_translator_in_half_precision(run, in_both_precisions, translator, tmp_path):
+def test_a_translator_in_half_precision(succeed, in_both_precisions, translator, tmp_path):
     whole, half = in_both_precisions(translator, PAIRS, *SET_PAIRS, "--limit", "4")
     assert half["target"]["nll"] == pytest.approx(whole["target"]["nll"], rel=1e-3)
     assert half["target"]["nll"] != pytest.approx(whole["target"]["nll"], rel=1e-7)
     words = ("--limit", "4", "--dtype", "bfloat16", "--generate", "--out", tmp_path)
-    status, _, err = run("sweep", translator, PAIRS, *SET_PAIRS, *QUICK[:4], *words)
-    assert status == 0, err
+    succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK[:4], *words)
     (table,) = tables(tmp_path).values()
     assert table["dtype"] == "bfloat16"
 
 
 @pytest.mark.slow
-def test_a_translator(run, translator, tmp_path):
-    status, out, err = run("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
-    assert status == 0, err
+def test_a_translator(succeed, translator, tmp_path):
+    out, _ = succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
     (table,) = tables(tmp_path).values()
     assert table["most_steps"] == {"encoder": 3, "decoder": 3}
     for row in table["thresholds"]:
@@ -144,8 +139,7 @@ def test_a_translator(run, translator, tmp_path):
         "test_halting_plot_encoder.png",
         "test_trade_off.png",
     ]
-    status, out, err = run("experts", translator, PAIRS, *SET_PAIRS, "--limit", "8", "--out", tmp_path)
-    assert status == 0, err
+    out, _ = succeed("experts", translator, PAIRS, *SET_PAIRS, "--limit", "8", "--out", tmp_path)
     (experts,) = tables(tmp_path, "expert_stats.json").values()
     assert experts["n"] == 8
     assert len(experts["modules"]) == 5
