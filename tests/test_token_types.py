@@ -10,14 +10,15 @@ from support.compare import assert_close, gradients
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
+    TYPES,
     VOCAB_SIZE,
+    Variant,
     make_batch,
     make_config,
     make_language_model,
     make_model,
     make_text,
 )
-from support.variants import TYPES, Variant
 
 
 def has_class(variant: Variant, auto_class: type) -> bool:

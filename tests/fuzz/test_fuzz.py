@@ -16,7 +16,7 @@ from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_be
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common import causal_lm
 from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
-from hf_recurrent.models.engine import base_model, chunk_loop, depth_cache, depth_loop, packed_rows
+from hf_recurrent.models.engine import base_model, depth_cache, packed_rows
 from hf_recurrent.models.ops import attention, stick_breaking
 from hf_recurrent.models.rnn import cache as rnn_cache
 from support.families import nightly
@@ -77,46 +77,12 @@ def reversed_rows(compact):
     return planted
 
 
-def one_token_too_early(self, step):
-    sums = self.cache.layers[step].sums
-    return None if sums is None else sums[slice(None) if self.rows is None else self.rows, max(-2, -sums.shape[1])]
-
-
-def halting_together(decide):
-    def planted(self, state, features, step):
-        after = decide(self, state, features, step)
-        return after._replace(live=state.live & after.live.any())
-
-    return planted
-
-
-def one_unit_too_early(poll):
-    return lambda self, live: max(0, poll(self, live) - 1)
-
-
 def losing_a_weight(save):
     def planted(self, *args, **kwargs):
         state = {name: value + 1.0 * name.endswith("embed_tokens.weight") for name, value in self.state_dict().items()}
         return save(self, *args, **{**kwargs, "state_dict": state})
 
     return planted
-
-
-def from_the_width(config, mask, num_cached, **splits):
-    """Chunks as they were before each row had its own: the last tokens of a shorter row are lost."""
-    chunks = PLAN(config, mask, num_cached, **splits)
-    width = mask.shape[1]
-    return chunks if config.chunking != "count" else chunks[: -(-width // -(-width // config.num_chunks))]
-
-
-def overwritten(self, tokens_to_remove):
-    """Let a cropped cache write its next tokens over those that were saved."""
-    with mock.patch.object(depth_cache.DepthLayer, "release_buffers", return_value=None):
-        CROP(self, tokens_to_remove)
-
-
-def states_that_go_on(self, kind, start=None):
-    return STATES(self, kind)
 
 
 def steps_of_other_beams(generated, calls, end):
@@ -128,43 +94,14 @@ def coarse_mean(states, mask):
 
 
 QUICK = ("a mean over padding", "rows in another order", "a weight that is not saved")
-PLAN, EAGER, DECIDE = chunk_loop.plan_chunks, attention.eager_attention_forward, stick_breaking.StickBreaking.decide
-STATES, MEAN = rnn_cache.StateCache.states, base_model.masked_mean
-CROP = depth_cache.DepthLayer.crop
+EAGER, DECIDE = attention.eager_attention_forward, stick_breaking.StickBreaking.decide
+MEAN = base_model.masked_mean
 COMPACT, SAVE = packed_rows.PackedRows.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
     "a mean over padding": (base_model, "masked_mean", without_padding_mask, "gut Model", "padding"),
     "no causal mask": (base_model, "visible_keys", every_key, "xpos_transformer ForCausalLM", "later tokens"),
     "rows in another order": (packed_rows.PackedRows, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
-    "sums of one token too few": (
-        depth_cache.DepthCacheView,
-        "sums",
-        one_token_too_early,
-        "gut ForCausalLM",
-        "reading in pieces",
-    ),
-    "rows that halt together": (
-        stick_breaking.StickBreaking,
-        "decide",
-        halting_together(DECIDE),
-        "gut ForSequenceClassification",
-        "a row alone is the row in its batch",
-    ),
-    "a loop that ends too early": (
-        depth_loop.LiveCount,
-        "poll",
-        one_unit_too_early(depth_loop.LiveCount.poll),
-        "ut ForCausalLM",
-        "leaving the loop early",
-    ),
-    "chunks of the width": (
-        chunk_loop,
-        "plan_chunks",
-        from_the_width,
-        "tlb ForCausalLM",
-        "a row alone is the row in its batch",
-    ),
     "a weight that is not saved": (
         RecurrentPreTrainedModel,
         "save_pretrained",
@@ -178,27 +115,6 @@ PLANTED = {
         DynamicLayer.crop,
         "gut ForCausalLM",
         "cropping a cache",
-    ),
-    "rows that stay": (
-        depth_cache.DepthLayer,
-        "reorder_cache",
-        lambda self, rows: None,
-        "ut ForCausalLM",
-        "rows of a cache",
-    ),
-    "a saved cache that is written over": (
-        depth_cache.DepthLayer,
-        "crop",
-        overwritten,
-        "ut ForCausalLM",
-        "copies of a cache",
-    ),
-    "a document that goes on": (
-        rnn_cache.StateCache,
-        "states",
-        states_that_go_on,
-        "rnn ForCausalLM",
-        "documents in a cache",
     ),
     "steps of other beams": (
         causal_lm,

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 from transformers import GenerationMixin, PreTrainedModel
 
 from gpu import imitation
-from hf_recurrent import convert
+from parity import reference
 
 from . import compare
 
@@ -78,8 +78,8 @@ def install(device: str) -> Callable[[], None]:
     plain_functions = {name: getattr(source, name) for name, (_, source) in owners.items()}
     for name, (owner, _) in owners.items():
         setattr(owner, name, at_the_boundary(plain_functions[name], device))
-    plain, load = compare.assert_close, convert.load_reference
-    convert.load_reference = reference_at_the_boundary(load, device)
+    plain, load = compare.assert_close, reference.load_reference
+    reference.load_reference = reference_at_the_boundary(load, device)
 
     def assert_close(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> None:
         plain(*moved((actual, expected), "cpu"), *args, **kwargs)
@@ -87,7 +87,7 @@ def install(device: str) -> Callable[[], None]:
     compare.assert_close = assert_close
 
     def end() -> None:
-        compare.assert_close, convert.load_reference = plain, load
+        compare.assert_close, reference.load_reference = plain, load
         del PreTrainedModel.__call__
         GenerationMixin.generate = plain_functions["generate"]
         if context is not None:
