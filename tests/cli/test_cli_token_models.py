@@ -207,7 +207,6 @@ def test_an_exit_is_calibrated_by_sequences(succeed, places, tmp_path):
     assert found["chosen"] is not None
     assert set(found["inputs"]) == {"confidence"}
     assert found["tests"]["test"]["by_difficulty"]
-    assert len(found["tests"]["test"]["examples"][0]["prediction"].split()) >= 1
     flat = " ".join(out.split())
     assert "labelled tokens of a sequence, on average over sequences like these, are errors" in flat
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "copy")

@@ -128,7 +128,7 @@ def trained_on_own_data(folder: Path) -> bool:
 
 def quotes_examples(folder: Path) -> bool:
     """Whether the card in a folder was asked to quote examples of a user's own data."""
-    return (folder / CARD_FILE).is_file() and read_card(folder).examples
+    return (folder / CARD_FILE).is_file() and files.read_json(folder / CARD_FILE).get("examples", False)
 
 
 def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
