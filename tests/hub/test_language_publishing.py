@@ -192,10 +192,10 @@ def test_a_card_of_another_task_is_refused(gutlb, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["GUTLBForSequenceClassification"]
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"is of a model for text-generation, but config\.json names"):
+    with pytest.raises(PublishError, match="the weights do not fit GUTLBForSequenceClassification"):
         publish_checkpoint(folder, REPO, dry_run=True)
     problems = gallery_problems(tmp_path)
-    assert any("which is not for text-generation, the task in card.json" in problem for problem in problems)
+    assert any("config.json is not of a model for text-generation" in problem for problem in problems)
 
 
 def test_a_stranger_continues_as_its_maker_does(gutlb, strangers):

@@ -69,7 +69,7 @@ def test_a_token_that_may_not_write_stops_before_training(script, hub, write_rec
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--push_to_hub", "true"], "push_to_hub needs hub_model_id: owner/name"),
+        (["--push_to_hub", "true"], "hub_model_id='': expected owner/name"),
         (["--push_to_hub", "true", "--hub_model_id", "tiny"], "hub_model_id='tiny': expected owner/name"),
     ],
 )

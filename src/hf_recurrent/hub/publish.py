@@ -160,8 +160,9 @@ def check_access(repo_id: str, **options) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
     api = choice.api or HfApi()
+    check_repo_id(repo_id)
     with _explained(repo_id, api):
-        _check_target(api, check_repo_id(repo_id), "model", choice)
+        _check_target(api, repo_id, "model", choice)
 
 
 def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], options: Options) -> Published:

@@ -44,7 +44,8 @@ def check_reload(source: Path, staged: Path) -> None:
     config = read_config(source)
     model = load_source(source, config)
     expected, inputs = run(model, config)
-    example = example_of(staged)
+    shown = read_card(staged).example if (staged / CARD_FILE).is_file() else None
+    example = [] if shown is None else [text for text in (shown.text, shown.text_pair) if text is not None]
     expected |= tokens(source, example, model.config.vocab_size)
     inputs["num_threads"] = torch.tensor(torch.get_num_threads())
     found, contents = run_without_package(staged, inputs, example)
@@ -118,14 +119,6 @@ def run_without_package(
         return load_file(f"{exchange}/outputs.safetensors"), read_json(Path(exchange) / "contents.json")
 
 
-def example_of(staged: Path) -> list[str]:
-    """The texts of the card's example; none where the card was not rendered from data."""
-    if not (staged / CARD_FILE).is_file():
-        return []
-    example = read_card(staged).example
-    return [text for text in (example.text, example.text_pair) if text is not None]
-
-
 def tokens(source: Path, example: list[str], vocab_size: int) -> dict[str, "torch.Tensor"]:
     """The token ids of the example, if the checkpoint has a tokenizer."""
     if not (source / TOKENIZER_CONFIG).is_file():
@@ -159,7 +152,8 @@ def run(model, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torc
 
     inputs = make_inputs(model.config)
     if task_of(config) == GENERATION:
-        inputs |= make_prompts(model.config)
+        # generation wants the padding on the left
+        inputs |= {clean_load.PROMPT + name: value.flip(1).contiguous() for name, value in inputs.items()}
     elif task_of(config) == TRANSLATION:
         sources = {clean_load.PROMPT + name: value.clone() for name, value in inputs.items()}
         # any tokens are a target
@@ -181,9 +175,3 @@ def make_inputs(config) -> dict[str, "torch.Tensor"]:
     if config.capabilities.siamese or config.type_vocab_size > 1:
         inputs["token_type_ids"] = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, LENGTH).contiguous()
     return inputs
-
-
-def make_prompts(config) -> dict[str, "torch.Tensor"]:
-    """Prompts of random tokens, padded by 0, 1, ... tokens on the left as generation wants it: (3, 24)."""
-    inputs = make_inputs(config)
-    return {clean_load.PROMPT + name: value.flip(1).contiguous() for name, value in inputs.items()}

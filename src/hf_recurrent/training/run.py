@@ -21,6 +21,7 @@ from ..hub import CardData, Published, check_access, publish_checkpoint, write_c
 from ..hub.base_model import BaseModel, read_base_model
 from ..hub.card import read_card
 from ..hub.errors import explanation
+from ..hub.publish import check_repo_id
 from ..hub.stored import stored_digest
 from ..inference.processes import shared_after_training
 from ..models.common.exit_criteria import LEARNED
@@ -142,6 +143,8 @@ class Run(ABC):
             PublishError: publishing failed.
         """
         self.check()
+        if self.args.push_to_hub:
+            check_repo_id(self.args.hub_model_id or "", "hub_model_id")
         publishes = self.args.push_to_hub and self.is_main_process
         # Trainer would send checkpoints on the way, with optimiser states
         self.args.push_to_hub = False
