@@ -9,7 +9,7 @@ from hf_recurrent.hub.errors import PublishError
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 
-@pytest.mark.parametrize("repo_type", ["model", "dataset", "space"])
+@pytest.mark.parametrize("repo_type", ["model", "dataset"])
 def test_one_commit_holds_the_folder(hub, folder, repo_type):
     done = send(hub, folder, repo_type=repo_type)
     repository = hub.repository("org/x", repo_type)
