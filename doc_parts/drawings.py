@@ -1,7 +1,8 @@
-"""The drawings of docs/concepts and docs/architectures."""
+"""The drawings of docs/: concepts, architectures, and the figure of README.md."""
 
 from collections.abc import Callable
 
+from .readme_figure import steps_by_functions
 from .sketch import Sketch, flow
 
 
@@ -281,6 +282,7 @@ def huginn() -> str:
 
 # path under docs/ -> its drawing
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "figures/steps_by_functions.svg": steps_by_functions,
     "concepts/figures/recurrent_depth.svg": recurrent_depth,
     "concepts/figures/halting.svg": halting,
     "concepts/figures/compaction.svg": compaction,

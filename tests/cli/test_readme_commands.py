@@ -10,20 +10,20 @@ import pytest
 
 README = Path(__file__).parents[2] / "README.md"
 # few to learn from and to test on, and as many as calibration needs for the tolerance that README gives
-SIZES = {"reviews": 96, "held_out": 480, "test": 32}
+SIZES = {"train": 96, "held_out": 480, "test": 32}
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]
 
 
-def reviews(number: int, seed: int) -> pd.DataFrame:
-    """Reviews whose stars depend on one word and on whether it is negated."""
+def verdicts(number: int, seed: int) -> pd.DataFrame:
+    """Reviews whose verdict depends on one word and on whether it is negated."""
     draw = random.Random(seed)
     rows = []
     for _ in range(number):
         good, negated = draw.random() < 0.5, draw.random() < 0.5
         words = ["it", "was", *["not"] * negated, "good" if good else "bad"]
-        rows.append({"review": " ".join(words), "stars": "5" if good != negated else "1"})
+        rows.append({"review": " ".join(words), "verdict": "positive" if good != negated else "negative"})
     return pd.DataFrame(rows)
 
 
@@ -36,7 +36,7 @@ def test_train_calibrate_publish(run, hub, tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     for seed, (name, number) in enumerate(SIZES.items()):
-        reviews(number, seed).to_csv(f"{name}.csv", index=False)
+        verdicts(number, seed).to_csv(f"{name}.csv", index=False)
     on_a_cpu = ["--use_cpu", "true", "--disable_tqdm", "true", "--learning_rate", "3e-3"]
     status, _, err = run(*train[1:], *on_a_cpu)
     assert status == 0, err
@@ -46,4 +46,4 @@ def test_train_calibrate_publish(run, hub, tmp_path, monkeypatch):
     # of an account that the local hub has
     status, _, err = run(*publish[1:-1], publish[-1].replace("your-name", "org"))
     assert status == 0, err
-    assert {"model.safetensors", "README.md"} <= hub.repository("org/reviews").head().files.keys()
+    assert {"model.safetensors", "README.md"} <= hub.repository("org/verdicts").head().files.keys()
