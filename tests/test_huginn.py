@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 
@@ -353,3 +354,44 @@ def test_refused(tmp_path):
     wide = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL, head_dim=8))
     with pytest.raises(ValueError, match="head_dim` is 8: 2 heads of Huginn divide hidden_size"):
         save_original(wide, tmp_path / "wide")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("block_class_name", "TransformerPreNormBlock"),
+        ("norm_class_name", "RMSNorm"),
+        ("injection_type", "add"),
+        ("num_key_value_heads", 1),
+    ],
+)
+def test_models_that_were_retrofitted_with_its_recurrence_are_refused_by_name(field, value, tmp_path, monkeypatch):
+    folder = their_folder("hub_layout", tmp_path / "theirs", **{field: value})
+    monkeypatch.setattr(HuginnRecurrentForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("it loads"))
+    with pytest.raises(ValueError, match=f"config field `{field}` is {value!r}"):
+        from_pretrained_recurrent(folder)
+
+
+def test_a_missing_or_unexpected_weight_is_an_error(tmp_path):
+    folder = their_folder("hub_layout", tmp_path / "theirs")
+    name = "transformer.core_block.0.norm_3.weight"
+    weights = change_weights(folder, lambda each: {key: value for key, value in each.items() if key != name})
+    with pytest.raises(ValueError, match=r"lacks model\.block\.layers\.0\.feed_forward_norm\.weight"):
+        from_pretrained_recurrent(folder)
+    extra, added = weights["transformer.core_block.0.norm_1.weight"], "transformer.core_block.0.attn.q_norm.weight"
+    change_weights(folder, lambda _: {**weights, name: extra + 1, added: extra + 2})
+    with pytest.raises(ValueError, match=r"has model\.block\.layers\.0\.attn.*q_norm\.weight, which no huginn_raven"):
+        from_pretrained_recurrent(folder)
+
+
+def test_saved_weights_can_be_read_by_whom_the_umask_lets(tmp_path):
+    model = make_language_model(VARIANT)
+    before = os.umask(0o027)
+    try:
+        model.save_pretrained(tmp_path / "ours")
+        save_original(model, tmp_path / "theirs")
+    finally:
+        os.umask(before)
+    for file in tmp_path.glob("*/*.safetensors"):
+        assert file.stat().st_mode & 0o777 == 0o640
+    assert len(list(tmp_path.glob("*/*.safetensors"))) == 2

@@ -1,5 +1,8 @@
 """Options of the commands in both spellings: with dashes, and with underscores as transformers' scripts have flags."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 import typer
@@ -31,3 +34,23 @@ def test_an_option_has_one_meaning_in_both_spellings(path):
             first, second = (context.command.make_parser(context).parse_args([text, *value]) for text in spellings)
             assert first == second
             assert option.name in first[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", "runs/mien", "listops"],
+        ["predict", "./missing", "--file", "x.csv", "--output", "y.csv"],
+        ["calibrate", "runs/mine", "held_out.csv"],
+        ["train", "--train_file", "reviews.csv", "--output_dir", "runs/new"],
+    ],
+)
+def test_a_mistyped_path_is_refused_before_anything_heavy_is_imported(words, tmp_path):
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    code = (
+        "import sys; from hf_recurrent.cli.console import run; from hf_recurrent.cli.app import app\n"
+        f"status = run(lambda: app({words!r}, standalone_mode=False))\n"
+        "print(status, *{'torch', 'transformers.trainer', 'datasets'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, "does not exist" in done.stderr) == ("2\n", True), done

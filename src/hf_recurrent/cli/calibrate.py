@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 USUAL_DIFFICULTY = "depth"
 
 
-Checkpoint = Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that iterates one block.")]
+Checkpoint = Annotated[
+    str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that iterates one block.")
+]
 Split = Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")]
 TestSplits = Annotated[
     list[str] | None,

@@ -13,7 +13,9 @@ LEGEND = "balance: entropy of the experts' shares over its maximum, log E; infor
 
 @options.takes_examples
 def experts(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint with experts.")],
+    checkpoint: Annotated[
+        str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint with experts.")
+    ],
     examples: options.Examples,
     split: options.Splits = None,
     limit: options.Limit = 1000,

@@ -10,7 +10,7 @@ from .console import out, quiet_libraries, size, wrote
 
 
 def export(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
+    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
     output: Annotated[Path, typer.Option(callback=options.in_a_folder, help="The file to write: .onnx, .pt2 or .pte.")],
     file_format: Annotated[
         str | None,

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..templating import near_matches
 from .console import hyphenated
 
 if TYPE_CHECKING:
     from ..training.evaluate import Request
 
+# of files with examples
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".zip", ".gz")
 # more of anything is a mistake
 MOST = 1_000_000
 
@@ -33,6 +36,19 @@ def in_a_folder(path: Path | None) -> Path | None:
     except UnicodeEncodeError as error:
         raise typer.BadParameter(f"{str(path)!r} is not UTF-8") from error
     return path
+
+
+def a_place(reference: str | None) -> str | None:
+    """A path or a name on the Hub, checked before imports that take seconds: a mistyped path is refused."""
+    if reference is None:
+        return None
+    path = Path(reference).expanduser()
+    # a name on the Hub is owner/name
+    is_path = reference.startswith((".", "/", "~")) or path.suffix in SUFFIXES or len(path.parts) > 2
+    if (is_path or (len(path.parts) == 2 and path.parent.is_dir())) and not path.exists():
+        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise typer.BadParameter(f"{reference} does not exist{near_matches(path.name, known)}")
+    return reference
 
 
 def a_folder(path: Path | None) -> Path | None:
@@ -110,8 +126,9 @@ class Examples(NamedTuple):
     benchmark: Annotated[
         str | None,
         typer.Argument(
+            callback=a_place,
             help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one; or your own "
-            "examples: a CSV, TSV, JSON, JSONL, Parquet or text file, or a folder of text files for each label."
+            "examples: a CSV, TSV, JSON, JSONL, Parquet or text file, or a folder of text files for each label.",
         ),
     ] = None
     config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None

@@ -20,9 +20,12 @@ NAMED = 5
 
 @options.names_encoding
 def predict(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.")],
+    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
     file: Annotated[
-        Path, typer.Option(help="Rows to predict: CSV, TSV, JSON, JSON Lines, Parquet, or text with one a line.")
+        Path,
+        typer.Option(
+            exists=True, help="Rows to predict: CSV, TSV, JSON, JSON Lines, Parquet, or text with one a line."
+        ),
     ],
     output: Annotated[
         Path,

@@ -9,7 +9,9 @@ from .console import out, quiet_libraries
 
 
 def serve(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a classifier or causal language model.")],
+    checkpoint: Annotated[
+        str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a classifier or causal language model.")
+    ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any that is free.")] = 7860,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,

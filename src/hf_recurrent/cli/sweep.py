@@ -24,7 +24,9 @@ QUANTIZED_FILE = "quantized_sweep.json"
 
 @options.takes_examples
 def sweep(
-    checkpoint: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint that halts.")],
+    checkpoint: Annotated[
+        str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that halts.")
+    ],
     examples: options.Examples,
     split: options.Splits = None,
     thresholds: Annotated[

@@ -1,11 +1,13 @@
 """`hf-recurrent train`."""
 
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
 from ..recipes import recipe_files
 from .console import interruptible, out
+from .options import a_place
 
 # words that ask for help
 HELP = {"-h", "--help"}
@@ -88,6 +90,9 @@ def train(
     words = arguments or []
     if not words or words[0] in HELP:
         return show_help()
+    for flag, value in pairwise(words):
+        if flag.replace("_", "-") in ("--train-file", "--validation-file", "--test-file"):
+            a_place(value)
     from ..training.run import run_and_print
 
     with interruptible():

@@ -10,6 +10,14 @@ from .original import Original
 
 # the authors' table of rotations, (1, positions, 1, planes, 2) cosines and sines
 ROTATIONS = "freqs_cis"
+# fields that name the parts of a layer -> Huginn's own
+FORM = {
+    "block_class_name": "SandwichBlock",
+    "norm_class_name": "RMSNorm_llama",
+    "mlp_class_name": "GatedMLP",
+    "nonlin_name": "SiLU",
+    "injection_type": "linear",
+}
 
 
 class HuginnOriginal(Original):
@@ -25,6 +33,18 @@ class HuginnOriginal(Original):
             raise ValueError(
                 f"config field `test_time_noise` is {theirs['test_time_noise']}: this package adds no noise to states "
                 "in each step; leave it out"
+            )
+        for name, value in FORM.items():
+            if theirs.get(name, value) != value:
+                raise ValueError(
+                    f"config field `{name}` is {theirs[name]!r}: this package computes Huginn's own layers "
+                    f"({value!r}), not those of models that were retrofitted with its recurrence"
+                )
+        heads = theirs.get("num_key_value_heads", theirs.get("n_heads"))
+        if heads != theirs.get("n_heads"):
+            raise ValueError(
+                f"config field `num_key_value_heads` is {heads}, but n_heads {theirs.get('n_heads')}: this package "
+                "computes Huginn's own attention, whose heads share no keys"
             )
         return super().our_fields(theirs)
 

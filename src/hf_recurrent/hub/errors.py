@@ -40,7 +40,10 @@ def explanation(error: Exception) -> str | None:
     if isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {_joined(error)}"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+        problem, home = f"{os.fsdecode(error.filename)}: {error.strerror}", os.environ.get("HF_HOME")
+        if home and os.path.abspath(home).startswith(os.fsdecode(error.filename)):
+            return f"HF_HOME is {home!r}, which cannot be made ({problem}): set it to a folder that can be written"
+        return problem
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return f"there is not enough memory: {_joined(error)}"
     if isinstance(error, StrictDataclassError | ImportError | SafetensorError | OSError | FloatingPointError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -131,7 +132,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         # transformers copies the code of classes that were loaded from a checkpoint, or registered by a user
         if writes and not adapters and self.save_code is not None and self._auto_class is None:
             self.save_code(save_directory)
-        return super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+        super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
+        config = Path(save_directory, "config.json")
+        for weights in config.parent.glob("*.safetensors") if writes and config.is_file() else ():
+            # safetensors makes files that their owner alone can read
+            weights.chmod(config.stat().st_mode)
 
     def _get_files_timestamps(self, working_dir) -> dict[str, float]:
         """Of all files but the code, which `push_to_hub=True` then sends whether it is new or not."""
