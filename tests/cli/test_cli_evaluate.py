@@ -131,7 +131,7 @@ def test_checkpoints_that_are_none(refuse, tmp_path, hub):
     (tmp_path / "empty").mkdir()
     assert "empty does not load" in refuse("evaluate", tmp_path / "empty", "listops")
     assert "org/absent does not load" in refuse("evaluate", "org/absent", "listops")
-    assert "checkpoint='/nope': there is no such folder" in refuse("evaluate", "/nope", "listops")
+    assert "/nope does not exist" in refuse("evaluate", "/nope", "listops")
 
 
 def without_a_weight(folder):

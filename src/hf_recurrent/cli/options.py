@@ -45,10 +45,17 @@ def a_place(reference: str | None) -> str | None:
     path = Path(reference).expanduser()
     # a name on the Hub is owner/name
     is_path = reference.startswith((".", "/", "~")) or path.suffix in SUFFIXES or len(path.parts) > 2
-    if (is_path or (len(path.parts) == 2 and path.parent.is_dir())) and not path.exists():
-        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise typer.BadParameter(f"{reference} does not exist{near_matches(path.name, known)}")
+    if is_path or (len(path.parts) == 2 and path.parent.is_dir()):
+        a_file(path)
     return reference
+
+
+def a_file(path: Path) -> Path:
+    """A file or folder that is there."""
+    if not path.exists():
+        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise typer.BadParameter(f"{path} does not exist{near_matches(path.name, known)}")
+    return path
 
 
 def a_folder(path: Path | None) -> Path | None:
