@@ -166,15 +166,17 @@ def test_the_table_of_the_readme_has_the_numbers_of_its_card():
     full = f"{calibration['max_steps']} | {found['full_accuracy']:.2%} | 100.0%"
     early = f"{found['mean_depth']:.2f} | {found['accuracy']:.1%} | {found['relative_time']:.1%}"
     rows = TABLE_ROW.findall(README.read_text())
-    for start, cells in {"6,088 examples": "mean steps", "full depth": full, "early exit": early}.items():
+    told = {"6,088 examples": "mean steps", "full depth": full, "early exit": early}
+    for start, cells in told.items():
         (row,) = [row for row in rows if row.startswith(f"| {start}")]
         assert f"| {cells} |" in row
     assert found["n"] == 6088
     right = calibration["full_depth"]["accuracy"]
     fixed = next(row for row in calibration["fixed_depths"] if row["accuracy"] >= right)
     assert fixed["max_steps"] == 6
-    assert f"Six fixed steps are as accurate on one to five functions and take {fixed['relative_time']:.1%}" in " ".join(
-        README.read_text().split()
+    assert (
+        f"Six fixed steps are as accurate on one to five functions and take {fixed['relative_time']:.1%}"
+        in " ".join(README.read_text().split())
     )
 
 
