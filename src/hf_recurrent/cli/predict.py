@@ -24,7 +24,8 @@ def predict(
     file: Annotated[
         Path,
         typer.Option(
-            exists=True, help="Rows to predict: CSV, TSV, JSON, JSON Lines, Parquet, or text with one a line."
+            callback=options.a_file,
+            help="Rows to predict: CSV, TSV, JSON, JSON Lines, Parquet, or text with one a line.",
         ),
     ],
     output: Annotated[
