@@ -61,15 +61,21 @@ def refuse(run):
 
 
 @pytest.fixture
-def in_both_precisions(succeed, tmp_path):
+def evaluated(succeed, tmp_path):
+    """Runs `evaluate` -> (tables of its splits, stdout, stderr)."""
+
+    def evaluated(*words):
+        out, err = succeed("evaluate", *words, "--json", tmp_path / "tables.json")
+        return json.loads((tmp_path / "tables.json").read_text())["splits"], out, err
+
+    return evaluated
+
+
+@pytest.fixture
+def in_both_precisions(evaluated):
     """Runs `evaluate` -> the tables of its one split in float32 and in bfloat16."""
-
-    def evaluated(*words, dtype):
-        succeed("evaluate", *words, "--dtype", dtype, "--json", tmp_path / "precision.json")
-        (table,) = json.loads((tmp_path / "precision.json").read_text())["splits"].values()
-        return table
-
-    return lambda *words: [evaluated(*words, dtype=dtype) for dtype in ("float32", "bfloat16")]
+    dtypes = ("float32", "bfloat16")
+    return lambda *words: [next(iter(evaluated(*words, "--dtype", dtype)[0].values())) for dtype in dtypes]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -170,7 +170,7 @@ def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
 
 
 @pytest.mark.slow
-def test_the_card_shows_what_was_calibrated(succeed, tmp_path):
+def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
     checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint")
     weights = load_file(checkpoint / "model.safetensors")
     save_file({name: weight.bfloat16().float() for name, weight in weights.items()}, checkpoint / "model.safetensors")
@@ -186,9 +186,7 @@ def test_the_card_shows_what_was_calibrated(succeed, tmp_path):
     assert far["n"] == 1_000
     assert far["accuracy"] > 0.9
     assert read(checkpoint, "halting_stats.json")["splits"]["test_ood"]["accuracy"] == far["accuracy"]
-    words = ("--set", "seed=0", "--split", "test_ood", "--json", tmp_path / "tables.json")
-    succeed("evaluate", checkpoint, BENCHMARK, *words)
-    (again,) = read(tmp_path, "tables.json")["splits"].values()
+    (again,) = evaluated(checkpoint, BENCHMARK, "--set", "seed=0", "--split", "test_ood")[0].values()
     assert again["accuracy"] == pytest.approx(far["accuracy"])
     assert again["steps"]["mean"] == pytest.approx(far["steps"]["mean"])
     assert not any("test_ood" in line for line in card.limitations)
@@ -220,9 +218,7 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
     assert "The card does not tell of this exit yet: give --card, too" in " ".join(out.split())
     out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
     assert "does not tell" not in out
-    assert "The card keeps its results of before the calibration: the targets of sequence pairs are" in " ".join(
-        out.split()
-    )
+    assert "The card keeps its results of before the calibration" in " ".join(out.split())
     card = read_card(checkpoint)
     assert card.results == before.results
     assert card.calibration["chosen"]["criterion"] == "convergence"

@@ -1,6 +1,5 @@
 """`hf-recurrent evaluate` on long documents: bits, resets and positions of files that lie here."""
 
-import json
 import math
 import zipfile
 
@@ -10,7 +9,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.cli import console
 from hf_recurrent.hub.checkpoint import save_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("wide")]
@@ -52,10 +50,9 @@ def documents(archive):
     return ("long_documents", "--config", "folder", "--data-dir", archive)
 
 
-def test_bits_are_those_of_the_documents_one_by_one(succeed, rec, archive, tmp_path):
-    words = (*documents(archive), "--segment-length", "8", "--json", tmp_path / "t.json")
-    out, _ = succeed("evaluate", rec, *words)
-    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
+def test_bits_are_those_of_the_documents_one_by_one(evaluated, rec, archive):
+    tables, out, _ = evaluated(rec, *documents(archive), "--segment-length", "8")
+    (table,) = tables.values()
     model, tokenizer = AutoModelForCausalLM.from_pretrained(rec).eval(), build_tokenizer("long_documents")
     bits, count = {}, 0
     for carry in ("document", "segment"):
@@ -89,16 +86,6 @@ def test_bits_are_those_of_the_documents_one_by_one(succeed, rec, archive, tmp_p
     assert "never read" not in out
 
 
-def test_a_terminal_of_usual_width_cuts_nothing_off(succeed, rec, archive, monkeypatch):
-    monkeypatch.setattr(console.out, "_width", 80)
-    out, err = succeed("evaluate", rec, *documents(archive))
-    assert "\u2026" not in out
-    assert "\u2502 test  \u2502" in out
-    # as many tokens as there are
-    total = f"{sum(len(text.encode()) for text in TEXTS.values()):.1f}"
-    assert f"{total}/{total}" in err
-
-
 def test_documents_are_read_in_half_precision(in_both_precisions, rec, archive):
     whole, half = in_both_precisions(rec, *documents(archive))
     for found, wanted in zip(half["carries"], whole["carries"], strict=True):
@@ -107,15 +94,15 @@ def test_documents_are_read_in_half_precision(in_both_precisions, rec, archive):
     assert half["gates"]["mean"] == pytest.approx(whole["gates"]["mean"], abs=1e-3)
 
 
-def test_other_models_of_constant_memory_do(succeed, make, archive, tmp_path):
+def test_other_models_of_constant_memory_do(evaluated, make, archive):
     folder = make("tlb", chunk_size=4, num_memory_slots=3)
-    out, _ = succeed("evaluate", folder, *documents(archive), "--limit", "2", "--json", tmp_path / "t.json")
-    (table,) = json.loads((tmp_path / "t.json").read_text())["splits"].values()
+    tables, out, _ = evaluated(folder, *documents(archive), "--limit", "2")
+    (table,) = tables.values()
     assert (table["documents"], table["segment_length"], table["gates"]) == (2, 32, None)
     assert "an update forgets" not in out
 
 
-def test_what_does_not_go_together(run, refuse, make, rec, run_folder, archive):
+def test_what_does_not_go_together(refuse, make, rec, run_folder, archive):
     assert "segment_length is 6 and config.window_size 4" in (
         refuse("evaluate", rec, *documents(archive), "--segment-length", "6")
     )

@@ -1,7 +1,5 @@
 """`hf-recurrent evaluate` on causal language models: last reads, all reads, and steps token by token."""
 
-import json
-
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -42,9 +40,8 @@ def gut(make):
     return make("gut", halting="token", halting_bias_init=-0.5, initializer_range=1.0)
 
 
-def test_reads_and_steps_are_the_models_own(succeed, gut, tmp_path):
-    out, _ = succeed("evaluate", gut, "flip_flop", *SET, "--batch-size", "3", "--json", tmp_path / "t.json")
-    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
+def test_reads_and_steps_are_the_models_own(evaluated, gut):
+    tables, out, _ = evaluated(gut, "flip_flop", *SET, "--batch-size", "3")
     splits = load_benchmark("flip_flop", **SIZES)
     assert list(tables) == ["test_12_p30", "test_24_p30"]
     tokenizer, model = AutoTokenizer.from_pretrained(gut), AutoModelForCausalLM.from_pretrained(gut).eval()
@@ -80,7 +77,7 @@ def test_reads_and_steps_are_the_models_own(succeed, gut, tmp_path):
     assert "by length" not in out
 
 
-def test_the_trend_is_that_of_the_steps_at_the_last_read(succeed, make, tmp_path):
+def test_the_trend_is_that_of_the_steps_at_the_last_read(evaluated, make):
     folder = make("gut", halting="global", halting_bias_init=-0.5, initializer_range=1.0)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
     torch.manual_seed(5)
@@ -90,8 +87,7 @@ def test_the_trend_is_that_of_the_steps_at_the_last_read(succeed, make, tmp_path
             if weight.dim() == 2:
                 weight.normal_()
     save_checkpoint(model, folder, tokenizer)
-    out, _ = succeed("evaluate", folder, "flip_flop", *SET, "--json", tmp_path / "t.json")
-    tables = json.loads((tmp_path / "t.json").read_text())["splits"]
+    tables, out, _ = evaluated(folder, "flip_flop", *SET)
     for name, rows in ((name, load_benchmark("flip_flop", **SIZES)[name]) for name in tables):
         with torch.no_grad():
             steps = [model(**tokenizer(text, return_tensors="pt")).ponder_steps[0] for text in rows["text"]]

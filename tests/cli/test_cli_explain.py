@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from hf_recurrent.analysis.explain import explain, plots
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
-from hf_recurrent.cli.explain import IDLE, cell
+from hf_recurrent.cli.explain import IDLE
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_model
 
@@ -126,22 +126,3 @@ def test_bad_requests_are_named_and_nothing_is_written(refuse, router, tmp_path,
     assert message in line
     assert "\n" not in line
     assert not list(tmp_path.iterdir())
-
-
-def test_a_figure_that_cannot_be_written_leaves_nothing(refuse, router, tmp_path):
-    (tmp_path / "file").write_text("mine")
-    assert "file" in refuse("explain", router, TEXT, "--output", tmp_path / "file" / "figure.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize(
-    ("gate", "source", "weight", "expected"),
-    [
-        (0.999, 3, 0.874, "9  3 .87"),
-        (1.0, 12, 0.996, "9 12 1.0"),
-        (0.05, 12, 0.004, "0  - .00"),
-        (None, 3, 0.5, " 3 .50"),
-    ],
-)
-def test_cells(gate, source, weight, expected):
-    assert cell(gate, source, weight, 2) == expected

@@ -5,8 +5,6 @@ import json
 import random
 import re
 import shutil
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -123,7 +121,7 @@ def test_a_copy_knows_what_the_card_tells_of_inputs(checkpoint, tmp_path):
     assert read_inputs(tmp_path / "another") == {}
 
 
-def test_columns_are_those_of_training(succeed, checkpoint, tmp_path):
+def test_columns_are_those_of_training(evaluated, succeed, checkpoint, tmp_path):
     """Where the file has them; a column of a usual name is another one then."""
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     facts = {"text_column": ["review"], "label_column": "stars"}
@@ -133,8 +131,7 @@ def test_columns_are_those_of_training(succeed, checkpoint, tmp_path):
     files = {name: write_csv(tmp_path / f"{name}.csv", own) for name, own in files.items()}
 
     def table(*words):
-        succeed("evaluate", folder, *words, "--json", tmp_path / "t.json")
-        found = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+        found = evaluated(folder, *words)[0]["test"]
         return [found[name] for name in ("accuracy", "majority_baseline")]
 
     wanted = table(files["all"], "--text-column", "review", "--label-column", "stars")
@@ -178,13 +175,9 @@ def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     assert [str(each.message) for each in caught if "trained on" in str(each.message)] == []
 
 
-def tables(path):
-    return json.loads(path.read_text())["splits"]
-
-
-def test_a_file_is_the_test_split_and_called_by_its_name(succeed, checkpoint, file, tmp_path):
-    out, _ = succeed("evaluate", checkpoint, file, *COLUMNS, "--batch-size", "7", "--json", tmp_path / "t.json")
-    table = tables(tmp_path / "t.json")["test"]
+def test_a_file_is_the_test_split_and_called_by_its_name(evaluated, checkpoint, file):
+    tables, out, _ = evaluated(checkpoint, file, *COLUMNS, "--batch-size", "7")
+    table = tables["test"]
     model, tokenizer = (
         loader.from_pretrained(checkpoint) for loader in (AutoModelForSequenceClassification, AutoTokenizer)
     )
@@ -203,23 +196,17 @@ def test_a_file_is_the_test_split_and_called_by_its_name(succeed, checkpoint, fi
 
 
 @pytest.mark.slow
-def test_texts_are_cut_as_in_training(run, checkpoint, file, tmp_path):
+def test_texts_are_cut_as_in_training(evaluated, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "gut")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.model_max_length = 5
     tokenizer.save_pretrained(folder)
-    process = [sys.executable, "-m", "hf_recurrent", "evaluate", str(folder), str(file), *COLUMNS]
-    said = subprocess.run(process, capture_output=True, text=True, check=True).stderr
-    assert "\nwarning: 36 of 60 examples of reviews.csv have more than max_seq_length=5 tokens, at most 11" in said
-    assert "UserWarning" not in said
     found = []
     for name, words in ((folder, ()), (checkpoint, ("--max-seq-length", "5")), (checkpoint, ())):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            status, _, err = run("evaluate", name, file, *COLUMNS, *words, "--json", tmp_path / "tables.json")
-        assert status == 0, err
+            table = evaluated(name, file, *COLUMNS, *words)[0]["test"]
         assert any("were cut" in str(warning.message) for warning in said) == (len(found) < 2)
-        table = tables(tmp_path / "tables.json")["test"]
         found.append([table["accuracy"], table["steps"]["mean"], table["ponder_cost"]])
     assert found[0] == pytest.approx(found[1])
 
@@ -236,28 +223,27 @@ def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
     assert "texts by length" in out
 
 
-def test_a_data_set(succeed, refuse, checkpoint, tmp_path):
+def test_a_data_set(evaluated, refuse, checkpoint, tmp_path):
     features = Features({"text": Value("string"), "label": ClassLabel(names=list(NAMES))})
     found = [{"text": row["review"], "label": NAMES.index(row["stars"])} for row in rows(30)]
     splits = {name: Dataset.from_list(found, features=features) for name in ("train", "validation")}
     for name, split in DatasetDict(splits).items():
         (tmp_path / "set").mkdir(exist_ok=True)
         split.to_parquet(tmp_path / "set" / f"{name}.parquet")
-    words = ("evaluate", checkpoint, "--dataset-name", tmp_path / "set")
-    succeed(*words, "--json", tmp_path / "t.json")
-    assert {name: table["n"] for name, table in tables(tmp_path / "t.json").items()} == {"validation": 30}
-    succeed(*words, "--split", "train", "--json", tmp_path / "t.json")
+    words = (checkpoint, "--dataset-name", tmp_path / "set")
+    assert {name: table["n"] for name, table in evaluated(*words)[0].items()} == {"validation": 30}
+    assert list(evaluated(*words, "--split", "train")[0]) == ["train"]
     secret = Dataset.from_list([*found, {**found[0], "label": -1}], features=features)
     DatasetDict({"validation": secret}).map(lambda row: row)["validation"].to_parquet(
         tmp_path / "set" / "validation.parquet"
     )
     with pytest.warns(UserWarning, match=r"1 of 31 examples have no label \(-1\) and are left out"):
-        succeed(*words, "--json", tmp_path / "t.json")
-    assert "split is 'exam': " in refuse(*words, "--split", "exam")
+        evaluated(*words)
+    assert "split is 'exam': " in refuse("evaluate", *words, "--split", "exam")
 
 
 @pytest.mark.slow
-def test_several_labels_and_numbers(succeed, refuse, file, tmp_path):
+def test_several_labels_and_numbers(evaluated, succeed, refuse, file, tmp_path):
     several = classifier(tmp_path / "several", **named(*WORDS[:3]), problem_type="multi_label_classification")
     kept = write_csv(tmp_path / "several.csv", [row for row in rows(60) if row["topics"]])
     topics = ("--text-column", "review", "--label-column", "topics")
@@ -273,10 +259,10 @@ def test_several_labels_and_numbers(succeed, refuse, file, tmp_path):
 
     number = classifier(tmp_path / "number", num_labels=1, problem_type="regression")
     score = (number, file, "--text-column", "review", "--label-column", "score")
-    out, _ = succeed("evaluate", *score, "--json", tmp_path / "t.json")
+    tables, out, _ = evaluated(*score)
     assert "R²: share of the labels' variance" in out
     assert "reviews.csv" in out, "the file is called by its name"
-    assert {"mse", "pearson", "spearman"} <= tables(tmp_path / "t.json")["test"]["scores"].keys()
+    assert {"mse", "pearson", "spearman"} <= tables["test"]["scores"].keys()
     for command in (("sweep", *score), ("calibrate", *score), ("fit-probe", *score)):
         assert "neither right nor wrong" in refuse(*command)
 
@@ -309,7 +295,7 @@ def test_calibration_and_its_probe(succeed, refuse, checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_sources_and_targets(succeed, refuse, tmp_path):
+def test_sources_and_targets(evaluated, succeed, refuse, tmp_path):
     tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "attention_experts": 3, "attention_experts_per_token": 2}
@@ -320,13 +306,13 @@ def test_sources_and_targets(succeed, refuse, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("written\tiso\n" + "".join(f"{number} May\t05-{number:02}\n" for number in range(1, 21)))
     columns = ("--source-column", "written", "--target-column", "iso")
-    words = ("evaluate", tmp_path / "sut", path, *columns, "--metric-name", "bleu", "--json", tmp_path / "t.json")
-    out, _ = succeed(*words)
-    table = tables(tmp_path / "t.json")["test"]
+    words = (tmp_path / "sut", path, *columns, "--metric-name", "bleu")
+    tables, out, _ = evaluated(*words)
+    table = tables["test"]
     assert table["n"] == 20
     assert f"BLEU {table['bleu']:.1f}" in out
     with pytest.warns(UserWarning, match="20 of 20 sources of pairs.tsv have more than max_source_length=9 tokens"):
-        succeed(*words, "--source-prefix", "date: ", "--max-source-length", "9")
+        evaluated(*words, "--source-prefix", "date: ", "--max-source-length", "9")
     succeed("experts", tmp_path / "sut", path, *columns)
     assert "test" in json.loads((tmp_path / "sut" / "expert_stats.json").read_text())["splits"]
     succeed("sweep", tmp_path / "sut", path, *columns, "--thresholds", "0.5", "--repeats", "1")

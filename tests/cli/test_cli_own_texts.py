@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
@@ -46,14 +45,10 @@ def by_hand(folder, texts, **options):
     return found
 
 
-def table_of(path):
-    return json.loads(path.read_text())["splits"]["test"]
-
-
-def test_texts_are_evaluated(succeed, refuse, places, tmp_path):
-    words = ("evaluate", places["model"], places["test"], "--line-by-line", "--json", tmp_path / "t.json")
-    out, _ = succeed(*words, "--slice-by", "size")
-    found, table = by_hand(places["model"], [row["text"] for row in text_rows(1)]), table_of(tmp_path / "t.json")
+def test_texts_are_evaluated(evaluated, places):
+    words, texts = (places["model"], places["test"], "--line-by-line"), [row["text"] for row in text_rows(1)]
+    tables, out, _ = evaluated(*words, "--slice-by", "size")
+    found, table = by_hand(places["model"], texts), tables["test"]
     right, nats = (np.concatenate([own[place] for own in found]) for place in (0, 1))
     assert (table["documents"], table["tokens"]) == (ROWS, len(right))
     assert table["token_accuracy"] == pytest.approx(right.mean())
@@ -66,20 +61,15 @@ def test_texts_are_evaluated(succeed, refuse, places, tmp_path):
     assert "test.jsonl by position in the text" in out
     assert f"perplexity {table['perplexity']:.2f}" in " ".join(out.split())
     # another exit, and fewer steps
-    succeed(*words, "--max-steps", "1")
-    found = by_hand(places["model"], [row["text"] for row in text_rows(1)], max_steps=1)
-    table = table_of(tmp_path / "t.json")
+    table = evaluated(*words, "--max-steps", "1")[0]["test"]
+    found = by_hand(places["model"], texts, max_steps=1)
     assert table["max_steps"] == 1
     assert table["mean_steps"] == pytest.approx(np.concatenate([own[2] for own in found]).mean())
-    succeed(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")
-    found = by_hand(
-        places["model"], [row["text"] for row in text_rows(1)], exit_criterion="confidence", exit_threshold=0.2
-    )
-    assert table_of(tmp_path / "t.json")["mean_steps"] == pytest.approx(
-        np.concatenate([own[2] for own in found]).mean()
-    )
-    succeed("evaluate", places["model"], places["book"], "--max-seq-length", "16", "--json", words[-1])
-    assert (table_of(tmp_path / "t.json")["texts"], table_of(tmp_path / "t.json")["by_column"]) == ("blocks", {})
+    table = evaluated(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")[0]["test"]
+    found = by_hand(places["model"], texts, exit_criterion="confidence", exit_threshold=0.2)
+    assert table["mean_steps"] == pytest.approx(np.concatenate([own[2] for own in found]).mean())
+    table = evaluated(places["model"], places["book"], "--max-seq-length", "16")[0]["test"]
+    assert (table["texts"], table["by_column"]) == ("blocks", {})
 
 
 def test_an_exit_is_calibrated_by_texts(run, succeed, places, tmp_path):
@@ -133,14 +123,13 @@ def recorded(model, folder, recipe, **facts):
 
 
 @pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
-def test_texts_are_read_as_in_training(succeed, places, tmp_path):
+def test_texts_are_read_as_in_training(evaluated, places, tmp_path):
     """By default; options override what the run has recorded."""
     read_so = ("--max-seq-length", "6", "--line-by-line", "--no-keep-linebreaks")
     recipe = "block_size: 9\nline_by_line: true\nkeep_linebreaks: false\n"
 
     def table(model, *flags):
-        succeed("evaluate", model, places["book"], "--json", tmp_path / "t.json", *flags)
-        found = table_of(tmp_path / "t.json")
+        found = evaluated(model, places["book"], *flags)[0]["test"]
         counts = [found[name] for name in ("texts", "documents", "segment_length", "tokens")]
         return [*counts, pytest.approx(found["bits_per_token"], rel=1e-5)]
 
@@ -166,7 +155,7 @@ def test_texts_are_read_as_in_training(succeed, places, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.* documents have more than max_seq_length")
 @pytest.mark.parametrize("of_run", [True, False], ids=["run", "published"])
-def test_a_calibrated_copy_reads_texts_as_its_origin_does(succeed, places, tmp_path, of_run):
+def test_a_calibrated_copy_reads_texts_as_its_origin_does(evaluated, succeed, places, tmp_path, of_run):
     recipe = "line_by_line: true\nkeep_linebreaks: false\n" if of_run else ""
     facts = {} if of_run else {"line_by_line": True, "keep_linebreaks": False}
     folder = recorded(places["model"], tmp_path / "model", recipe, block_size=6, pack=False, **facts)
@@ -176,15 +165,14 @@ def test_a_calibrated_copy_reads_texts_as_its_origin_does(succeed, places, tmp_p
     succeed("calibrate", folder, places["book"], "--out", tmp_path / "copy", *goal)
     tables = []
     for model in (folder, tmp_path / "copy"):
-        words = ("--exit-criterion", "learned", "--json", tmp_path / "t.json")
-        succeed("evaluate", model, places["book"], *words)
-        tables.append([table_of(tmp_path / "t.json")[name] for name in ("texts", "documents", "segment_length")])
+        table = evaluated(model, places["book"], "--exit-criterion", "learned")[0]["test"]
+        tables.append([table[name] for name in ("texts", "documents", "segment_length")])
     assert tables == [["documents", ROWS, 6]] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:skipping the incomplete:UserWarning")
-def test_a_card_tells_texts_by_the_calibrated_exit(succeed, places, tmp_path):
+def test_a_card_tells_texts_by_the_calibrated_exit(evaluated, succeed, places, tmp_path):
     """Where their file is given; else that its results are older than the exit."""
     folder, held = tmp_path / "run", write_rows(tmp_path / "more.jsonl", text_rows(7))
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 3}
@@ -209,9 +197,7 @@ def test_a_card_tells_texts_by_the_calibrated_exit(succeed, places, tmp_path):
     lint_card(folder)
     card, table = read_card(folder), read_card(folder).results[0].table
     assert (card.halting, before.halting) == ("agreement", "none")
-    words = ("evaluate", folder, places["test"], "--json", tmp_path / "t.json")
-    succeed(*words)
-    again = table_of(tmp_path / "t.json")
+    again = evaluated(folder, places["test"])[0]["test"]
     for name in ("documents", "tokens", "segment_length"):
         assert table[name] == again[name]
     assert table["bits_per_token"] == pytest.approx(again["bits_per_token"], rel=1e-5)
@@ -228,18 +214,6 @@ def test_a_card_tells_texts_by_the_calibrated_exit(succeed, places, tmp_path):
     )
     assert read_card(tmp_path / "other").results == before.results
     assert "calibrated since to stop by `agreement`" in (tmp_path / "other" / "README.md").read_text()
-
-
-# huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
-@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-def test_a_card_on_the_hub_tells_how_texts_are_read(succeed, places, hub, tmp_path):
-    facts = {"block_size": 12, "pack": False, "line_by_line": True}
-    folder = recorded(places["model"], tmp_path / "model", "", **facts)
-    HfApi().create_repo("org/x")
-    HfApi().upload_folder(repo_id="org/x", folder_path=folder)
-    succeed("evaluate", "org/x", places["book"], "--json", tmp_path / "t.json")
-    table = table_of(tmp_path / "t.json")
-    assert (table["documents"], table["segment_length"]) == (ROWS, 12)
 
 
 def test_texts_that_are_cut_are_told(run, places, tmp_path):
@@ -271,13 +245,12 @@ def test_tokens_of_texts_stop_by_a_probe(succeed, places, tmp_path):
     assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
 
 
-def test_thresholds_are_swept_over_texts(succeed, places, tmp_path):
+def test_thresholds_are_swept_over_texts(evaluated, succeed, places, tmp_path):
     words = (places["model"], places["test"], "--line-by-line")
     succeed("sweep", *words, "--out", tmp_path / "out", "--repeats", "1", "--thresholds", "0.2,0.6")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
-    succeed("evaluate", *words, "--json", tmp_path / "t.json")
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
-    assert own["accuracy"] == pytest.approx(table_of(tmp_path / "t.json")["token_accuracy"])
+    assert own["accuracy"] == pytest.approx(evaluated(*words)[0]["test"]["token_accuracy"])
     assert found["measured"] == "accuracy"
 
 

@@ -45,14 +45,9 @@ def places(tmp_path_factory):
     return found
 
 
-def evaluated(succeed, tmp_path, *words):
-    succeed("evaluate", *words, "--json", tmp_path / "tables.json")
-    return json.loads((tmp_path / "tables.json").read_text())["splits"]["test"]
-
-
-def test_spans_are_evaluated(run, places, tmp_path):
+def test_spans_are_evaluated(evaluated, places):
     words = ("--slice-by", "kind", "--max-answer-length", "5", "--batch-size", "5")
-    table = evaluated(run, tmp_path, places["spans"], places["spans_file"], *words)
+    table = evaluated(places["spans"], places["spans_file"], *words)[0]["test"]
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(places["spans"]).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(places["spans"])
     right, steps = [], []
@@ -72,18 +67,18 @@ def test_spans_are_evaluated(run, places, tmp_path):
     assert 0 <= table["scores"]["f1"] <= 1
 
 
-def test_questions_without_an_answer(run, refuse, places, tmp_path):
+def test_questions_without_an_answer(evaluated, refuse, places, tmp_path):
     file = tmp_path / "some.jsonl"
     rows = [span_row(0), {**span_row(1), "answers": {"text": [], "answer_start": []}}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "1 of 2 questions of test have no answer: pass --version-2-with-negative if" in refuse(
         "evaluate", places["spans"], file
     )
-    assert evaluated(run, tmp_path, places["spans"], file, "--version-2-with-negative")["n"] == 2
+    assert evaluated(places["spans"], file, "--version-2-with-negative")[0]["test"]["n"] == 2
 
 
-def test_choices_are_evaluated_and_calibrated(run, succeed, places, tmp_path):
-    table = evaluated(run, tmp_path, places["choices"], places["choices_file"], *CHOICES)
+def test_choices_are_evaluated_and_calibrated(evaluated, succeed, places, tmp_path):
+    table = evaluated(places["choices"], places["choices_file"], *CHOICES)[0]["test"]
     model = transformers.AutoModelForMultipleChoice.from_pretrained(places["choices"]).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(places["choices"])
     right, steps = [], []

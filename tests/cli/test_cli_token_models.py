@@ -115,10 +115,10 @@ def test_what_rows_and_settings_are_refused(refuse, places, tmp_path):
     assert "or a token classifier, or a masked language model" in message
 
 
-def test_words_are_evaluated(succeed, refuse, places, tmp_path):
-    words = ("evaluate", places["words"], places["test"], "--slice-by", "kind", "--json", tmp_path / "t.json")
-    out, _ = succeed(*words, "--batch-size", "7")
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+def test_words_are_evaluated(evaluated, refuse, places):
+    words = (places["words"], places["test"], "--slice-by", "kind")
+    tables, out, _ = evaluated(*words, "--batch-size", "7")
+    table = tables["test"]
     right, steps = by_hand(places["words"], word_rows(ROWS, seed=1))
     assert (table["n"], table["unit"]) == (len(right), "token")
     assert table["accuracy"] == pytest.approx(right.mean())
@@ -129,8 +129,7 @@ def test_words_are_evaluated(succeed, refuse, places, tmp_path):
     assert "test.jsonl by label" in out
     assert "depth steps of a word" in " ".join(out.split())
     # what training tells of words alone, and other depths
-    succeed(*words, "--train-file", places["rows"], "--max-steps", "1")
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    table = evaluated(*words, "--train-file", places["rows"], "--max-steps", "1")[0]["test"]
     assert next(iter(table["slices"])) == "context_free_bits"
     assert table["steps"]["mean"] <= table["max_steps"] == 1
     message = refuse("evaluate", places["words"], places["test"], "--line-by-line")
@@ -138,16 +137,14 @@ def test_words_are_evaluated(succeed, refuse, places, tmp_path):
     assert "is a token classifier: leave it out" in message
 
 
-def test_masks_are_evaluated(succeed, refuse, places, tmp_path):
-    words = ("evaluate", places["masked"], places["book"], "--mlm-probability", "0.3")
-    out, _ = succeed(*words, "--max-seq-length", "16", "--json", tmp_path / "t.json")
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+def test_masks_are_evaluated(evaluated, refuse, places):
+    words = (places["masked"], places["book"], "--mlm-probability", "0.3")
+    tables, out, _ = evaluated(*words, "--max-seq-length", "16")
+    table = tables["test"]
     assert table["slices"] == {}
     assert table["scores"]["perplexity"] == pytest.approx(np.exp(table["scores"]["nll"]))
     assert "perplexity" in out
-    flags = ("--line-by-line", "--train-file", places["book"], "--json", tmp_path / "t.json")
-    succeed(*words, *flags)
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    table = evaluated(*words, "--line-by-line", "--train-file", places["book"])[0]["test"]
     assert set(table["slices"]) == {"context_free_bits", "length"}
     assert "perplexity_of_frequencies" in table["scores"]
     assert "mlm_probability is 0.0" in refuse("evaluate", places["masked"], places["book"], "--mlm-probability", "0")
@@ -165,14 +162,13 @@ def test_tokens_are_evaluated_in_half_precision(in_both_precisions, places):
 
 
 @pytest.mark.parametrize("kind", ["words", "masked"])
-def test_thresholds_are_swept(succeed, places, tmp_path, kind):
+def test_thresholds_are_swept(evaluated, succeed, places, tmp_path, kind):
     file, flags = (places["test"], ()) if kind == "words" else (places["book"], ("--line-by-line",))
     words = (places[kind], file, *flags)
     out = ("--out", tmp_path / "out", "--repeats", "1", "--slice", "length")
     printed, _ = succeed("sweep", *words, *out, "--thresholds", "0.2,0.6", "--quantize", "int8")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
-    succeed("evaluate", *words, "--json", tmp_path / "t.json")
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    table = evaluated(*words)[0]["test"]
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table["accuracy"])
     assert (own["lost"], own["gained"]) == (0, 0)
@@ -190,7 +186,7 @@ def test_thresholds_are_swept(succeed, places, tmp_path, kind):
     assert "loss" in printed
 
 
-def test_an_exit_is_calibrated_by_sequences(succeed, places, tmp_path):
+def test_an_exit_is_calibrated_by_sequences(evaluated, succeed, places, tmp_path):
     goal = ("--tolerance", "0.3", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     goal += ("--criterion", "learned", "--criterion", "confidence", "--without-labels")
     words = ("calibrate", places["words"], places["rows"], "--test-file", places["test"], *goal)
@@ -212,13 +208,12 @@ def test_an_exit_is_calibrated_by_sequences(succeed, places, tmp_path):
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "copy")
     assert model.config.exit_criterion == found["chosen"]["criterion"]
     assert calibration_problem(model) is None
-    _, err = succeed("evaluate", tmp_path / "copy", places["test"], "--json", tmp_path / "t.json")
+    tables, _, err = evaluated(tmp_path / "copy", places["test"])
     assert "warning" not in err
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
-    assert table["accuracy"] == pytest.approx(found["tests"]["test"]["accuracy"])
+    assert tables["test"]["accuracy"] == pytest.approx(found["tests"]["test"]["accuracy"])
 
 
-def test_tokens_stop_by_a_probe(succeed, places, tmp_path):
+def test_tokens_stop_by_a_probe(evaluated, succeed, places, tmp_path):
     words = ("fit-probe", places["words"], places["rows"], "--size", "4")
     out, _ = succeed(*words, "--out", tmp_path / "probed")
     tokens = sum(len(row["tokens"]) for row in word_rows(ROWS))
@@ -230,8 +225,7 @@ def test_tokens_stop_by_a_probe(succeed, places, tmp_path):
     model = AutoModelForTokenClassification.from_pretrained(tmp_path / "probed")
     assert (model.config.exit_criterion, model.config.exit_probe_size) == ("probe", 4)
     assert calibration_problem(model) is None
-    succeed("evaluate", tmp_path / "probed", places["test"], "--json", tmp_path / "t.json")
-    table = json.loads((tmp_path / "t.json").read_text())["splits"]["test"]
+    table = evaluated(tmp_path / "probed", places["test"])[0]["test"]
     right, steps = by_hand(tmp_path / "probed", word_rows(ROWS, seed=1))
     assert table["accuracy"] == pytest.approx(right.mean()) == pytest.approx(found["tests"]["test"]["accuracy"])
     assert table["steps"]["mean"] == pytest.approx(steps.mean())

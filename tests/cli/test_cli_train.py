@@ -62,19 +62,10 @@ def test_what_answers_at_once_loads_nothing_heavy(words):
     subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 
-@pytest.mark.slow
-def test_the_package_is_a_command_too():
-    done = subprocess.run(
-        [sys.executable, "-m", "hf_recurrent", "--version"], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert (done.returncode, done.stdout) == (0, f"hf-recurrent {hf_recurrent.__version__}\n")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["listops_gutt"], "there is no recipe listops_gutt; did you mean listops_gut"),
-        (["cpu/listops_gutt"], "did you mean cpu/listops_gut"),
         (["zzz.yaml"], "there is no recipe zzz.yaml; `hf-recurrent recipes list` names them"),
         (["demo"], "output_dir is not set"),
         (["demo", "--max_steps"], "max_steps"),
@@ -143,8 +134,6 @@ def test_a_recipe_is_copied_and_never_over_a_file(run, succeed, refuse, tmp_path
     [
         (["list", "zzz"], "no recipe has 'zzz' in its name"),
         (["show", "demoo"], "no recipe 'demoo'; did you mean demo?"),
-        (["show", "../demo"], "no recipe '../demo'"),
-        (["copy", "demoo", "x.yaml"], "no recipe 'demoo'"),
         (["copy", "demo", "."], "is a directory"),
     ],
 )
@@ -157,7 +146,6 @@ def test_wrong_command_lines_of_recipes(refuse, words, message, tmp_path, monkey
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
-        ("hf-recurrent rec", ["recipes"]),
         (
             "hf-recurrent train cpu/listops",
             [
