@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import save_original
+from hf_recurrent.convert.huginn import HUGINN, OWN_FORM
 from hf_recurrent.models.common.exit_criteria import relative_change
 from hf_recurrent.models.common.exit_probe import ExitProbe
 from parity import huginn
@@ -320,6 +321,30 @@ def test_a_checkpoint_in_half_precision_may_hold_the_tied_embedding_twice(tmp_pa
     assert not torch.equal(model.lm_head.weight, model.model.embed_tokens.weight)
 
 
+def test_the_config_of_huginn_0125_is_taken():
+    derived = {"num_key_value_heads": 55, "head_dim": 96, "init_values": {"embed_scale": 72.6636084983398}}
+    fields = {"n_embd": 5280, "n_heads": 55, **derived, **OWN_FORM, "test_time_noise": 0}
+    assert HuginnRecurrentConfig(**HUGINN.our_fields(fields)).num_attention_heads == 55
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        # retrofitted models keep the names of Huginn's parts, and do not scale embeddings
+        ("init_values", {"embed_scale": 1.0}, "embed_scale"),
+        ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}, "rope_type"),
+        ("head_dim", 8, "head_dim"),
+        ("qk_norm", True, "qk_norm"),
+        ("initial_state_mode", "embed-init", "initial_state_mode"),
+    ],
+)
+def test_retrofitted_models_with_the_names_of_huginn_are_refused(field, value, named, tmp_path):
+    folder = their_folder("hub_layout", tmp_path / "theirs", **{field: value})
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=f"config field `{named}` is .* in a Huginn: this package does not"):
+        from_pretrained_recurrent(folder)
+
+
 def test_default_sizes_are_the_papers():
     config = HuginnRecurrentConfig()
     found = config.hidden_size, config.num_attention_heads, config.head_dim, config.intermediate_size
@@ -376,8 +401,9 @@ def test_a_missing_or_unexpected_weight_is_an_error(tmp_path):
     folder = their_folder("hub_layout", tmp_path / "theirs")
     name = "transformer.core_block.0.norm_3.weight"
     weights = change_weights(folder, lambda each: {key: value for key, value in each.items() if key != name})
-    with pytest.raises(ValueError, match=r"lacks model\.block\.layers\.0\.feed_forward_norm\.weight"):
-        from_pretrained_recurrent(folder)
+    for auto_class in (None, "AutoModel"):
+        with pytest.raises(ValueError, match=r"lacks model\.block\.layers\.0\.feed_forward_norm\.weight"):
+            from_pretrained_recurrent(folder, auto_class)
     extra, added = weights["transformer.core_block.0.norm_1.weight"], "transformer.core_block.0.attn.q_norm.weight"
     change_weights(folder, lambda _: {**weights, name: extra + 1, added: extra + 2})
     with pytest.raises(ValueError, match=r"has model\.block\.layers\.0\.attn.*q_norm\.weight, which no huginn_raven"):

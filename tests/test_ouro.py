@@ -258,6 +258,19 @@ def test_a_checkpoint_in_half_precision_comes_back_as_it_was(tmp_path):
     assert all(torch.equal(back[name], weights[name]) and back[name].dtype == weights[name].dtype for name in weights)
 
 
+def test_a_gate_may_stay_behind_and_types_of_tokens_be_new(tmp_path):
+    model, report = from_pretrained_recurrent(
+        their_folder("mha_right_pad", tmp_path / "theirs"),
+        halting="none",
+        depth_objective="final",
+        type_vocab_size=2,
+        output_loading_info=True,
+    )
+    assert set(report["missing_keys"]) == {"model.embed_token_types.weight"}
+    assert len(report["unexpected_keys"]) == 2
+    assert model.config.halting == "none"
+
+
 def test_exported_models_take_positions_of_any_number_of_tokens():
     config = OuroRecurrentConfig(hidden_size=16, num_attention_heads=2, layers_per_step=1, vocab_size=8)
     model = OuroRecurrentForCausalLM(config).eval()

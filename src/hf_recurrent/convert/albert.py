@@ -41,10 +41,13 @@ ALBERT = Original(
         "lm_head.decoder.weight": "predictions.decoder.weight",
         "lm_head.decoder.bias": "predictions.bias",
     },
-    head_names=("classifier.", "classifiers.", "predictions.", "qa_outputs."),
+    head_names=("classifier.", "classifiers.", "predictions.", "qa_outputs.", "sop_classifier."),
     heads={
         "AlbertForPreTraining": "AutoModelForMaskedLM",
         "AlbertForSequenceClassificationWithPabee": "AutoModelForSequenceClassification",
     },
+    # not every head reads what pools
+    may_lack=("model.pooler.",),
+    may_leave=("model.pooler.", "pooler."),
 )
 SEPARATE = {"step_classifiers": "separate"}

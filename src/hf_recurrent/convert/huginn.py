@@ -1,5 +1,6 @@
 """Huginn (https://arxiv.org/abs/2502.05171): names of its parameters and config fields."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,16 @@ from .original import Original
 
 # the authors' table of rotations, (1, positions, 1, planes, 2) cosines and sines
 ROTATIONS = "freqs_cis"
-# fields that name the parts of a layer -> Huginn's own
-FORM = {
+# fields by which models of the same family differ -> their values in Huginn, which are those of its config class, too
+OWN_FORM = {
+    "architecture_class_name": "RecurrentGPT",
     "block_class_name": "SandwichBlock",
     "norm_class_name": "RMSNorm_llama",
     "mlp_class_name": "GatedMLP",
     "nonlin_name": "SiLU",
     "injection_type": "linear",
+    "qk_norm": False,
+    "initial_state_mode": "random",
 }
 
 
@@ -34,18 +38,17 @@ class HuginnOriginal(Original):
                 f"config field `test_time_noise` is {theirs['test_time_noise']}: this package adds no noise to states "
                 "in each step; leave it out"
             )
-        for name, value in FORM.items():
-            if theirs.get(name, value) != value:
+        width, heads = theirs.get("n_embd", 5280), theirs.get("n_heads", 55)
+        scale = (theirs.get("init_values") or {}).get("embed_scale", math.sqrt(width))
+        rotations = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
+        found = {**theirs, "embed_scale": round(scale, 2), "rope_type": rotations.get("rope_type", "default")}
+        derived = {"num_key_value_heads": heads, "head_dim": width // heads, "embed_scale": round(math.sqrt(width), 2)}
+        for name, value in (OWN_FORM | derived | {"rope_type": "default"}).items():
+            if found.get(name) not in (None, value):
                 raise ValueError(
-                    f"config field `{name}` is {theirs[name]!r}: this package computes Huginn's own layers "
-                    f"({value!r}), not those of models that were retrofitted with its recurrence"
+                    f"config field `{name}` is {found[name]!r}, but {value!r} in a Huginn: this package does not "
+                    "compute other models of type huginn_raven; load the checkpoint with the code of its authors"
                 )
-        heads = theirs.get("num_key_value_heads", theirs.get("n_heads"))
-        if heads != theirs.get("n_heads"):
-            raise ValueError(
-                f"config field `num_key_value_heads` is {heads}, but n_heads {theirs.get('n_heads')}: this package "
-                "computes Huginn's own attention, whose heads share no keys"
-            )
         return super().our_fields(theirs)
 
     def their_fields(self, config: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Original:
         names: parts of our parameters' names -> theirs, which are put in their place one after another.
         head_names: beginnings of the names of its heads' parameters.
         heads: classes of its own -> the Auto class of the head that is theirs here.
+        may_lack: beginnings of our names of weights of the base model that some of its checkpoints do not have.
+        may_leave: beginnings of our names of weights of the base model that some models do not use.
     """
 
     model_type: str
@@ -42,6 +44,8 @@ class Original:
     names: Mapping[str, str]
     head_names: tuple[str, ...]
     heads: Mapping[str, str]
+    may_lack: tuple[str, ...] = ()
+    may_leave: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> Architecture:
@@ -90,6 +94,34 @@ class Original:
             start = f"^(?:{re.escape(self.base)})?" if theirs.startswith(self.base) else ""
             parts[start + re.escape(theirs.removeprefix(self.base))] = ours
         return parts
+
+    def check_backbone(self, model: torch.nn.Module, report: Mapping[str, Any], name: str) -> None:
+        """Raise a ValueError if a checkpoint lacks weights of the base model, or has others than it.
+
+        Args:
+            model: ours, loaded from the checkpoint `name`.
+            report: of transformers, what was not loaded: `missing_keys` and `unexpected_keys`.
+        """
+        is_base = not hasattr(model, model.base_model_prefix)
+        parts = tuple(part for part in self.names if part.startswith(BASE))
+        missing = [f"{BASE * is_base}{key}" for key in report["missing_keys"]]
+        missing = [key for key in missing if key.startswith(parts) and not key.startswith(self.may_lack)]
+        heads = (*self.head_names, *(part for part in self.names if not part.startswith((BASE, "."))))
+        unexpected = [
+            key
+            for key in report["unexpected_keys"]
+            if (is_base or key.startswith((BASE, self.base)))
+            and not key.startswith((*heads, *self.may_leave))
+            # buffers that early versions of transformers saved
+            and not key.endswith(("position_ids", "inv_freq"))
+        ]
+        for keys, problem, owner in ((missing, "lacks", "a"), (unexpected, "has", "no")):
+            if keys:
+                listed = ", ".join(sorted(keys)[:3]) + (", ..." if len(keys) > 3 else "")
+                raise ValueError(
+                    f"the checkpoint {name} {problem} {listed}, which {owner} {self.model_type} of this package has: "
+                    "load it with the code of its authors"
+                )
 
     def head_of(self, architectures: list[str] | None) -> str:
         """The Auto class of our head for a checkpoint of theirs, by the classes that its config names."""

@@ -79,4 +79,6 @@ OURO = OuroOriginal(
     },
     head_names=("lm_head.",),
     heads={},
+    # with halting="none"
+    may_leave=("model.halting_head.", "halting_head."),
 )

@@ -1,6 +1,5 @@
 """Checkpoints of other packages as models of this one, and back: renamed, with the very same weights."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from ..files import write_json
 from .albert import ALBERT, SEPARATE
 from .huginn import HUGINN
-from .original import BASE, Original
+from .original import Original
 from .ouro import OURO
 
 ORIGINALS = {original.model_type: original for original in (ALBERT, OURO, HUGINN)}
 DTYPES = ("dtype", "torch_dtype")
-# of a base model: what heads without it leave out, and a table of numbers in old checkpoints
-OPTIONAL = re.compile(r"pooler\.|position_ids$")
 # fields of transformers that a model keeps whatever its architecture is
 KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
 
@@ -54,8 +51,8 @@ def from_pretrained_recurrent(
         The model, in evaluation mode; with `output_loading_info=True` as transformers', also what was not loaded.
 
     Raises:
-        ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, weights
-            of the base model are missing or unexpected, it holds two embeddings that its config ties and that differ,
+        ValueError: the checkpoint is of another architecture, its config has a field that ours cannot express, it
+            lacks weights of the base model or has others, it holds two embeddings that its config ties and that differ,
             or there is no such head.
         OSError: there is no such checkpoint.
     """
@@ -72,24 +69,15 @@ def from_pretrained_recurrent(
     if wanted not in heads:
         raise ValueError(f"auto_class is {wanted!r}: expected one of {', '.join(heads)}")
     model_class = original.architecture.model_class(wanted)
-    wants_report = kwargs.pop("output_loading_info", False)
+    with_report = kwargs.pop("output_loading_info", False)
     model, report = model_class.from_pretrained(
         name, config=config, key_mapping=original.key_mapping, output_loading_info=True, **kwargs
     )
-    for kind, problem in (("missing_keys", "lacks"), ("unexpected_keys", "has")):
-        wrong = sorted(
-            key for key in report[kind] if key.startswith((BASE, original.base)) and not OPTIONAL.search(key)
-        )
-        if wrong:
-            raise ValueError(
-                f"the checkpoint {name} {problem} {', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''}, which "
-                f"{'a' if problem == 'lacks' else 'no'} {original.model_type} of this package has: its layers are of "
-                "another kind"
-            )
+    original.check_backbone(model, report, name)
     # transformers would save the model under their names again
     model._weight_conversions = None
     check_tied(model, name)
-    return (model, report) if wants_report else model
+    return (model, report) if with_report else model
 
 
 def check_tied(model: PreTrainedModel, name: str) -> None:
