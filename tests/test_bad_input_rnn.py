@@ -59,7 +59,7 @@ def test_there_is_no_attention_to_implement(implementation):
 
 @pytest.mark.parametrize("cell", ["lstm", "bilstm"])
 def test_lstms_attend_to_nothing(cell):
-    with pytest.raises(ValueError, match=f"output_attentions=True but a {cell} has no attention"):
+    with pytest.raises(ValueError, match=f"output_attentions=True but cell='{cell}' has no attention"):
         model_of(cell)(rows_of(), MASK, output_attentions=True)
 
 

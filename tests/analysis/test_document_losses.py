@@ -98,7 +98,7 @@ def test_executed_steps_are_counted_over_tokens():
     [
         ("ut", "document", "whose cache grows with the document: evaluate a model"),
         ("tlb", "window", "carry is 'window': expected one of document, segment, state"),
-        ("tlb", "state", "carry is 'state', but a TLBForCausalLM of this configuration has no state vectors"),
+        ("tlb", "state", "carry is 'state', but TLBForCausalLM of this configuration has no state vectors"),
     ],
 )
 def test_what_cannot_be_read_so(name, carry, words):

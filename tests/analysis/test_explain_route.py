@@ -163,7 +163,7 @@ def test_models_that_do_not_route(tokenizer):
     with pytest.raises(ValueError, match="which gives a text no single answer"):
         explain(make_head("gut", TOKENS), tokenizer, TEXT)
     bert = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=24)
-    with pytest.raises(ValueError, match="model is a 'bert': expected one of"):
+    with pytest.raises(ValueError, match="model is of type 'bert': expected one of"):
         explain(AutoModelForSequenceClassification.from_config(bert), tokenizer, TEXT)
 
 

@@ -65,6 +65,18 @@ def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
         plots.plot_steps_histogram(fixed, tmp_path / "x.png")
 
 
+@pytest.mark.parametrize(("baselines", "drawn"), [((1.0, 1.0), False), ((1.0, 0.5), True)])
+def test_slices_of_one_label_each_have_no_majority_baseline(baselines, drawn, fixed, tmp_path, monkeypatch):
+    """A constant answer is right on all examples of a label, which no model can beat."""
+    kept = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: kept.append(figure))
+    for row, baseline in zip(fixed["slices"]["operator"]["rows"], baselines, strict=True):
+        row["majority_baseline"] = baseline
+    plots.plot_difficulty(fixed, tmp_path / "x.png", "operator")
+    (axes,) = kept[0].axes
+    assert ("majority class" in [line.get_label() for line in axes.get_lines()]) == drawn
+
+
 def test_a_model_that_never_steps(tmp_path):
     model = FakeClassifier(torch.ones(3, 4))
     table = halting_table(collect_halting(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))

@@ -95,5 +95,5 @@ def test_models_without_such_a_memory():
     assert not has_memory(gut)
     assert not has_memory(siamese)
     model = AutoModelForSequenceClassification.from_config(siamese)
-    with pytest.raises(ValueError, match="a 'tlb' model has no memory slots that one row"):
+    with pytest.raises(ValueError, match="models of type 'tlb' have no memory slots that one row"):
         memory_map(model, Words(), "4 5")

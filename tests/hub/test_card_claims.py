@@ -14,6 +14,7 @@ from hf_recurrent.hub.commands import evaluation_command
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml
+from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.recipes import FOLDER
 from hf_recurrent.training.arguments import DataArguments
 from hf_recurrent.training.card import command, limitations, recipe_name
@@ -38,6 +39,8 @@ def test_what_too_few_examples_cannot_tell_is_said(card):
     # 60 examples hide correlations below 0.26
     assert "60 examples are too few to decide whether steps change with depth" in render_card(with_steps(card, 0.2))
     assert "do not change** with depth" not in render_card(with_steps(card, 0.2))
+    alone = {"direction": "unclear", "n": 1, "steps": "steps", "column": "depth", "spearman": 0.0}
+    assert phrase("trend", [alone]).startswith("1 example is too few to decide whether steps change with")
 
 
 def test_the_same_steps_everywhere_are_one_sentence(card):

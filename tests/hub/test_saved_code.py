@@ -178,7 +178,7 @@ def test_a_subclass_that_is_registered_brings_its_own(tmp_path, monkeypatch):
 
 
 def test_what_is_no_model_of_this_package_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="model is a Linear: pass a model of this package"):
+    with pytest.raises(ValueError, match="model is of class Linear: pass a model of this package"):
         checkpoint.save_checkpoint(torch.nn.Linear(2, 2), tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 

@@ -103,7 +103,9 @@ def memory_map(
         ValueError: the model has no memory, or the example is a siamese pair.
     """
     if not has_memory(model.config):
-        raise ValueError(f"a {model.config.model_type!r} model has no memory slots that one row reads and writes")
+        raise ValueError(
+            f"models of type {model.config.model_type!r} have no memory slots that one row reads and writes"
+        )
     inputs = to_device(encode_example(tokenizer, example), model)
     with inference_mode(model), attention_implementation(model, "eager"):
         output = model(**inputs, output_attentions=True, output_hidden_states=True)

@@ -161,7 +161,9 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
     axes = panels[-1]
     axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=accuracy_name)
     baseline = [row["majority_baseline"] for row in rows]
-    axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
+    # examples of one label each, as in slices by label, have no constant answer to beat
+    if min(baseline) < 1:
+        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
     share_axis(axes, accuracy_name, 1.05)
     axes.legend(frameon=False, ncols=2)
     _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)

@@ -248,14 +248,14 @@ def check_carries(model: Any, carries: tuple[str, ...]) -> None:
     kind = type(model).__name__
     if model.capabilities.growing_cache:
         raise ValueError(
-            f"model is a {kind}, whose cache grows with the document: evaluate a model that carries a state of "
+            f"model is of class {kind}, whose cache grows with the document: evaluate a model that carries a state of "
             "constant size, such as tlb, gutlb, rnn or block_recurrent"
         )
     for carry in carries:
         if carry not in CARRIES:
             raise ValueError(f"carry is {carry!r}: expected one of {', '.join(CARRIES)}")
     if STATE in carries and model.config.capabilities.state_vectors == 0:
-        raise ValueError(f"carry is {STATE!r}, but a {kind} of this configuration has no state vectors to reset")
+        raise ValueError(f"carry is {STATE!r}, but {kind} of this configuration has no state vectors to reset")
 
 
 def _with_progress(segments: Iterable[Segment], enabled: bool) -> Iterator[Segment]:

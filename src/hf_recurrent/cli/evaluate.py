@@ -166,7 +166,7 @@ def set_exit(config: Any, criterion: str | None, threshold: float | None) -> Non
         return
     if config.capabilities.exit_criterion is None:
         raise ValueError(
-            f"exit_criterion is {criterion!r} and exit_threshold {threshold!r}, but layers of a {config.model_type!r} "
+            f"exit_criterion is {criterion!r} and exit_threshold {threshold!r}, but layers of {config.model_type!r} "
             "are not shared: its depth is fixed, leave them out"
         )
     name = config.exit_criterion if criterion is None else criterion

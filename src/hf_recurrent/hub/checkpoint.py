@@ -22,7 +22,7 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
     """
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type is None:
-        raise ValueError(f"model is a {type(model).__name__}: pass a model of this package")
+        raise ValueError(f"model is of class {type(model).__name__}: pass a model of this package")
     if model_type not in ARCHITECTURES:
         raise ValueError(f"model_type is {model_type!r}: expected one of {sorted(ARCHITECTURES)}")
     folder = Path(folder)

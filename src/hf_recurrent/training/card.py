@@ -172,11 +172,12 @@ def headline(
 ) -> str:
     """How well the model answers, in one sentence."""
     right, n = percent(table["accuracy"]), f"{table['n']:,}"
-    done = f"{right} of {n} examples of the `{split}` split right"
+    examples = f"{n} example{'' if table['n'] == 1 else 's'}"
+    done = f"{right} of {examples} of the `{split}` split right"
     if metric == "r_squared":
         return f"{title}: {right} of the variance of {n} labels of the `{split}` split explained{in_steps(table)}"
     if metric == "exact_labels":
-        done = f"all labels of {right} of {n} examples of the `{split}` split right"
+        done = f"all labels of {right} of {examples} of the `{split}` split right"
     if objective is LANGUAGE_MODELLING:
         done = f"the last read of {right} of {n} strings of the `{split}` split right"
     text = f"{title}: {done}, where the most frequent answer gives {percent(table['majority_baseline'])}"

@@ -107,7 +107,7 @@ def _table(name: str, options: dict[str, Any]) -> torch.Tensor:
     # whatever a config from elsewhere, or a damaged file, makes the loaders fail with
     except Exception as error:
         raise ValueError(f"{ARGUMENT}={name!r} does not load: {one_line(error)}") from error
-    raise ValueError(f"{ARGUMENT}={name!r}: a {type(model).__name__} has no embeddings of tokens")
+    raise ValueError(f"{ARGUMENT}={name!r}: {type(model).__name__} has no embeddings of tokens")
 
 
 def _embeddings(model: PreTrainedModel) -> nn.Embedding | None:

@@ -266,7 +266,7 @@ def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
     halting = f"which halts by itself (halting={capabilities.halting!r})"
     reason = halting if capabilities.halts else "whose layers are not shared"
     raise ValueError(
-        f"evaluation_depth is {depth}, but the model is a {config.model_type!r} {reason}: leave it out, or "
+        f"evaluation_depth is {depth}, but the model is of type {config.model_type!r}, {reason}: leave it out, or "
         "train one that repeats a step a fixed number of times (config: {halting: none})"
     )
 

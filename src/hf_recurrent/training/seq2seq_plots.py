@@ -47,7 +47,9 @@ def plot_stacks(table: Mapping[str, Any], path: str | os.PathLike, column: str) 
     axes = panels[-1]
     axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label="exact match")
     baseline = [row["majority_baseline"] for row in rows]
-    axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="most frequent target")
+    # a bucket of one target each has no constant answer to beat
+    if min(baseline) < 1:
+        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="most frequent target")
     share_axis(axes, "exact match", 1.05)
     axes.legend(frameon=False, ncols=2)
     axes.set_xticks(places, [f"{row['value']}\nn={row['n']}" for row in rows], fontsize=8, parse_math=False)

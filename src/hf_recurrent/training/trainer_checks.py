@@ -72,7 +72,7 @@ def check_sharding(trainer: Trainer) -> None:
     if trainer.model.config.capabilities.two_stacks:
         kind = type(trainer.model).__name__
         raise ValueError(
-            f"the launcher asks for FSDP, but the two stacks of a {kind} share embeddings, which it cannot shard: take "
+            f"the launcher asks for FSDP, but the two stacks of {kind} share embeddings, which it cannot shard: take "
             "MULTI_GPU"
         )
     check_fsdp_plugin(trainer.accelerator.state.fsdp_plugin)

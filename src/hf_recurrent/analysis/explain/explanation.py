@@ -116,15 +116,15 @@ def check_model(model: Any) -> None:
     """Raise a ValueError unless `model` is of this package and attends from tokens to tokens."""
     config = model.config
     if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"model is a {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"model is of type {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
     if config.capabilities.two_stacks:
         raise ValueError(
             "model is an encoder-decoder, whose target is not known: expected a classifier or a causal language model"
         )
     if answers_tokens(model):
         raise ValueError(
-            f"model is a {type(model).__name__}, which gives a text no single answer: expected a classifier of texts "
-            "or a causal language model"
+            f"model is of class {type(model).__name__}, which gives a text no single answer: expected a classifier of "
+            "texts or a causal language model"
         )
     if not config.capabilities.attends:
         raise ValueError(
@@ -148,7 +148,7 @@ def explain_encoded(
     with inference_mode(model), attention_implementation(model, "eager"):
         output = model(**inputs, **wanted)
     if getattr(output, "logits", None) is None:
-        raise ValueError(f"model is a {type(model).__name__}, which predicts nothing: pass one with a head")
+        raise ValueError(f"model is of class {type(model).__name__}, which predicts nothing: pass one with a head")
     columns, length = sequence_columns(config, inputs), inputs["input_ids"].shape[1]
     prediction, probability = format_prediction(output.logits, config, tokenizer)
     steps = halting = None

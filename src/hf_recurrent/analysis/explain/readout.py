@@ -122,7 +122,7 @@ def trace_encoded(
         output = model(**inputs, output_halting=True, max_steps=max_steps)
     logits = getattr(output, "logits", None)
     if logits is None or logits.dim() != 2:
-        raise NotDrawableError(f"model is a {type(model).__name__}: only what a classifier reads is drawn")
+        raise NotDrawableError(f"model is of class {type(model).__name__}: only what a classifier reads is drawn")
     columns, length = sequence_columns(config, inputs), inputs["input_ids"].shape[1]
     prediction, probability = format_prediction(logits, config, tokenizer)
     steps = halting = None

@@ -81,7 +81,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         attentions, hidden_states = super().resolve_output_flags(attentions, hidden_states)
         if attentions and self.config.cell != "dnc":
             raise ValueError(
-                f"output_attentions=True but a {self.config.cell} has no attention: leave it out (cell='dnc' "
+                f"output_attentions=True but cell={self.config.cell!r} has no attention: leave it out (cell='dnc' "
                 "returns the attention of each token to the memory)"
             )
         return attentions, hidden_states
