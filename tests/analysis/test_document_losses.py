@@ -126,10 +126,6 @@ def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
     assert losses.bits_per_unit([4, 5]) == pytest.approx(16 / 7)
     # half a document, of two bytes a token
     assert losses.predicted_units([16, 10], [8, 5]) == pytest.approx(6 + 8)
-    with pytest.raises(ValueError, match="there are 1 documents with a size, but document 1 was read"):
-        losses.predicted_units([4])
-    with pytest.raises(ValueError, match=r"num_tokens\[1\] is 4, but 5 of them were read"):
-        losses.predicted_units([4, 5], [4, 4])
 
 
 def test_documents_that_were_not_read_weigh_nothing():
@@ -158,8 +154,6 @@ def test_the_error_of_a_difference_is_over_documents():
     assert error == pytest.approx(np.std([0.1, 0.3, 0.1, 0.3], ddof=1) / 2)
     assert mean_difference(second, first)[0] == pytest.approx(-0.2)
     assert mean_difference(make_losses([1.0], [4]), make_losses([2.0], [4]))[1] is None
-    with pytest.raises(ValueError, match="are of different tokens"):
-        mean_difference(first, make_losses(np.zeros(4), [10, 10, 10, 9]))
 
 
 def test_documents_of_other_lengths_weigh_by_their_tokens():

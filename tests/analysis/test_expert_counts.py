@@ -44,25 +44,6 @@ def test_counts_are_those_of_plain_loops():
     assert usage.sum() == tokens.sum() > 0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda experts, ids: (experts[0], ids), "expected .rows, tokens, at most 3 steps"),
-        (lambda experts, ids: (experts, ids[:, 1:]), r"token ids \(4, 4\)"),
-        (lambda experts, ids: (np.repeat(experts, 2, axis=2), ids), r"\(4, 5, 6, 2\)"),
-        (lambda experts, ids: (experts + EXPERTS, ids), "expert ids go from .* but there are 6"),
-        (lambda experts, ids: (experts, ids + VOCABULARY), "token ids go from .* but there are 9"),
-        (lambda experts, ids: (experts, ids - VOCABULARY), "token ids go from -9"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_not_counted(change, message):
-    counts = ExpertCounts(STEPS, EXPERTS, VOCABULARY, PER_TOKEN)
-    with pytest.raises(ValueError, match=message):
-        counts.add(*change(*routed()))
-    assert not counts.usage.any()
-    assert not counts.tokens.any()
-
-
 def test_balance_is_entropy_over_its_most():
     assert load_balance(np.array([5, 5, 5, 5])) == pytest.approx(1)
     assert load_balance(np.array([0, 7, 0])) == 0

@@ -212,14 +212,3 @@ def test_difficulty_is_compared_with_the_steps_at_the_last_read(record, monkeypa
     rows = table["slices"]["distance"]["rows"]
     assert list(lines[0].get_ydata()) == [row["answer_steps"]["mean"] for row in rows]
     assert list(lines[1].get_ydata()) == [row["answer_steps"]["p95"] for row in rows]
-
-
-def test_figures_say_what_they_need(record, tmp_path):
-    with pytest.raises(ValueError, match=r"no tokens by 'word'; the table has \['kind', 'position'\]"):
-        plots.plot_token_steps(halting_table(record), tmp_path / "x.png", "word")
-    with pytest.raises(ValueError, match="fixed depth"):
-        plots.plot_token_steps({"tokens": None}, tmp_path / "x.png", "kind")
-    with pytest.raises(ValueError, match="fixed depth"):
-        plots.plot_depth_along({"steps": []}, tmp_path / "x.png")
-    with pytest.raises(ValueError, match=r"as many chunks in reads as in writes.*got 2, 1"):
-        plots.plot_memory_map({"reads": np.eye(2), "writes": np.eye(1)}, tmp_path / "x.png")

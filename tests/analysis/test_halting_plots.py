@@ -61,8 +61,6 @@ def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
     assert {entry["kind"] for entry in listed} == {"difficulty"}
     for entry in listed:
         check_picture(tmp_path / entry["path"])
-    with pytest.raises(ValueError, match="fixed depth"):
-        plots.plot_steps_histogram(fixed, tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(("baselines", "drawn"), [((1.0, 1.0), False), ((1.0, 0.5), True)])
@@ -86,12 +84,3 @@ def test_a_model_that_never_steps(tmp_path):
     assert [entry["kind"] for entry in listed] == ["steps", "mass"]
     for entry in listed:
         check_picture(tmp_path / entry["path"])
-
-
-def test_bad_input(table, tmp_path):
-    with pytest.raises(ValueError, match="no slice column 'length'"):
-        plots.plot_difficulty(table, tmp_path / "x.png", "length")
-    with pytest.raises(ValueError, match="threshold curve"):
-        plots.plot_threshold_curve([], tmp_path / "x.png")
-    with pytest.raises(ValueError, match="halting mass"):
-        plots.plot_heat_map({"mass": [], "rows": []}, tmp_path / "x.png")

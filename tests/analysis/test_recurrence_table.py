@@ -10,7 +10,7 @@ from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reade
 from PIL import Image
 
 from hf_recurrent.analysis.document_losses import GateRecord, GateSums, complete_blocks
-from hf_recurrent.analysis.plots import plot_gate_openness, save_recurrence_figures
+from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.analysis.recurrence import (
     Corpus,
     RecurrenceRecord,
@@ -112,11 +112,6 @@ def test_without_a_corpus_nothing_is_by_byte(record):
     assert recurrence_table(record, Corpus(np.array(LENGTHS), np.array(LENGTHS)))["word_perplexity"] is None
 
 
-def test_the_document_must_be_carried_too(record):
-    with pytest.raises(ValueError, match="losses of segment: carry the 'document' too"):
-        recurrence_table(RecurrenceRecord("none", 6, 8, None, {"segment": record.losses["segment"]}))
-
-
 @pytest.mark.parametrize(
     ("difference", "error", "documents", "expected"),
     [
@@ -155,15 +150,6 @@ def test_blocks_that_begin_inside_a_segment_do_not_count():
     mask = torch.ones(2, 6, dtype=torch.long)
     assert complete_blocks(mask, torch.tensor([3, 6]), 3).tolist() == [[True, True], [True, True]]
     assert complete_blocks(mask, torch.tensor([4, 6]), 3).tolist() == [[False, False], [True, True]]
-
-
-def test_gates_that_are_none():
-    sums = GateSums()
-    with pytest.raises(ValueError, match="a gate is a share from 0 to 1, got 0 to 2"):
-        sums.add([torch.tensor([[[0.0, 2.0]]])], torch.ones(1, 1, dtype=torch.bool))
-    with pytest.raises(ValueError, match="gates of 1 blocks, but rows complete 2"):
-        sums.add([torch.zeros(1, 1, 1)], torch.ones(1, 2, dtype=torch.bool))
-    assert GateSums().total() is None
 
 
 def test_half_lives_follow_the_shares():
@@ -208,5 +194,3 @@ def test_figures_and_their_bytes(record, tmp_path):
 
 def test_without_gates_there_is_one_figure(table, tmp_path):
     assert [entry["kind"] for entry in save_recurrence_figures(tmp_path, table)] == ["loss_position"]
-    with pytest.raises(ValueError, match="no gates to draw"):
-        plot_gate_openness(table, tmp_path / "gates.png")

@@ -203,7 +203,10 @@ def calibrate(
         "timed_examples": found.timed,
         "full_depth": full_depth,
         "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in runs.shallow],
-        "criteria": {name: criterion_table(rows, chosen[name]) for name, rows in curves.items()},
+        "criteria": {
+            name: {"curve": list(rows.values()), "chosen": None if chosen[name] is None else chosen[name].value}
+            for name, rows in curves.items()
+        },
         "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
         "inputs": None if choice is None else input_statistics(found.examples[choice]),
         "tests": test_tables(choice, checked, tests or {}, goal, answer_name),
@@ -304,11 +307,6 @@ def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: in
         }
         for key, error, p_value, is_safe in zip(settings, wrong, p_values, safe, strict=True)
     }
-
-
-def criterion_table(rows: Mapping[Setting, Mapping[str, Any]], chosen: Setting | None) -> dict[str, Any]:
-    """The curve of a criterion, and what was chosen on it."""
-    return {"curve": list(rows.values()), "chosen": None if chosen is None else chosen.value}
 
 
 def choose(

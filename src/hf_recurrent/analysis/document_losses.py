@@ -76,20 +76,9 @@ class DocumentLosses:
         Args:
             units: of each document of the corpus.
             num_tokens: of each document; None: the tokens read, which is right where documents were read to their end.
-
-        Raises:
-            ValueError: another number of documents, or fewer tokens than were read.
         """
         units = np.asarray(units, dtype=np.float64)
         total = self.read if num_tokens is None else np.asarray(num_tokens)[: len(self.read)]
-        if len(units) < len(self.read) or len(total) < len(self.read):
-            raise ValueError(
-                f"there are {len(units)} documents with a size, but document {len(self.read) - 1} was read: pass one "
-                "number for each document of the corpus"
-            )
-        if (total < self.read).any():
-            place = int((total < self.read).argmax())
-            raise ValueError(f"num_tokens[{place}] is {total[place]}, but {self.read[place]} of them were read")
         known = total > 0
         return float((units[: len(total)][known] * self.tokens[known] / total[known]).sum())
 
@@ -151,12 +140,7 @@ def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[floa
 
     The error is that of a ratio over D documents, sqrt(D / (D - 1) sum_d (x_d - m n_d)^2) / sum_d n_d, with the bits
     x_d that document d needs more, its n_d tokens and the mean m; None for a single document.
-
-    Raises:
-        ValueError: other tokens were predicted.
     """
-    if not np.array_equal(first.tokens, second.tokens):
-        raise ValueError("the two losses are of different tokens: take both from one pass")
     counted = first.tokens > 0
     tokens = first.tokens[counted]
     more = (second.nats - first.nats)[counted] / math.log(2)
@@ -201,19 +185,12 @@ class GateSums:
 
         Args:
             complete: (B, K) bool, blocks that hold nothing but tokens; others do not count.
-
-        Raises:
-            ValueError: another number of gates than of blocks that a sequence completes, or a gate outside 0 to 1.
         """
         completed = int(complete.any(0).sum())
-        if len(gates) != completed:
-            raise ValueError(f"there are gates of {len(gates)} blocks, but rows complete {completed}")
         for gate, counted in zip(gates, complete[:, :completed].T, strict=True):
             forgotten = gate[counted].double().flatten(1)
             if not len(forgotten):
                 continue
-            if not bool(((forgotten >= 0) & (forgotten <= 1)).all()):
-                raise ValueError(f"a gate is a share from 0 to 1, got {forgotten.min():g} to {forgotten.max():g}")
             opened, kept = forgotten.sum(0), (1 - forgotten).clamp_min(MIN_KEPT).log().sum(0)
             self.openness = opened if self.openness is None else self.openness + opened
             self.log_kept = kept if self.log_kept is None else self.log_kept + kept

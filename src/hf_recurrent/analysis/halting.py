@@ -149,22 +149,12 @@ def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
     """The halting units of a stack, from the output of a model of `config` that was called with `output_halting=True`.
 
     The tokens of a language model halt one by one, whatever their halting is computed from.
-
-    Raises:
-        ValueError: the output has no halting fields, or they do not fit each other.
     """
     halting = config.capabilities.halting
     ponder_steps, halting_probabilities = (
         stack_output(output, stack, name) for name in ("ponder_steps", "halting_probabilities")
     )
-    if ponder_steps is None or halting_probabilities is None:
-        raise ValueError(f"a model with halting='{halting}' returned no ponder_steps or no halting_probabilities")
     steps, probabilities = ponder_steps.cpu().numpy(), as_numpy(halting_probabilities)
-    if probabilities.shape[:-1] != steps.shape:
-        raise ValueError(
-            f"halting_probabilities {probabilities.shape} do not match ponder_steps {steps.shape} "
-            "plus one axis of depth"
-        )
     if steps.ndim == 1:
         kind = "example"
     elif steps.ndim == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):

@@ -40,9 +40,6 @@ def token_heat_map(
         values per unit), `steps` (one executed depth per unit) and `prediction` (class id). Without halting,
         `rows`, `mass` and `steps` are empty. Of a language model, `prediction` is the id predicted for the last token,
         and `answers` has for each unit whether the token after it has a label (in an encoded example).
-
-    Raises:
-        ValueError: the model returned another number of units than there are tokens, chunks or sentences.
     """
     inputs = to_device(encode_example(tokenizer, example), model)
     with inference_mode(model):
@@ -63,8 +60,6 @@ def token_heat_map(
         "sentence": ["sentence 1", "sentence 2"],
         "example": ["example"],
     }[kind]
-    if len(names) != len(live):
-        raise ValueError(f"the model reports {len(live)} halting units for {len(names)} rows ({kind} halting)")
     probabilities = fit_depth(probabilities[live], model.config.num_hidden_layers)
     mass = halting_mass(probabilities, steps[live], stopping_rule(model.config)[0])
     if language:

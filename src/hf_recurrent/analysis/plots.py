@@ -104,7 +104,7 @@ def save_halting_figures(
 
 def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Share of halting units that stopped after each number of steps."""
-    counts, unit = _halting(table, "steps_histogram"), table["unit"]
+    counts, unit = table["steps_histogram"], table["unit"]
     total = sum(counts)
     title = f"Where {total:,} {unit}s stopped (at most {table['max_steps']} steps)"
     return _plot_depths([n / total for n in counts], path, "executed depth steps", f"share of {unit}s", title)
@@ -113,7 +113,7 @@ def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> P
 def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Mean halting mass of each state: how the output mixes the depths."""
     labels = ("depth step (0 is the input)", "mean halting mass", "Halting mass over depth")
-    return _plot_depths(_halting(table, "halting_mass"), path, *labels)
+    return _plot_depths(table["halting_mass"], path, *labels)
 
 
 def _plot_depths(shares: Sequence[float], path: str | os.PathLike, depth: str, share: str, title: str) -> Path:
@@ -145,8 +145,6 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
 
     Of a language model, both are those at the last read.
     """
-    if column not in table["slices"]:
-        raise ValueError(f"no slice column '{column}'; the table has {sorted(table['slices'])}")
     rows = table["slices"][column]["rows"]
     key, accuracy_name = difficulty_key(table), _accuracy_name(table)
     at_read = " at the last read" if key == "answer_steps" else ""
@@ -184,8 +182,6 @@ def plot_threshold_curve(
     curve: Sequence[Mapping[str, float]], path: str | os.PathLike, *, accuracy_name: str = "accuracy"
 ) -> Path:
     """Accuracy (`accuracy_name`), mean steps and relative time at each halting threshold, aligned."""
-    if not curve:
-        raise ValueError("a model of fixed depth has no threshold curve")
     rows = sorted(curve, key=lambda row: row["threshold"])
     places = range(len(rows))
     figure, panels = new_figure(3, (6.4, 6.0))
@@ -252,8 +248,6 @@ def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os
 def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Halting mass of each halting unit (row) over depth (column) for one example."""
     mass, rows = heat_map["mass"], heat_map["rows"]
-    if not mass:
-        raise ValueError("a model of fixed depth has no halting mass to draw")
     shown = min(len(rows), MAX_HEAT_MAP_ROWS)
     figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
     _draw_image(axes, mass[:shown], "halting mass")
@@ -269,10 +263,6 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
 
 def plot_token_steps(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
     """Ponder steps of tokens by `column` of the table's `tokens`: "position" or "kind"."""
-    if not table.get("tokens"):
-        raise ValueError("a classifier, or a model of fixed depth, has no steps by token to draw")
-    if column not in table["tokens"]:
-        raise ValueError(f"no tokens by '{column}'; the table has {sorted(table['tokens'])}")
     rows = table["tokens"][column]["rows"]
     figure, (axes,) = new_figure(1, (6.4, 3.6))
     places = range(len(rows))
@@ -293,8 +283,6 @@ def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Pa
 
     Tokens from which a labelled token is predicted (`answers`) stand out.
     """
-    if not heat_map["steps"]:
-        raise ValueError("a model of fixed depth goes equally deep along the string")
     shown = slice(-MAX_TOKENS, None)
     steps, answers = heat_map["steps"][shown], heat_map["answers"][shown]
     tokens = [shorten(token) for token in heat_map["rows"][shown]]
@@ -317,8 +305,6 @@ def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Pa
 def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Attention of chunks to memory slots, and their updates: `reads` and `writes` of `memory_map`, (chunks, slots)."""
     reads, writes = memory["reads"], memory["writes"]
-    if not len(reads) or len(reads) != len(writes):
-        raise ValueError(f"expected as many chunks in reads as in writes, at least 1: got {len(reads)}, {len(writes)}")
     chunks, slots = len(reads), len(reads[0])
     height = 1.8 + 2 * max(SLOT_HEIGHT * slots, 1.0)
     figure, panels = new_figure(2, (min(max(6.4, 1.8 + CHUNK_WIDTH * chunks), 14.0), height))
@@ -339,12 +325,6 @@ def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
 
 def _accuracy_name(table: Mapping[str, Any]) -> str:
     return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
-
-
-def _halting(table: Mapping[str, Any], key: str) -> list[float]:
-    if table["fixed_depth"]:
-        raise ValueError(f"a model of fixed depth has no {key}")
-    return table[key]
 
 
 def save_recurrence_figures(
@@ -384,8 +364,6 @@ def plot_loss_by_position(table: Mapping[str, Any], path: str | os.PathLike) -> 
 def plot_gate_openness(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
     """Histogram of state units by the fraction of them that an update forgets."""
     gates = table["gates"]
-    if gates is None:
-        raise ValueError("a model without gated state vectors has no gates to draw")
     counts, units = gates["histogram"], gates["units"]
     figure, (axes,) = new_figure(1, (6.4, 3.4))
     width = 1 / len(counts)

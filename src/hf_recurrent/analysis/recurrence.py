@@ -171,7 +171,9 @@ def collect_recurrence(
         gates: whether to collect gates, where the model has a gated state.
     """
     config = model.config
-    carries = possible_carries(config) if carries is None else tuple(carries)
+    if carries is None:
+        carries = CARRIES if config.capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
+    carries = tuple(carries)
     check_carries(model, carries)
     gate_sums = GateSums() if gates and config.capabilities.state_vectors > 0 and DOCUMENT in carries else None
     evaluators = [_CarryEvaluator(model, carry, gate_sums if carry == DOCUMENT else None) for carry in carries]
@@ -238,11 +240,6 @@ class _CarryEvaluator:
             self.gates.add(outputs.gates, complete)
 
 
-def possible_carries(config: Any) -> tuple[str, ...]:
-    """The `CARRIES` that differ in a model."""
-    return CARRIES if config.capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
-
-
 def check_carries(model: Any, carries: tuple[str, ...]) -> None:
     """Raise a ValueError unless a model can read documents with each of `carries`."""
     kind = type(model).__name__
@@ -286,12 +283,7 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
     `carries` has a row for each `carry`: its bits, the bits a token that it needs more than with the document carried
     (`difference`), and the `standard_error` of that over documents. `by_position` has a row
     for each bin of positions; `gates` is None for a model without gated state vectors.
-
-    Raises:
-        ValueError: the record has no losses with the document carried, or `corpus` does not fit it.
     """
-    if DOCUMENT not in record.losses:
-        raise ValueError(f"the record has losses of {', '.join(record.losses)}: carry the {DOCUMENT!r} too")
     losses = record.losses[DOCUMENT]
     read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
     # end-of-text tokens alone stand for no byte

@@ -21,13 +21,10 @@ def risk_p_values(errors: Sequence[int] | np.ndarray, n: int, tolerance: float) 
     The probability of so few errors or fewer if the risk is the tolerance: a larger risk makes them less probable.
 
     Raises:
-        ValueError: `tolerance` is not between 0 and 1, or there are more errors than examples.
+        ValueError: `tolerance` is not between 0 and 1.
     """
     require_probability("tolerance", tolerance)
-    errors = np.asarray(errors)
-    if errors.size and (errors.min() < 0 or errors.max() > n):
-        raise ValueError(f"errors lie between {errors.min()} and {errors.max()}, but there are {n} examples")
-    return binom.cdf(errors, n, tolerance)
+    return binom.cdf(np.asarray(errors), n, tolerance)
 
 
 def bounded_risk_p_values(losses: Sequence[float] | np.ndarray, n: int, tolerance: float) -> np.ndarray:
@@ -39,12 +36,10 @@ def bounded_risk_p_values(losses: Sequence[float] | np.ndarray, n: int, toleranc
         losses: (K,) sums of the losses of n examples, each loss from 0 to 1.
 
     Raises:
-        ValueError: `tolerance` is not between 0 and 1, or a sum is not one of n such losses.
+        ValueError: `tolerance` is not between 0 and 1.
     """
     require_probability("tolerance", tolerance)
     losses = np.asarray(losses, dtype=float)
-    if losses.size and not (losses.min() >= 0 and losses.max() <= n):
-        raise ValueError(f"losses add up to {losses.min()} to {losses.max()}, but there are {n} examples")
     mean = np.minimum(losses / n, tolerance)
     divergence = rel_entr(mean, tolerance) + rel_entr(1 - mean, 1 - tolerance)
     return np.minimum(np.exp(-n * divergence), np.e * binom.cdf(np.ceil(losses), n, tolerance))

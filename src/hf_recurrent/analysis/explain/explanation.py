@@ -286,14 +286,10 @@ def check_words(tokenizer: Any, name: str, text: str) -> None:
         return
     place = encoded["input_ids"].index(unknown)
     start, end = encoded["offset_mapping"][place]
-    raise ValueError(
-        f"{name}: word {place + 1} of it, {text[start:end]!r} at character {start + 1}, is not in the vocabulary of "
-        f"this checkpoint{known_words(tokenizer)}"
-    )
-
-
-def known_words(tokenizer: Any) -> str:
-    """The vocabulary as the end of a sentence, where it is short enough to help."""
     words = [word for word, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
     words = [word for word in words if word not in tokenizer.all_special_tokens]
-    return f"; it knows {' '.join(words)}" if 0 < len(words) <= MAX_LISTED_WORDS else ""
+    known = f"; it knows {' '.join(words)}" if 0 < len(words) <= MAX_LISTED_WORDS else ""
+    raise ValueError(
+        f"{name}: word {place + 1} of it, {text[start:end]!r} at character {start + 1}, is not in the vocabulary of "
+        f"this checkpoint{known}"
+    )

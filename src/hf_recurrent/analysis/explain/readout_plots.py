@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 
 from ...templating import percent
 from ..figures import BLUE, GREY
-from .canvas import BYTES_OF_TEXT, PIXELS, Canvas, NotDrawableError
+from .canvas import PIXELS, Canvas, NotDrawableError
 from .page import (
     BARS_BELOW,
     BARS_HEIGHT,
@@ -67,13 +67,7 @@ def format_prediction(trace: ReadoutTrace) -> str:
 
 
 def plot_pixels(trace: ReadoutTrace, canvas: Canvas, path: str | os.PathLike) -> Path:
-    """Draw each picture, where its steps are spent, and the readout's attention, at most `MAX_MAPS` steps of each.
-
-    Raises:
-        NotDrawableError: the example is not of pixels.
-    """
-    if canvas.kind != PIXELS:
-        raise NotDrawableError(f"canvas is of {canvas.kind}: expected {PIXELS}")
+    """Draw each picture, where its steps are spent, and the readout's attention, at most `MAX_MAPS` steps of each."""
     heights = [block_height(live_maps(trace, canvas, text)) for text in range(len(canvas.columns))]
     attended = [] if trace.attention is None else list(trace.attention[:MAX_MAPS])
     page_height = sum(HEADING + LARGE + GAP + height + block_height(attended) for height in heights)
@@ -179,10 +173,8 @@ def plot_bytes(trace: ReadoutTrace, canvas: Canvas, path: str | os.PathLike) -> 
     a whole has its halting probabilities below.
 
     Raises:
-        NotDrawableError: the example is not of bytes, or there is neither.
+        NotDrawableError: there is neither.
     """
-    if canvas.kind != BYTES_OF_TEXT:
-        raise NotDrawableError(f"canvas is of {canvas.kind}: expected {BYTES_OF_TEXT}")
     by_steps, bars = trace.unit in ("token", "chunk"), trace.unit in ("row", "sentence")
     if not by_steps and trace.attention is None:
         raise NotDrawableError("bytes that halt together, of a model whose attention is not known, have no colours")
@@ -277,16 +269,12 @@ def letters_of(content: np.ndarray) -> list[Letter]:
         encoded = character.encode("utf-8", "surrogateescape")
         if character in NAMED:
             letters.append(Letter(NAMED[character], "mark"))
-        elif character.isprintable() and has_glyph(character):
+        elif character.isprintable() and font().get_char_index(ord(character)) > 0:
             letters.append(Letter(character, "text"))
             letters += [Letter(CONTINUES, "mark")] * (len(encoded) - 1)
         else:
             letters += [Letter(f"{byte:02x}", "hex") for byte in encoded]
     return letters
-
-
-def has_glyph(character: str) -> bool:
-    return font().get_char_index(ord(character)) > 0
 
 
 @lru_cache(maxsize=1)
