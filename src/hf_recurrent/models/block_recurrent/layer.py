@@ -85,13 +85,6 @@ class WindowAttention(ScaledAttention):
             inputs = span.window_inputs(query, tokens, window_bias(by_distance))
         return self.attend_groups(inputs, span, self.config.attention_dropout)
 
-    def attend_states(
-        self, hidden: torch.Tensor, states: list[KeyValue], span: Span
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Tokens (..., E) attend to the states before their block -> (..., H, D), weights (B, H, n, S)."""
-        query = self.state_scales.scale_queries(l2_normalize(self.heads(self.state_q_proj(hidden))))
-        return self.attend_groups(span.state_inputs(query, states), span)
-
     def attend_groups(
         self, inputs: list[tuple], span: Span, dropout: float = 0.0
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -176,7 +169,9 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
                 cached["state_key"], cached["state_value"] = keys_values[-1]
         state_weights = None
         if attention.state_q_proj is not None:
-            from_states, state_weights = attention.attend_states(hidden, keys_values, span)
+            query = l2_normalize(attention.heads(attention.state_q_proj(hidden)))
+            inputs = span.state_inputs(attention.state_scales.scale_queries(query), keys_values)
+            from_states, state_weights = attention.attend_groups(inputs, span)
             attended = torch.cat((attended, from_states), dim=-2)
         updated = hidden_states + attention.o_proj(attended.flatten(-2))
         inner = self.up_proj(self.feed_forward_norm(updated)).relu()

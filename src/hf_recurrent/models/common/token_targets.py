@@ -35,21 +35,15 @@ def check_targets(
     refuse(unknown_ids(name, targets, number, remedy, ignored=NO_TARGET, field=field))
 
 
-def padding_of(targets: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-    """Where targets (B, S) are at padding (B, S); None without a mask that covers them.
+def without_padding(targets: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Targets (B, S) with -100 at padding, of which nothing is predicted.
 
     The mask may also cover cached tokens; the base model rejects one of a wrong shape.
     """
     if not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() != 2:
-        return None
+        return targets
     padding = attention_mask[:, -targets.shape[1] :] == 0
-    return padding if padding.shape == targets.shape else None
-
-
-def without_padding(targets: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Targets (B, S) with -100 at padding, of which nothing is predicted."""
-    padding = padding_of(targets, attention_mask)
-    return targets if padding is None else targets.masked_fill(padding, NO_TARGET)
+    return targets.masked_fill(padding, NO_TARGET) if padding.shape == targets.shape else targets
 
 
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

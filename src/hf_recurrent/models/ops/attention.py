@@ -390,10 +390,6 @@ class SelfAttention(Attention):
     # the planes that rotations turn
     rotate = staticmethod(rotate)
 
-    def rotated_queries(self, states: torch.Tensor, rotation: torch.Tensor | None) -> torch.Tensor:
-        """Queries (..., H, D) of tokens in these states (..., E)."""
-        return self.rotate(self.heads(self.q_proj(states)), rotation)
-
     def keys_values(self, source: torch.Tensor, rotation: torch.Tensor | None) -> KeyValue:
         return KeyValue(self.rotate(self.heads(self.k_proj(source)), rotation), self.heads(self.v_proj(source)))
 
@@ -401,7 +397,8 @@ class SelfAttention(Attention):
         self, queries: torch.Tensor, source: torch.Tensor, rotations: Rotations
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries (..., H, D), and keys and values (..., H, D) of the source."""
-        return self.rotated_queries(queries, rotations.query), *self.keys_values(source, rotations.key)
+        query = self.rotate(self.heads(self.q_proj(queries)), rotations.query)
+        return query, *self.keys_values(source, rotations.key)
 
     def forward(
         self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext

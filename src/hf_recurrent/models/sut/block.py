@@ -76,16 +76,13 @@ class SUTBlock(GradientCheckpointingLayer):
         self.experts = FeedForwardExperts(config)
         self.dropout = Dropout(config.dropout)
 
-    def new_keys_values(self, source: torch.Tensor) -> KeyValue:
-        """Keys and values of tokens in these soft states: (M, d) -> (M, H, D) each."""
-        return self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
-
     def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
         """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
         if context.frozen is not None and context.fresh is not None and context.fresh.numel() == 0:
             frozen = context.frozen
         else:
-            fresh, (batch, length) = self.new_keys_values(source), context.shape
+            fresh = self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
+            batch, length = context.shape
             pairs = zip(fresh, context.frozen or (None, None), strict=True)
             frozen = KeyValue(*(place(new, context.fresh, batch * length, old) for new, old in pairs))
         all_tokens = KeyValue(*(states.unflatten(0, context.shape) for states in frozen))

@@ -61,12 +61,6 @@ def expert_products(
     return torch.cat([torch.addmm(shift, *pair) for shift, pair in zip(bias.unbind(), pieces, strict=True)])
 
 
-def grouped_products(states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch) -> torch.Tensor:
-    """`expert_products` in one kernel: (M, in), (E, in, out) -> (M, out)."""
-    ends = dispatch.counts.cumsum(0, dtype=torch.int32)
-    return nn.functional.grouped_mm(states.to(weight.dtype).contiguous(), weight, offs=ends)
-
-
 def fits_grouped_products(sizes: tuple[int, ...], dtype: torch.dtype) -> bool:
     return all(size * dtype.itemsize % GROUPED_BYTES == 0 for size in sizes)
 
@@ -96,7 +90,8 @@ class ExpertMap(nn.Module):
         if self.weight.shape[0] == 1:
             return states @ self.weight[0]
         if implementation == "grouped_mm" and can_group(self.weight):
-            return grouped_products(states, self.weight, dispatch)
+            ends = dispatch.counts.cumsum(0, dtype=torch.int32)
+            return nn.functional.grouped_mm(states.to(self.weight.dtype).contiguous(), self.weight, offs=ends)
         if implementation == "batched_mm" or in_graph():
             return torch.bmm(states[:, None], self.weight[dispatch.expert]).squeeze(1)
         return expert_products(states, self.weight, dispatch)

@@ -363,23 +363,20 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
         if outputs.ponder_cost is None or self.config.halting == "none":
             return None
         if self.config.depth_objective != "mixture":
-            return self.both_divergences(outputs)
+            # the divergence of halting from its prior
+            stacks = (
+                (outputs.get("encoder_halting_distribution"), outputs.encoder_ponder_steps),
+                (outputs.get("halting_distribution"), outputs.ponder_steps),
+            )
+            known = [(distribution, steps >= 0) for distribution, steps in stacks if distribution is not None]
+            terms = [prior_divergence(self.config, distribution)[mask].mean() for distribution, mask in known]
+            return self.config.depth_prior_weight * sum(terms) if terms else None
         stacks = (
             (outputs.encoder_ponder_cost, outputs.encoder_ponder_steps),
             (outputs.ponder_cost, outputs.ponder_steps),
         )
         costs = [mean_over_tokens(*stack) for stack in stacks if stack[0] is not None]
         return self.config.ponder_loss_weight * sum(costs)
-
-    def both_divergences(self, outputs) -> torch.Tensor | None:
-        """Weighted sum of both stacks' divergence of halting from its prior, each the mean over tokens."""
-        stacks = (
-            (outputs.get("encoder_halting_distribution"), outputs.encoder_ponder_steps),
-            (outputs.get("halting_distribution"), outputs.ponder_steps),
-        )
-        known = [(distribution, steps >= 0) for distribution, steps in stacks if distribution is not None]
-        terms = [prior_divergence(self.config, distribution)[mask].mean() for distribution, mask in known]
-        return self.config.depth_prior_weight * sum(terms) if terms else None
 
 
 def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
