@@ -123,6 +123,7 @@ def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(head, tmp_path):
     assert not any(report.values()), report
     # and back
     save_original(again, tmp_path / "back")
+    assert len({path.stat().st_mode for path in (tmp_path / "back").iterdir()}) == 1
     first, last = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
     assert first.keys() == last.keys()
     assert all(torch.equal(first[name], last[name]) for name in first)

@@ -156,6 +156,9 @@ def test_trainer_checkpoints_and_saved_models_have_it(tmp_path):
     trainer.save_model(tmp_path / "saved")
     for folder in ("checkpoint-1", "saved"):
         assert code_in(tmp_path / folder) == code_files("gut")
+        # safetensors writes files that nobody else can read
+        modes = {path.stat().st_mode for path in (tmp_path / folder).iterdir()}
+        assert modes == {(tmp_path / "saved" / "config.json").stat().st_mode}
     resumed = Trainer(make_model(), arguments, train_dataset=rows)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
     assert resumed.state.global_step == 1

@@ -85,6 +85,7 @@ def test_training_learns_and_logs(tmp_path):
     assert last["learning_rate"] == pytest.approx(1 / 60**0.5)
     progress = json.loads((tmp_path / "run" / "checkpoint-60" / "progress.json").read_text())
     assert progress["log"] == session.progress.log
+    assert len({path.stat().st_mode for path in (tmp_path / "run" / "checkpoint-60").iterdir()}) == 1
     assert progress["seconds"] > 0
 
 

@@ -8,6 +8,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..files import write_json
+from ..models.common.pretrained import share_weights
 from .albert import ALBERT, SEPARATE
 from .huginn import HUGINN
 from .original import Original
@@ -144,10 +145,8 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     described = {"model_type": original.model_type, "architectures": [original.prefix + suffix + pabee]}
-    path = write_json(folder / "config.json", dict(sorted((fields | described).items())))
-    for weights in folder.glob("*.safetensors"):
-        # safetensors makes files that their owner alone can read
-        weights.chmod(path.stat().st_mode)
+    write_json(folder / "config.json", dict(sorted((fields | described).items())))
+    share_weights(folder, "config.json")
     if model.can_generate():
         model.generation_config.save_pretrained(folder)
     return folder

@@ -40,7 +40,7 @@ def save_code(model, folder: str | Path) -> None:
     A class or config from outside this package computes what that code does not: it is left out, with a warning.
 
     Raises:
-        ValueError: `folder` is a file, another process changes it, or the disk is full.
+        ValueError: `folder` is a file.
     """
     if Path(folder).is_file():
         raise ValueError(f"save_directory={str(folder)!r} is a file: name a folder")

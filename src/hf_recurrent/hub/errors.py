@@ -3,6 +3,7 @@
 import os
 
 import torch
+from huggingface_hub import constants
 from huggingface_hub.errors import (
     HfHubHTTPError,
     HTTPError,
@@ -32,6 +33,13 @@ def explanation(error: Exception) -> str | None:
 
     A list of problems has a line for each of them, all else is one line.
     """
+    if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+        # the Hub's client names a file in there, or speaks of the network
+        try:
+            os.makedirs(constants.HF_HOME, exist_ok=True)
+        except OSError as reason:
+            home = f"HF_HOME is {constants.HF_HOME!r}, which cannot be made ({reason.strerror})"
+            return f"{home}: set it to a folder that can be written ({_joined(error)})"
     # errors of this package name their cause
     if no_room(error) and not (isinstance(error, ValueError | PublishError) and error.__cause__):
         return (
@@ -40,10 +48,7 @@ def explanation(error: Exception) -> str | None:
     if isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {_joined(error)}"
     if isinstance(error, OSError) and error.filename is not None:
-        problem, home = f"{os.fsdecode(error.filename)}: {error.strerror}", os.environ.get("HF_HOME")
-        if home and os.path.abspath(home).startswith(os.fsdecode(error.filename)):
-            return f"HF_HOME is {home!r}, which cannot be made ({problem}): set it to a folder that can be written"
-        return problem
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return f"there is not enough memory: {_joined(error)}"
     if isinstance(error, StrictDataclassError | ImportError | SafetensorError | OSError | FloatingPointError):

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file, save_model
 
 from ..documents import DocumentReader
 from ..files import read_json, write_json
+from ..models.common.pretrained import share_weights
 from ..models.common.sharding import is_sharded
 from .engine_states import load_optimizer, load_weights, whole_model
 from .run_folder import (
@@ -82,6 +83,7 @@ def save_training_state(
     if accelerator.is_main_process:
         write_json(draft / READER_FILE, reader.state_dict())
         write_json(draft / PROGRESS_FILE, asdict(progress))
+        share_weights(draft, PROGRESS_FILE)
         if target.exists():
             remove_checkpoint(target)
         draft.rename(target)

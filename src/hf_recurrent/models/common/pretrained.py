@@ -45,6 +45,12 @@ def mismatch(model: str, shapes: set[tuple[str, torch.Size, torch.Size]]) -> str
     )
 
 
+def share_weights(folder: Path, beside: str) -> None:
+    """Give weights the mode of the file `beside` them: safetensors makes files that their owner alone can read."""
+    for weights in folder.glob("*.safetensors"):
+        weights.chmod((folder / beside).stat().st_mode)
+
+
 class RecurrentPreTrainedModel(PreTrainedModel):
     """Base of all architectures. Initialisation follows the reference implementation of the dynamic-halt paper."""
 
@@ -133,10 +139,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         if writes and not adapters and self.save_code is not None and self._auto_class is None:
             self.save_code(save_directory)
         super().save_pretrained(save_directory, is_main_process, state_dict, **kwargs)
-        config = Path(save_directory, "config.json")
-        for weights in config.parent.glob("*.safetensors") if writes and config.is_file() else ():
-            # safetensors makes files that their owner alone can read
-            weights.chmod(config.stat().st_mode)
+        if writes:
+            share_weights(Path(save_directory), "adapter_config.json" if adapters else "config.json")
 
     def _get_files_timestamps(self, working_dir) -> dict[str, float]:
         """Of all files but the code, which `push_to_hub=True` then sends whether it is new or not."""
