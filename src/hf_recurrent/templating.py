@@ -96,6 +96,11 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def near_names(path: Path) -> str:
+    """The names beside a path that were probably meant, as a question, or nothing."""
+    return near_matches(path.name, (other.name for other in path.parent.glob("*")))
+
+
 def literal(value: Any) -> str:
     """A value as JSON; for a string this is a Python literal as well."""
     return json.dumps(value, ensure_ascii=False)

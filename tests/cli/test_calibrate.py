@@ -265,7 +265,7 @@ def test_checkpoints_that_do_not_fit(refuse, checkpoint, tmp_path):
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     assert "does not iterate one block (architecture 'tlb')" in refuse("calibrate", tmp_path / "tlb", "listops")
     assert "name a new one for a changed copy with --out" in refuse("calibrate", "someone/model", "listops")
-    assert "there is no such folder; did you mean" in refuse("calibrate", tmp_path / "tlbb", "listops")
+    assert "tlbb does not exist; did you mean tlb" in refuse("calibrate", tmp_path / "tlbb", "listops")
     words = ("--budget", "depth=0.5")
     assert "which is read in segments" in refuse("calibrate", checkpoint, "long_documents", *words)
     assert "answers with" in refuse("calibrate", checkpoint, "listops", *words)

@@ -194,7 +194,7 @@ def test_convert_gives_the_authors_model(succeed, refuse, tmp_path, pytestconfig
     assert (tmp_path / "gut" / "modeling_gut.py").is_file()
     assert "is not empty: give a new one" in refuse("convert", case, tmp_path / "gut")
     assert "holds no case.json" in refuse("convert", tmp_path, tmp_path / "new")
-    assert "there is no such folder; did you mean" in refuse("convert", tmp_path / "guut", tmp_path / "new")
+    assert "guut does not exist; did you mean gut" in refuse("convert", tmp_path / "guut", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

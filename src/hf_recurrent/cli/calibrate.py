@@ -37,7 +37,7 @@ TestSplits = Annotated[
     typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
 ]
 TestFile = Annotated[
-    str | None, options.own_option("File to check the choice on; the file to calibrate on is the argument.")
+    str | None, options.own_file("File to check the choice on; the file to calibrate on is the argument.")
 ]
 Tolerance = Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")]
 Confidence = Annotated[float, typer.Option(help="Probability with which the risk is no larger.")]
@@ -68,7 +68,7 @@ Copy = Annotated[
 ]
 
 TrainFile = Annotated[
-    str | None, options.own_option("With --card, of a model of words: file of training, which makes a label expected.")
+    str | None, options.own_file("With --card, of a model of words: file of training, which makes a label expected.")
 ]
 Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
 
@@ -249,10 +249,8 @@ def destination(checkpoint: str, folder: Path | None, revision: str | None = Non
         ValueError: there is no place for the files.
     """
     from ..files import changed_files
-    from ..training.model import check_place
     from .shared_change import made_by_first
 
-    check_place("checkpoint", checkpoint)
     if folder is not None:
         return made_by_first(copied(checkpoint, folder, revision), folder)
     if not Path(checkpoint).is_dir():

@@ -24,8 +24,9 @@ def convert(
     reference: Annotated[
         str,
         typer.Argument(
+            callback=options.a_place,
             help="Folder with the authors' case.json and weights.safetensors, or an ALBERT, Ouro or Huginn: a folder "
-            "or its name on the Hub. With --to original a checkpoint of this package that was converted from one."
+            "or its name on the Hub. With --to original a checkpoint of this package that was converted from one.",
         ),
     ],
     folder: Annotated[
@@ -46,11 +47,9 @@ def convert(
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
     from ..files import new_folder
-    from ..training.model import check_place
 
     quiet_libraries()
     path = Path(reference)
-    check_place("reference", reference)
     recorded = path.is_dir() and not (path / "config.json").is_file()
     if recorded and to is Kind.original:
         raise ValueError(f"--to is {to.value!r}: {reference} has no config.json, it is a folder of the authors' own")

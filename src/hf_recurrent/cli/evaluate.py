@@ -40,7 +40,7 @@ def evaluate(
         typer.Option(help="Of long documents: document, segment or state; may be repeated, all if not given."),
     ] = None,
     train_file: Annotated[
-        str | None, options.own_option("Of models of words or tokens: file of training, which makes one expected.")
+        str | None, options.own_file("Of models of words or tokens: file of training, which makes one expected.")
     ] = None,
     json: Annotated[
         Path | None,

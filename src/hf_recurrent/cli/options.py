@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..templating import near_matches
+from ..templating import near_names
 from .console import hyphenated
 
 if TYPE_CHECKING:
@@ -50,11 +50,10 @@ def a_place(reference: str | None) -> str | None:
     return reference
 
 
-def a_file(path: Path) -> Path:
-    """A file or folder that is there."""
-    if not path.exists():
-        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise typer.BadParameter(f"{path} does not exist{near_matches(path.name, known)}")
+def a_file(path: Any) -> Any:
+    """A file or folder to read, checked as early; None if an option is not given."""
+    if path is not None and not Path(path).exists():
+        raise typer.BadParameter(f"{path} does not exist{near_names(Path(path))}")
     return path
 
 
@@ -124,6 +123,11 @@ def own_option(text: str, *names: str) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=OWN)
 
 
+def own_file(text: str) -> Any:
+    """An option for a file of a user's own examples."""
+    return typer.Option(callback=a_file, help=text, rich_help_panel=OWN)
+
+
 class Examples(NamedTuple):
     """The examples that a command evaluates a checkpoint on, as options: those of a benchmark, or a user's own.
 
@@ -140,7 +144,7 @@ class Examples(NamedTuple):
     ] = None
     config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None
     set_: Settings = None
-    data_dir: Annotated[str | None, typer.Option(help="Folder with the authors' own files.")] = None
+    data_dir: Annotated[str | None, typer.Option(callback=a_file, help="Folder with the authors' own files.")] = None
     dataset_name: Annotated[
         str | None, own_option("A data set of the Hub, or a folder that datasets loads, instead of a file.")
     ] = None

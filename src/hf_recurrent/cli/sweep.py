@@ -110,9 +110,7 @@ def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
         ValueError: it is not known, or has no card where there should be one.
     """
     from ..hub.lint import CARD_FILE
-    from ..training.model import check_place
 
-    check_place("checkpoint", checkpoint)
     if folder is None and not Path(checkpoint).is_dir():
         raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write the results with --out")
     target = Path(checkpoint) if folder is None else folder

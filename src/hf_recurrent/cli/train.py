@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ..recipes import recipe_files
+from ..recipes import find_recipe, no_recipe, recipe_files
 from .console import interruptible, out
-from .options import a_place
+from .options import a_file, a_place
 
 # words that ask for help
 HELP = {"-h", "--help"}
@@ -59,6 +59,11 @@ FLAGS = {
         "hub_model_id": "as owner/name",
     },
 }
+# flags of paths to read
+CHECKS = {
+    **dict.fromkeys(("--train-file", "--validation-file", "--test-file"), a_file),
+    "--model-name-or-path": a_place,
+}
 
 USAGE = """\
 Usage: hf-recurrent train [RECIPE] [--flag value ...]
@@ -90,13 +95,23 @@ def train(
     words = arguments or []
     if not words or words[0] in HELP:
         return show_help()
-    for flag, value in pairwise(words):
-        if flag.replace("_", "-") in ("--train-file", "--validation-file", "--test-file"):
-            a_place(value)
+    check_paths(words)
     from ..training.run import run_and_print
 
     with interruptible():
         run_and_print(words)
+
+
+def check_paths(words: list[str]) -> None:
+    """Refuse a recipe, a file of examples or a checkpoint that is not there, before anything slow is imported."""
+    recipe = None if words[0].startswith("-") else find_recipe(words[0])
+    if recipe is not None and not recipe.is_file():
+        raise typer.BadParameter(no_recipe(recipe))
+    for word, following in pairwise([*words, ""]):
+        flag, _, value = word.partition("=")
+        check = CHECKS.get(flag.replace("_", "-"))
+        if check is not None and (value or following):
+            check(value or following)
 
 
 def show_help() -> None:

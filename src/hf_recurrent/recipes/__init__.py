@@ -45,6 +45,13 @@ def find_recipe(text: str) -> Path:
     return path if path.is_file() or name is None else recipe_files()[name]
 
 
+def no_recipe(path: Path) -> str:
+    """The message about a recipe's file that is not there, with those that were probably meant."""
+    near = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
+    near = near or near_matches(path.as_posix().removesuffix(".yaml"), recipe_files())
+    return f"there is no recipe {path}{near or LISTED}"
+
+
 def packaged_recipe(text: str) -> Path:
     """The file of the recipe of that name, whatever files there are elsewhere.
 

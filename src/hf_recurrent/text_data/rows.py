@@ -1,6 +1,5 @@
 """Rows of files that somebody else wrote: CSV, TSV, JSON, JSON Lines, Parquet and plain text, one at a time."""
 
-import difflib
 import json
 import os
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 from ..benchmarks.files import parquet_columns, parquet_rows
 from ..benchmarks.json_array import read_items
 from ..files import parse_json
+from ..templating import near_names
 from .lines import GZIP, Lines, csv_records, open_lines
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "text")
@@ -180,9 +180,7 @@ def existing_file(path: str | os.PathLike) -> Path:
         raise ValueError(f"{path} is a folder: name one file{named}")
     if path.exists():
         raise ValueError(f"{path} is a device or pipe, which can be read only once: save it as a file")
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    raise ValueError(f"{path} does not exist" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+    raise ValueError(f"{path} does not exist{near_names(path)}")
 
 
 def format_of(path: Path) -> str:

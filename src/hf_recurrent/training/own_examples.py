@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import list_benchmarks
 from ..models.common.classification import predicts_number
+from ..templating import near_names
 from ..text_data.evaluation_source import (
     ChoiceEvaluationSource,
     DocumentEvaluationSource,
@@ -30,7 +31,7 @@ from .objectives import (
     Objective,
 )
 from .question_arguments import ChoiceDataArguments, SpanDataArguments
-from .recipes import RECIPE_FILE, near_matches, read_mapping
+from .recipes import RECIPE_FILE, read_mapping
 from .token_arguments import MaskedDataArguments, WordDataArguments
 
 if TYPE_CHECKING:
@@ -127,8 +128,7 @@ def holds_examples(place: str) -> bool:
     if path.is_file() or (path.is_dir() and not is_export(path)):
         return True
     if path.suffix in (*SUFFIXES, ".zip", ".gz"):
-        near = near_matches(path.name, (other.name for other in path.parent.glob("*")))
-        raise ValueError(f"{place!r}: there is no such file{near}")
+        raise ValueError(f"{place!r}: there is no such file{near_names(path)}")
     return False
 
 

@@ -15,7 +15,7 @@ from transformers import HfArgumentParser
 from ..files import UniqueKeyLoader, parse_yaml
 from ..hub.checkpoint import one_line, root_cause
 from ..models.common.configuration import FOLLOWING
-from ..recipes import LISTED, find_recipe, recipe_files
+from ..recipes import find_recipe, no_recipe
 from ..registry import ARCHITECTURES
 from ..templating import near_matches
 from .run_folder import NOT_IDENTITY
@@ -77,9 +77,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ValueError: it is not a YAML mapping.
     """
     if not path.is_file():
-        near = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
-        near = near or near_matches(path.as_posix().removesuffix(".yaml"), recipe_files())
-        raise FileNotFoundError(f"there is no recipe {path}{near or LISTED}")
+        raise FileNotFoundError(no_recipe(path))
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

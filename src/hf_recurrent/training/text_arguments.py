@@ -18,9 +18,10 @@ from ..hub.tasks import (
     TOKEN_CLASSIFICATION,
     TRANSLATION,
 )
+from ..templating import near_names
 from ..text_data.tasks import OTHERS, TASKS
 from . import objectives
-from .recipes import near_matches, require_known
+from .recipes import require_known
 
 # settings that choose a user's own data instead of a benchmark
 CHOOSING = ("task_name", "dataset_name", "train_file")
@@ -115,8 +116,7 @@ class TextArguments:
             if self.train_file is None:
                 raise ValueError(f"{name} is {path!r} without train_file: it goes with a train_file")
             if not Path(path).exists():
-                near = near_matches(Path(path).name, (other.name for other in Path(path).parent.glob("*")))
-                raise ValueError(f"{name} is {path!r}: there is no such file or folder{near}")
+                raise ValueError(f"{name} is {path!r}: there is no such file or folder{near_names(Path(path))}")
             if getattr(self, f"{split}_split") is not None:
                 raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
         others = [name for name in HELD_OUT_FOR if getattr(self, name) is not None]
