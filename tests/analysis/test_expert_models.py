@@ -179,13 +179,6 @@ def test_the_card_tells_them(gallery, translated):
         assert image.format == "PNG"
 
 
-def test_numbers_that_disagree_are_found(gallery, tmp_path):
-    root = Path(shutil.copytree(gallery, tmp_path / "cards"))
-    path = root / NAME / "expert_stats.json"
-    path.write_text(path.read_text().replace('"n": 20', '"n": 21'))
-    assert [line for line in gallery_problems(root) if "expert_stats.json disagrees with card.json" in line]
-
-
 def test_words():
     module = {"balance": 0.97, "experts": [{}, {}, {}], "num_experts": 4, "shares": [0.4, 0.3, 0.3, 0.0]}
     assert phrase("balance", module) == (

@@ -288,6 +288,25 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
     read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
     # end-of-text tokens alone stand for no byte
     by_byte = losses.num_tokens / read_bytes if read_bytes else None
+    carries = []
+    for carry, own in record.losses.items():
+        difference, error = (None, None) if carry == DOCUMENT else mean_difference(losses, own)
+        row = {
+            "carry": carry,
+            "bits_per_token": own.bits_per_token,
+            "bits_per_byte": _times(own.bits_per_token, by_byte),
+        }
+        carries.append({**row, "difference": difference, "standard_error": error})
+    bins = {carry: own.by_position() for carry, own in record.losses.items()}
+    by_position = [
+        {
+            "first": rows[0]["first"],
+            "last": rows[0]["last"],
+            "tokens": rows[0]["n"],
+            "bits_per_token": {carry: row["bits_per_token"] for carry, row in zip(bins, rows, strict=True)},
+        }
+        for rows in zip(*bins.values(), strict=True)
+    ]
     return plain(
         {
             "documents": losses.num_documents,
@@ -306,8 +325,8 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
             "max_steps": record.max_steps,
             "mean_steps": losses.mean_steps,
             "segment_length": record.segment_length,
-            "carries": [_carry_row(record, carry, by_byte) for carry in record.losses],
-            "by_position": _position_rows(record),
+            "carries": carries,
+            "by_position": by_position,
             "gates": None if record.gates is None else gate_table(record.gates, record.window_size),
         }
     )
@@ -334,31 +353,6 @@ def _word_perplexity(losses: DocumentLosses, corpus: Corpus | None) -> float | N
     if not words:
         return None
     return word_perplexity(losses.bits_per_token, np.asarray(corpus.num_tokens)[read].sum(), words)
-
-
-def _carry_row(record: RecurrenceRecord, carry: str, by_byte: float | None) -> dict[str, Any]:
-    losses = record.losses[carry]
-    difference, error = (None, None) if carry == DOCUMENT else mean_difference(record.losses[DOCUMENT], losses)
-    return {
-        "carry": carry,
-        "bits_per_token": losses.bits_per_token,
-        "bits_per_byte": _times(losses.bits_per_token, by_byte),
-        "difference": difference,
-        "standard_error": error,
-    }
-
-
-def _position_rows(record: RecurrenceRecord) -> list[dict[str, Any]]:
-    bins = {carry: losses.by_position() for carry, losses in record.losses.items()}
-    return [
-        {
-            "first": rows[0]["first"],
-            "last": rows[0]["last"],
-            "tokens": rows[0]["n"],
-            "bits_per_token": {carry: row["bits_per_token"] for carry, row in zip(bins, rows, strict=True)},
-        }
-        for rows in zip(*bins.values(), strict=True)
-    ]
 
 
 def gate_table(gates: GateRecord, window_size: int) -> dict[str, Any]:

@@ -306,18 +306,13 @@ def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict
     for stack, max_steps in stack_depths(config).items():
         steps = stack_output(output, stack, "ponder_steps").cpu().numpy()
         steps = steps.reshape(len(steps), -1)
-        calls, units = executed_calls(steps, config, max_steps, _sentences(inputs, steps, config))
+        types = inputs.get("token_type_ids")
+        of_pair = types is not None and config.capabilities.siamese and types.shape == steps.shape
+        calls, units = executed_calls(steps, config, max_steps, types.cpu().numpy() if of_pair else None)
         taken = np.where(steps >= 0, steps if config.capabilities.stops_when_halted else max_steps, 0)
         depth = taken.sum(1) / np.maximum(units, 1)
         columns |= {f"{stack}_calls": calls, f"{stack}_units": units, f"{stack}_depth": depth}
     return columns
-
-
-def _sentences(inputs: Mapping[str, torch.Tensor], steps: np.ndarray, config: Any) -> np.ndarray | None:
-    types = inputs.get("token_type_ids")
-    if types is None or not config.capabilities.siamese or types.shape != steps.shape:
-        return None
-    return types.cpu().numpy()
 
 
 def executed_calls(

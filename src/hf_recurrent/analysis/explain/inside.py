@@ -174,7 +174,12 @@ def stopping_rules(model: Any) -> list[Rule]:
             rule = exit_rule(model, name)
             if rule is None:
                 continue
-            setting, label = Setting(name, rule.threshold, rule.patience), exit_label(rule)
+            setting = Setting(name, rule.threshold, rule.patience)
+            times = "" if rule.patience == 1 else f" for {rule.patience} steps"
+            if rule.threshold is None:
+                label = f"{name} for {rule.patience} step{'' if rule.patience == 1 else 's'}"
+            else:
+                label = f"{name} {'≤' if rule.criterion.falls else '≥'} {rule.threshold:g}{times}"
         rules.append(Rule(name, label, name == own, setting.fields))
     return rules
 
@@ -191,14 +196,6 @@ def exit_rule(model: Any, criterion: str) -> ExitRule | None:
             return model.base_model.resolve_exit(options, steps, None, model.answer_head())
         except ValueError:
             return None
-
-
-def exit_label(rule: ExitRule) -> str:
-    name, patience = rule.criterion.name, rule.patience
-    if rule.threshold is None:
-        return f"{name} for {patience} step{'' if patience == 1 else 's'}"
-    label = f"{name} {'≤' if rule.criterion.falls else '≥'} {rule.threshold:g}"
-    return label if patience == 1 else f"{label} for {patience} steps"
 
 
 def pass_of(model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], found: Explanation) -> Pass:

@@ -15,8 +15,8 @@ the two texts of a siamese pair; W tokens of the longer one; H heads, D head dim
 E width.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,19 +183,12 @@ def readout_attention(
         inference_mode(model),
         config_fields(model, **fields),
         attention_implementation(model, "sdpa"),
-        call_hooks(seen.modules, seen),
+        ExitStack() as hooks,
     ):
+        for module in seen.modules:
+            hooks.enter_context(module.register_forward_pre_hook(seen))
         model(**inputs, **call)
     return seen.weights()
-
-
-@contextmanager
-def call_hooks(modules: Sequence[torch.nn.Module], hook: Callable) -> Iterator[None]:
-    """Call `hook(module, inputs)` before each call of one of `modules`."""
-    with ExitStack() as stack:
-        for module in modules:
-            stack.enter_context(module.register_forward_pre_hook(hook))
-        yield
 
 
 class TokenAttention:
