@@ -97,28 +97,10 @@ def our_config(case: dict):
     if bool(config.get("causal")) != causal:
         raise ValueError(f"config.causal is {config.get('causal')!r}: expected {causal} for {case['framework']}")
     name = architecture(config)
-    fields = sizes(config, data["vocab_len"], boundaries=name not in ("tlb", "gutlb"))
-    fields["pad_token_id"] = data["PAD_id"]
-    if causal:
-        fields |= {"is_causal": True, "lm_head": "mlp"}
-    else:
-        fields |= classes(data["classes_num"], case["framework"] == "sentence_pair")
-    if name in ("ut", "gut", "gutlb"):
-        fields |= halting(config)
-    if name in ("gut", "gutlb"):
-        gated = config["block"] in ("GatedTransformerBlock", "GatedTLBBlock")
-        fields |= {
-            "feed_forward": "gated" if gated else "plain",
-            "gate_intermediate_size": config["ffn_gate_dim"] if gated else None,
-        }
-    if name in ("tlb", "gutlb"):
-        fields |= chunks(config)
-    return ARCHITECTURES[name].config_class(**fields)
-
-
-def sizes(config: dict, vocab_size: int, boundaries: bool) -> dict:
-    return {
+    boundaries, vocab_size = name not in ("tlb", "gutlb"), data["vocab_len"]
+    fields = {
         "vocab_size": vocab_size + 2 * boundaries,
+        "pad_token_id": data["PAD_id"],
         "bos_token_id": vocab_size if boundaries else None,
         "eos_token_id": vocab_size + 1 if boundaries else None,
         "hidden_size": config["hidden_size"],
@@ -130,36 +112,40 @@ def sizes(config: dict, vocab_size: int, boundaries: bool) -> dict:
         "attention_dropout": config["attn_dropout"],
         "pooling": config["pooling"],
     }
-
-
-def classes(labels: int, pairs: bool) -> dict:
-    return {
-        "pair_encoding": "siamese" if pairs else "joint",
-        "num_labels": 1 if labels == 2 else labels,
-        "problem_type": "multi_label_classification" if labels == 2 else "single_label_classification",
-    }
-
-
-def halting(config: dict) -> dict:
-    return {
-        "halting": "global" if config["global_halt"] else "token",
-        "transition_aware": config["transition_based_halt"],
-        "halting_bias_init": 0.0,
-        "ponder_loss_weight": config["penalty_gamma"],
-        "cap_depth_by_length": True,
-        "halted_candidates": True,
-    }
-
-
-def chunks(config: dict) -> dict:
-    return {
-        "chunking": "balanced",
-        "chunk_size": config["model_chunk_size"],
-        "num_memory_slots": config["memory_size"],
-        "num_memory_layers": config["update_layers"],
-        "memory_initializer_range": 0.0,
-        "pooling": "mean" if config["pooling"] == "mean" else "last",
-    }
+    if causal:
+        fields |= {"is_causal": True, "lm_head": "mlp"}
+    else:
+        one_logit = data["classes_num"] == 2
+        fields |= {
+            "pair_encoding": "siamese" if case["framework"] == "sentence_pair" else "joint",
+            "num_labels": 1 if one_logit else data["classes_num"],
+            "problem_type": "multi_label_classification" if one_logit else "single_label_classification",
+        }
+    if name in ("ut", "gut", "gutlb"):
+        fields |= {
+            "halting": "global" if config["global_halt"] else "token",
+            "transition_aware": config["transition_based_halt"],
+            "halting_bias_init": 0.0,
+            "ponder_loss_weight": config["penalty_gamma"],
+            "cap_depth_by_length": True,
+            "halted_candidates": True,
+        }
+    if name in ("gut", "gutlb"):
+        gated = config["block"] in ("GatedTransformerBlock", "GatedTLBBlock")
+        fields |= {
+            "feed_forward": "gated" if gated else "plain",
+            "gate_intermediate_size": config["ffn_gate_dim"] if gated else None,
+        }
+    if name in ("tlb", "gutlb"):
+        fields |= {
+            "chunking": "balanced",
+            "chunk_size": config["model_chunk_size"],
+            "num_memory_slots": config["memory_size"],
+            "num_memory_layers": config["update_layers"],
+            "memory_initializer_range": 0.0,
+            "pooling": "mean" if config["pooling"] == "mean" else "last",
+        }
+    return ARCHITECTURES[name].config_class(**fields)
 
 
 def parameter_slices(config, auto_class: str) -> dict[str, tuple[str, slice]]:

@@ -104,6 +104,11 @@ def routing_facts(explanation: Explanation) -> dict[str, Any]:
     """The numbers of the steps that were taken."""
     sources, weights = explanation.strongest_attention()
     idle = explanation.idle()
+    # of each step the mean gate, zero where a token has stopped, and the token whose gate is open widest
+    gates = [(None, None, None)] * explanation.num_steps
+    if explanation.gates is not None:
+        live = np.where(idle, 0.0, explanation.gates)
+        gates = [(own.mean(), own.argmax(), own.max()) for own in live]
     return {
         "tokens": explanation.tokens,
         "prediction": explanation.prediction,
@@ -113,20 +118,12 @@ def routing_facts(explanation: Explanation) -> dict[str, Any]:
         "stops": explanation.steps,
         "steps": [
             {
-                **gate_facts(None if explanation.gates is None else np.where(idle[step], 0.0, explanation.gates[step])),
+                **dict(zip(("gate", "open", "open_gate"), gates[step], strict=True)),
                 **attention_facts(np.where(idle[step], -1.0, weights[step]), sources[step], explanation.readout),
             }
             for step in range(explanation.num_steps)
         ],
     }
-
-
-def gate_facts(gates: np.ndarray | None) -> dict[str, Any]:
-    """Mean of gates (S,), zero where a token has stopped, and the one that is open widest."""
-    if gates is None:
-        return {"gate": None, "open": None, "open_gate": None}
-    widest = gates.argmax()
-    return {"gate": gates.mean(), "open": widest, "open_gate": gates[widest]}
 
 
 def attention_facts(weights: np.ndarray, sources: np.ndarray, readout: int | None) -> dict[str, Any]:
@@ -179,22 +176,16 @@ def step_facts(trace: ReadoutTrace, canvas: Canvas) -> list[dict[str, Any]]:
 def readout_facts(trace: ReadoutTrace, canvas: Canvas, stage: int) -> dict[str, Any]:
     """The pixel or byte that the readout attends to most, relative to an even share; `place` is -1 if there is none."""
     relative = trace.relative[stage]
-    bright = bright_columns(canvas)
     facts = {"text": 0, "place": -1, "value": 0, "relative": 0.0, "bright": None}
-    if bright is not None and not np.isnan(relative[bright]).all():
-        facts["bright"] = np.nanmean(relative[bright])
+    if canvas.kind == PIXELS:
+        # those that are brighter than their picture is on average: none in an even picture
+        pairs = zip(canvas.columns, canvas.values, strict=True)
+        bright = relative[np.concatenate([own[values > values.mean()] for own, values in pairs])]
+        if not np.isnan(bright).all():
+            facts["bright"] = np.nanmean(bright)
     for text, own in enumerate(canvas.columns):
         weights = np.nan_to_num(relative[own])
         place = weights.argmax()
         if weights[place] > facts["relative"]:
             facts |= {"text": text, "place": place, "value": canvas.values[text][place], "relative": weights[place]}
     return facts
-
-
-def bright_columns(canvas: Canvas) -> np.ndarray | None:
-    """Columns of the pixels that are brighter than their picture is on average; None of bytes and of even pictures."""
-    if canvas.kind != PIXELS:
-        return None
-    pairs = zip(canvas.columns, canvas.values, strict=True)
-    bright = np.concatenate([own[values > values.mean()] for own, values in pairs])
-    return bright if len(bright) else None
