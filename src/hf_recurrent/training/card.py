@@ -133,7 +133,8 @@ def without_folders(value: Any) -> Any:
         return {name: without_folders(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [without_folders(item) for item in value]
-    return Path(value).name if isinstance(value, str) and is_of_machine(value) else value
+    of_machine = isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~/"))
+    return Path(value).name if of_machine else value
 
 
 def word_without_folders(word: str) -> str:
@@ -148,10 +149,6 @@ def read_flow(word: str) -> Any:
         return yaml.safe_load(word)
     except yaml.YAMLError:
         return word
-
-
-def is_of_machine(value: str) -> bool:
-    return Path(value).is_absolute() or value.startswith("~/")
 
 
 def hardware(processes: int, device: torch.device) -> str:
@@ -364,44 +361,23 @@ def split_results(
         if table is None or cell.config != data.benchmark_config or (rest and not cell.needs.changes_allowed):
             continue
         if cell.needs.hold(data, config, steps, step_tokens, table.get("n")):
-            found[cell.split] = card_fields(cell.numbers)
+            numbers = cell.numbers
+            found[cell.split] = {
+                # a median stands beside its mean
+                "paper_accuracy": numbers.get("median", numbers.get("mean")),
+                "paper_mean": numbers.get("mean") if "median" in numbers else None,
+                "paper_std": numbers.get("std"),
+                "paper_bleu": numbers.get("bleu"),
+                "paper_bits": numbers.get("bits"),
+                "paper_slices": numbers.get("slices", {}),
+            }
     return [SplitResult(name, table, **found.get(name, {})) for name, table in tables.items()]
-
-
-def card_fields(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of a cell as fields of a card's `SplitResult`: a median with mean and deviation, or a mean with that."""
-    mean, std = numbers.get("mean"), numbers.get("std")
-    if "median" in numbers:
-        return {"paper_accuracy": numbers["median"], "paper_mean": mean, "paper_std": std}
-    return {
-        "paper_accuracy": mean,
-        "paper_std": std,
-        "paper_bleu": numbers.get("bleu"),
-        "paper_bits": numbers.get("bits"),
-        "paper_slices": numbers.get("slices", {}),
-    }
 
 
 def versions() -> dict[str, str]:
     """Versions of Python, of this package, which need not be installed, and of those that results depend on."""
     own = {"python": platform.python_version(), "hf-recurrent": __version__}
     return own | {package: importlib.metadata.version(package) for package in PACKAGES}
-
-
-def training_facts(model: Any, run: ReportArguments, facts: RunFacts, script: str, is_own: bool) -> Training:
-    paper_table, differences = paper_claims(run, facts.changes)
-    return Training(
-        command=command(facts.argv, script, is_own),
-        recipe=recipe_name(facts.argv) or "flags",
-        paper_table=paper_table,
-        seed=facts.seed,
-        wall_time=facts.wall_time,
-        hardware=hardware(facts.processes, facts.device),
-        num_parameters=model.num_parameters(),
-        versions=versions(),
-        steps=facts.steps,
-        differences_from_paper=differences,
-    )
 
 
 def example_of(encoded: Mapping[str, Any], info: BenchmarkInfo, objective: Objective) -> Example:
@@ -442,6 +418,7 @@ def common_fields(
     """Fields of `CardData` that do not depend on the objective; `table` is that of the first split."""
     config = model.config
     family = ARCHITECTURES[config.model_type]
+    paper_table, differences = paper_claims(report, facts.changes)
     return {
         "model_name": report.title or f"{family.prefix} on {data.info.name}",
         "repo_id": facts.hub_model_id or facts.name,
@@ -451,7 +428,18 @@ def common_fields(
         "halting": table["halting"],
         "paper": paper_with_title(family.paper),
         "benchmark": benchmark_facts(data, report.dataset_id),
-        "training": training_facts(model, report, facts, script, data.own is not None),
+        "training": Training(
+            command=command(facts.argv, script, data.own is not None),
+            recipe=recipe_name(facts.argv) or "flags",
+            paper_table=paper_table,
+            seed=facts.seed,
+            wall_time=facts.wall_time,
+            hardware=hardware(facts.processes, facts.device),
+            num_parameters=model.num_parameters(),
+            versions=versions(),
+            steps=facts.steps,
+            differences_from_paper=differences,
+        ),
         "base_model": facts.base_model,
         "license": report.license,
         "examples": report.examples and data.own is not None,

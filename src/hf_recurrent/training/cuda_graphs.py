@@ -28,18 +28,14 @@ def padded_length(length: int) -> int:
     return -(-length // multiple) * multiple
 
 
-def depends_on_columns(config: PreTrainedConfig) -> bool:
-    """Whether a model computes something else if its batch has more padding."""
-    return getattr(config, "chunking", None) == "balanced" or getattr(config, "padding_in_ponder_cost", False)
-
-
 def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tensors:
     """A batch with padding on the right, up to a length that comes again; as it is if the model depends on that."""
     ids = inputs["input_ids"]
     length = ids.shape[1]
     mask = inputs.get("attention_mask")
     values = {**inputs, "attention_mask": torch.ones_like(ids) if mask is None else mask}
-    if depends_on_columns(config):
+    # it computes something else if its batch has more padding
+    if getattr(config, "chunking", None) == "balanced" or getattr(config, "padding_in_ponder_cost", False):
         return values
     fills = {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
     for name in ("start_positions", "end_positions"):

@@ -77,16 +77,6 @@ def check_segment_length(config: Any, segment_length: int, name: str = "segment_
         )
 
 
-def segment_inputs(segment: Segment) -> dict[str, torch.Tensor]:
-    """The arguments of a model's forward pass over a segment."""
-    return {
-        "input_ids": segment.input_ids,
-        "attention_mask": segment.attention_mask,
-        "shift_labels": segment.labels,
-        "start_of_document": segment.start_of_document,
-    }
-
-
 def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segment, caches: list[Any]) -> StepSums:
     """Add the gradients of a segment's mean loss, over all labelled tokens of all processes and groups, to `model`.
 
@@ -100,7 +90,15 @@ def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segmen
     for group in range(groups):
         part = segment.rows(slice(group * size, (group + 1) * size)).to(accelerator.device)
         with accelerator.no_sync(model) if group + 1 < groups else nullcontext():
-            outputs = model(**segment_inputs(part), past_key_values=caches[group], use_cache=True, detach=True)
+            outputs = model(
+                input_ids=part.input_ids,
+                attention_mask=part.attention_mask,
+                shift_labels=part.labels,
+                start_of_document=part.start_of_document,
+                past_key_values=caches[group],
+                use_cache=True,
+                detach=True,
+            )
             tokens = (part.labels != NO_TARGET).sum()
             ponder = 0.0 if outputs.aux_loss is None else outputs.aux_loss
             prediction = outputs.loss - ponder

@@ -114,7 +114,11 @@ def load_checkpoint(
     name = os.fspath(name)
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    check_device(device)
+    try:
+        # some devices compute nothing, as `meta`
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"device={device!r} is not available here: {one_line(error)}") from error
     options = revision_options(name, revision)
     objective = read_objective(name, options, objectives)
     model = load_whole(getattr(transformers, objective.auto_class), name, dtype=dtype, **options)
@@ -141,14 +145,6 @@ def read_objective(name: str, options: Mapping[str, Any], objectives: Sequence[O
             f"{found}, or pass {', or '.join(objective.model_kind for objective in known.values())}"
         )
     return known.get(found, CLASSIFICATION)
-
-
-def check_device(device: str) -> None:
-    """Raise a ValueError for a device that torch does not have here, or that computes nothing, as `meta`."""
-    try:
-        torch.ones(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"device={device!r} is not available here: {one_line(error)}") from error
 
 
 def is_published(benchmark: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..analysis.text_losses import BLOCKS
 from ..hub import CardData
-from ..hub.card import Benchmark, Example, Plot
+from ..hub.card import Example, Plot
 from ..hub.tasks import METRICS, task_for
 from .arguments import LanguageDataArguments
 from .card import RunFacts, chunk_settings, common_fields, history, own_facts, own_limitations, split_results
@@ -58,12 +58,6 @@ def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[
     return [*lines, f"It is measured on {texts} that it was trained on the rest of."]
 
 
-def language_facts(data: LanguageDataArguments, dataset_id: str | None, tokenizer: Any) -> Benchmark:
-    """The documents, how they were cut, and the size of the tokenizer."""
-    facts = own_facts(data, dataset_id)
-    return replace(facts, parameters={**facts.parameters, "tokens of the tokenizer": len(tokenizer)})
-
-
 def language_card(
     model: Any,
     tokenizer: Any,
@@ -78,8 +72,10 @@ def language_card(
     # bytes are the same for all tokenizers, if they are known
     metric = "bits_per_byte" if table["exact_bytes"] and table["bits_per_byte"] is not None else "bits_per_token"
     fields = common_fields(model, data, report, facts, table, TEXT_MODELLING.script)
+    read = own_facts(data, report.dataset_id)
+    read = replace(read, parameters={**read.parameters, "tokens of the tokenizer": len(tokenizer)})
     return CardData(
-        **{**fields, "benchmark": language_facts(data, report.dataset_id, tokenizer)},
+        **{**fields, "benchmark": read},
         claim=headline(fields["model_name"], split, table, metric),
         task=task_for(TEXT_MODELLING.auto_class),
         metric=metric,

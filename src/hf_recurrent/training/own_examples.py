@@ -192,7 +192,11 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     objective = checkpoint.objective
     given = {name: value for name, value in own.settings.items() if value not in (None, [])}
     if objective in SOURCES and "text_column" in given:
-        given["text_column"] = one_column(given["text_column"])
+        (column, *others) = given["text_column"]
+        if others:
+            names = ", ".join(given["text_column"])
+            raise ValueError(f"text_column is {names}: name one column, for the model reads no pairs")
+        given["text_column"] = column
     for name in given:
         if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
             raise ValueError(
@@ -231,13 +235,6 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     # files have no configurations
     arguments.benchmark, arguments.benchmark_config = arguments.own.place, own.dataset_config_name or ""
     return arguments
-
-
-def one_column(names: Sequence[str]) -> str:
-    """The only one of several names of columns. Raises a ValueError for more."""
-    if len(names) > 1:
-        raise ValueError(f"text_column is {', '.join(names)}: name one column, for the model reads no pairs")
-    return names[0]
 
 
 def known_labels(checkpoint: "Checkpoint") -> Labels | None:

@@ -293,12 +293,6 @@ def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def named_benchmark(argv: Sequence[str]) -> str | None:
-    """The benchmark that a flag or else the recipe names."""
-    benchmark = given(argv, ["benchmark"]).get("benchmark")
-    return benchmark
-
-
 def run_class(script: str, own: bool = False) -> type[Run]:
     """The class of a script's runs, on own data or on benchmarks."""
     module, name = (OWN_RUNS if own else RUNS)[script]
@@ -337,7 +331,7 @@ def matching_script(argv: Sequence[str], script: str | None) -> str:
         if task is not None and script not in (None, found):
             raise ValueError(f"task is {task!r}, which is for {found}, not {script}: leave it out")
         return script or found
-    benchmark = named_benchmark(argv)
+    benchmark = given(argv, ["benchmark"]).get("benchmark")
     if benchmark is None:
         if script in (DOCUMENT_SCRIPT, *OWN_DATA_SCRIPTS) or (script is not None and {"-h", "--help"} & set(argv)):
             return script
@@ -367,7 +361,7 @@ def run(argv: Sequence[str], script: str | None = None) -> str | None:
         PublishError: publishing failed.
     """
     # the help of a script is that of its runs on own data, which have more flags
-    helps = named_benchmark(argv) is None and not {"-h", "--help"}.isdisjoint(argv)
+    helps = not given(argv, ["benchmark"]) and not {"-h", "--help"}.isdisjoint(argv)
     return run_class(matching_script(argv, script), bool(given(argv, CHOOSING)) or helps)(argv).execute()
 
 

@@ -90,6 +90,11 @@ def own_card(
     config, objective, tables = model.config, objective_on(data), evaluation.tables
     split, table = next(iter(tables.items()))
     fields = common_fields(model, data, report, facts, table, objective.script)
+    compared = []
+    if objective is TOKEN_CLASSIFICATION:
+        # labels that words usually have, as a model with a parameter for each word
+        values = {split.name: [split.baseline["accuracy"]] for split in splits}
+        compared.append(Compared(USUAL_LABEL, int(splits[0].baseline["size"]), values))
     return CardData(
         **fields,
         claim=HEADLINES[objective](fields["model_name"], splits[0], table),
@@ -100,14 +105,8 @@ def own_card(
         example=Example(**evaluation.example),
         limitations=[*limitations(data, tables, objective), *history(facts, config)],
         plots=[Plot(**plot, split=split) for plot in evaluation.plots],
-        compared=[usual_labels(splits)] if objective is TOKEN_CLASSIFICATION else [],
+        compared=compared,
     )
-
-
-def usual_labels(splits: Sequence[TokenSplit]) -> Compared:
-    """The labels that words usually have, as a model with a parameter for each word."""
-    values = {split.name: [split.baseline["accuracy"]] for split in splits}
-    return Compared(USUAL_LABEL, int(splits[0].baseline["size"]), values)
 
 
 def words_headline(title: str, split: TokenSplit, table: Mapping[str, Any]) -> str:

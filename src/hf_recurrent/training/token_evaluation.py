@@ -26,9 +26,16 @@ def evaluate_tokens(
         options: of `collect_tokens`.
     """
     record = collect_tokens(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
-    if split.labels is None:
-        return record, {**halting_table(record), "scores": masked_scores(record, split)}
-    return record, {**halting_table(record), "scores": word_scores(record, split), **split.labels.positive}
+    if split.labels is not None:
+        found, labels = (record.examples[name].to_numpy() for name in ("prediction", "label"))
+        scores = tag_scores(found, labels, split.counts, split.labels.names)
+        del scores["accuracy"]
+        return record, {**halting_table(record), "scores": scores, **split.labels.positive}
+    nll = float(record.examples["nll"].mean())
+    scores = {"nll": nll, "perplexity": perplexity(nll)}
+    if "nll" in split.baseline:
+        scores["perplexity_of_frequencies"] = perplexity(split.baseline["nll"])
+    return record, {**halting_table(record), "scores": scores}
 
 
 def evaluate_own_run(
@@ -74,22 +81,6 @@ def illustrate(evaluation: Evaluation, model: Any, tokenizer: Any, first: Evalua
     heat_map.pop("answers", None)
     evaluation.plots = save_halting_figures(folder, table, prefix=first.name, heat_map=heat_map)
     write_tables(folder, HALTING_FILE, evaluation.tables)
-
-
-def word_scores(record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
-    """Scores of labels beside their accuracy, with those of entities."""
-    found, labels = (record.examples[name].to_numpy() for name in ("prediction", "label"))
-    scores = tag_scores(found, labels, split.counts, split.labels.names)
-    return {name: score for name, score in scores.items() if name != "accuracy"}
-
-
-def masked_scores(record: HaltingRecord, split: TokenSplit) -> dict[str, float]:
-    """Perplexity of masked tokens and, where training is known, that of their frequencies there."""
-    nll = float(record.examples["nll"].mean())
-    scores = {"nll": nll, "perplexity": perplexity(nll)}
-    if "nll" in split.baseline:
-        scores["perplexity_of_frequencies"] = perplexity(split.baseline["nll"])
-    return scores
 
 
 def perplexity(nll: float) -> float:

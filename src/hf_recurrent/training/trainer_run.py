@@ -125,6 +125,7 @@ class TrainerRun(Run):
         model = make_model(self.model_args, config, self.objective)
         self.notes = self.beginnings(model)
         check_selection(args, list(self.splits.validation), [*self.scores(), *means_of(config)])
+        validation = self.splits.validation
         with refusals("a setting of the trainer"):
             self.trainer = self.trainer_class(
                 model=model,
@@ -132,7 +133,7 @@ class TrainerRun(Run):
                 data_collator=self.collator(),
                 train_dataset=self.splits.train,
                 # metrics of a single split go without its name
-                eval_dataset=one_or_all(self.splits.validation),
+                eval_dataset=validation if len(validation) > 1 else next(iter(validation.values()), None),
                 processing_class=self.tokenizer,
                 compute_metrics=self.compute_metrics(),
                 preprocess_logits_for_metrics=self.objective.preprocess_logits,
@@ -197,7 +198,12 @@ class TrainerRun(Run):
     def finalize_model(self) -> dict[str, Any]:
         """Change the trained model into the one to save -> fields of `RunFacts` that describe the change."""
         forget_begin(self.model)
-        return {"trained_depth": adopt_depth(self.model.config, self.args.evaluation_depth)}
+        config, depth = self.model.config, self.args.evaluation_depth
+        trained = config.num_hidden_layers
+        if depth in (None, trained):
+            return {}
+        config.num_hidden_layers = depth
+        return {"trained_depth": trained}
 
     def evaluate(self) -> None:
         """Save the checkpoint, and evaluate it as its users load it."""
@@ -248,17 +254,3 @@ def limit_length(config: Any, data: Any) -> None:
         data.block_size = min(data.block_size, most)
     elif most is not None and hasattr(data, "max_seq_length"):
         data.max_seq_length = most if data.max_seq_length is None else min(data.max_seq_length, most)
-
-
-def adopt_depth(config: Any, depth: int | None) -> int | None:
-    """Set a config to the depth steps of evaluation -> those of training, None if they are the same."""
-    before = config.num_hidden_layers
-    if depth is None or depth == before:
-        return None
-    config.num_hidden_layers = depth
-    return before
-
-
-def one_or_all(splits: dict[str, Any]) -> Any:
-    """A single split alone, several by name, None for none."""
-    return next(iter(splits.values()), None) if len(splits) < 2 else splits
