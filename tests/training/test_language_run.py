@@ -417,7 +417,6 @@ def refuse(tmp_path, speeches):
         ({"tokenizer": "/nowhere"}, "tokenizer='/nowhere': there is no such folder"),
         ({"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300 and tokenizer 'bytes'"),
         ({"encoding": "klingon"}, "encoding is 'klingon'"),
-        ({"validation_file": "/nowhere.txt"}, "validation_file is '/nowhere.txt': there is no such file"),
         ({"on_error": "ignore"}, "on_error is 'ignore'"),
         ({"model_type": "bert"}, "model_type is 'bert'"),
     ],

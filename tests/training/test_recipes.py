@@ -149,7 +149,6 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"evaluate_params": {"lra": {}}}, "evaluate_params"),
         ({"lr_schedule": "rootwarm"}, "did you mean rootwarmup"),
         ({"max_steps": "many"}, r"recipe .*tiny\.yaml: argument --max_steps.*: invalid int value: 'many'"),
-        ({"max_steps": True}, r"invalid int value: 'True'"),
         ({"config": [1]}, "config is "),
         ({"thresholds": [1.5]}, "thresholds is 1.5"),
         ({"early_stopping_patience": 3, "load_best_model_at_end": False}, "needs load_best_model_at_end"),
@@ -185,9 +184,6 @@ def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):
     bad.write_text("a: [1")
     with pytest.raises(ValueError, match="not valid YAML"):
         read(str(bad))
-    bad.write_text("[" * 10_000)
-    with pytest.raises(ValueError, match=r"bad\.yaml is not valid YAML"):
-        read(str(bad))
     bad.write_text("- a\n")
     with pytest.raises(ValueError, match="not a mapping"):
         read(str(bad))
@@ -205,18 +201,6 @@ def test_a_flag_of_several_values_may_be_repeated(write_recipe, tmp_path):
     )
     assert (data.text_column, run.thresholds) == (["q1", "q2"], [0.5, 1.0, 0.25])
     assert (settings["text_column"], settings["seed"], args.seed) == (["q1", "q2"], 5, 5)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--learning_rat", "1"], "did you mean learning_rate"),
-        (["--max_steps", "x"], "max_steps"),
-    ],
-)
-def test_bad_flags(write_recipe, flags, message):
-    with pytest.raises(ValueError, match=message):
-        read(write_recipe(), *flags)
 
 
 def test_unknown_config_field(write_recipe):
