@@ -61,7 +61,8 @@ def load_benchmark(
         names = benchmark.split_names(config_name, resolved)
     else:
         names = list(benchmark.plan_files(config_name, resolved, files_dir))
-    wanted = _split_names(split)
+    # the splits in an instruction such as "train[:10]+test"
+    wanted = [] if split is None else [re.match(r"[^\[]*", part.strip()).group() for part in split.split("+")]
     for part in wanted:
         if part not in names:
             raise unknown("split", part, names, of=f" of benchmark {name!r}, config {config_name!r}")
@@ -106,11 +107,6 @@ def files_folder(
     if not benchmark.plan_files(config_name, params, files_dir):
         raise ValueError(f"data_dir={str(files_dir)!r}: none of the expected files is there ({benchmark.file_names})")
     return files_dir.resolve()
-
-
-def _split_names(split: str | None) -> list[str]:
-    """The splits in an instruction such as `"train[:10]+test"`."""
-    return [] if split is None else [re.match(r"[^\[]*", part.strip()).group() for part in split.split("+")]
 
 
 def normalize_expression(text: str, name: str = "listops") -> str:

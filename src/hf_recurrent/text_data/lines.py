@@ -76,13 +76,6 @@ class Lines:
         self.record.clear()
         self.problem = None
 
-    def go_back(self) -> None:
-        """Let the line after the record's first one be the next."""
-        again = self.record[1:]
-        self.ahead.extendleft(reversed(again))
-        self.number -= len(again)
-        self.end_record()
-
     def read(self, size: int) -> str:
         """The next characters, across lines.
 
@@ -139,7 +132,11 @@ def csv_records(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] |
             return
         except csv.Error as error:
             yield lines.first, None, f"{error}: quote a value that holds quotes or line breaks, and double its quotes"
-            lines.go_back()
+            # the line after the record's first one is the next
+            again = lines.record[1:]
+            lines.ahead.extendleft(reversed(again))
+            lines.number -= len(again)
+            lines.end_record()
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
             continue
         if lines.problem is not None:

@@ -133,7 +133,10 @@ def load_tokenizer(
         )
     has_types = frame == "classification" and _pair_types(tokenizer) > 1
     inputs = [*(input_ for input_ in tokenizer.model_input_names if input_ != TYPE_INPUT), *[TYPE_INPUT] * has_types]
-    _keep(tokenizer, padding_side=PADDING_SIDES[frame], model_input_names=inputs)
+    # `save_pretrained` writes attributes of the constructor alone
+    for name, value in {"padding_side": PADDING_SIDES[frame], "model_input_names": inputs}.items():
+        setattr(tokenizer, name, value)
+        tokenizer.init_kwargs[name] = value
     return tokenizer
 
 
@@ -238,10 +241,3 @@ def _complete(tokenizer: "Tokenizer", frame: str, of_bytes: bool = True) -> "Pre
 
 def _pair_types(tokenizer: "PreTrainedTokenizerBase") -> int:
     return 1 + max(tokenizer("a", "b", return_token_type_ids=True)[TYPE_INPUT])
-
-
-def _keep(tokenizer: "PreTrainedTokenizerBase", **attributes: object) -> None:
-    """Set attributes so that `save_pretrained` writes them: it looks at those of the constructor alone."""
-    for name, value in attributes.items():
-        setattr(tokenizer, name, value)
-        tokenizer.init_kwargs[name] = value

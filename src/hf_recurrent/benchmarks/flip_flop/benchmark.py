@@ -244,7 +244,10 @@ def make_examples(
 ) -> Iterator[dict[str, object]]:
     """Examples `indices` of a split; `replaced` maps those that repeat others to strings of the second stream."""
     sources, split = request.sources, request.split
-    turns = [_examples_of(request, seed, indices, turn) for turn in range(len(sources))]
+    turns = []
+    for turn, source in enumerate(sources):
+        numbers = [-(-(end - turn) // len(sources)) for end in (indices.start, indices.stop)]
+        turns.append(_examples(source, draw(source, (seed, split), *numbers)))
     for i in indices:
         turn = i % len(sources)
         example = next(turns[turn])
@@ -252,13 +255,6 @@ def make_examples(
             key = (seed, split, i // len(sources))
             (example,) = _examples(sources[turn], draw(sources[turn], key, replaced[i], replaced[i] + 1))
         yield example
-
-
-def _examples_of(request: Request, seed: int, indices: range, turn: int) -> Iterator[dict[str, object]]:
-    """The examples of source number `turn`, none replaced."""
-    source, count = request.sources[turn], len(request.sources)
-    numbers = [-(-(end - turn) // count) for end in (indices.start, indices.stop)]
-    return _examples(source, draw(source, (seed, request.split), *numbers))
 
 
 def _examples(source: Source, blocks: Iterator[np.ndarray]) -> Iterator[dict[str, object]]:

@@ -131,22 +131,6 @@ def _token_ids(tokenizer: "PreTrainedTokenizerBase | Mapping[str, int] | None") 
 PAIRS_PER_LINE = 16
 
 
-def rendered_lines(text: str) -> list[list[str]]:
-    """Groups of one or two lines: `PAIRS_PER_LINE` pairs, and the numbers below them, if there are any."""
-    tokens = text.split()
-    marks = {read.position: f"={read.write}" + ("" if read.right else "!") for read in check_string(text)}
-    writes = [position + 1 for position in range(0, len(tokens), 2) if tokens[position] == WRITE]
-    marks |= {position: str(number) for number, position in enumerate(writes, start=1)}
-    width = 2 + max(2, *map(len, marks.values()))
-    groups = []
-    for start in range(0, len(tokens), 2 * PAIRS_PER_LINE):
-        bits = range(start + 1, min(start + 2 * PAIRS_PER_LINE, len(tokens)), 2)
-        drawn = ["".join(f"{tokens[i - 1]}{tokens[i]}".ljust(width) for i in bits)]
-        drawn.append("".join(marks.get(i, "").ljust(width) for i in bits))
-        groups.append([line.rstrip() for line in drawn if line.strip()])
-    return groups
-
-
 def render(text: str, max_lines: int) -> str:
     """A string as columns of an instruction and its bit, and below each read the number of the write it must recall.
 
@@ -155,7 +139,19 @@ def render(text: str, max_lines: int) -> str:
 
     Of a long string, its beginning, and its end, where the last read is.
     """
-    *head, tail = rendered_lines(text)
+    tokens = text.split()
+    marks = {read.position: f"={read.write}" + ("" if read.right else "!") for read in check_string(text)}
+    writes = [position + 1 for position in range(0, len(tokens), 2) if tokens[position] == WRITE]
+    marks |= {position: str(number) for number, position in enumerate(writes, start=1)}
+    width = 2 + max(2, *map(len, marks.values()))
+    # groups of one or two lines: pairs, and the numbers below them, if there are any
+    groups = []
+    for start in range(0, len(tokens), 2 * PAIRS_PER_LINE):
+        bits = range(start + 1, min(start + 2 * PAIRS_PER_LINE, len(tokens)), 2)
+        lines = ["".join(f"{tokens[i - 1]}{tokens[i]}".ljust(width) for i in bits)]
+        lines.append("".join(marks.get(i, "").ljust(width) for i in bits))
+        groups.append([line.rstrip() for line in lines if line.strip()])
+    *head, tail = groups
     drawn: list[str] = []
     for group in head:
         if len(drawn) + len(group) + len(tail) > max_lines:

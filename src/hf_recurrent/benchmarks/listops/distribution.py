@@ -135,25 +135,26 @@ class LengthTables:
         self.node_array: dict[str, list] = {kind: [] for kind in kinds}
         self.forest_array: dict[str, list] = {kind: [] for kind in kinds}
         for level in range(grammar.max_depth + 1):
-            self._add_level(level)
+            nodes = {kind: self._node(kind, level) for kind in _SPLITS}
+            forests = {kind: [None, weights] for kind, weights in nodes.items()}
+            for _ in grammar.arities:
+                # all three kinds of a size need the same smaller size, so they grow together
+                grown = {}
+                for kind, splits in _SPLITS.items():
+                    total = np.zeros(max_length + 1)
+                    for first, rest in splits:
+                        total += np.convolve(nodes[first], forests[rest][-1])[: max_length + 1]
+                    grown[kind] = self._clip(total)
+                for kind, weights in grown.items():
+                    forests[kind].append(weights)
+            for kind, weights in nodes.items():
+                self.node_array[kind].append(weights)
+                self.forest_array[kind].append(forests[kind])
         self.node = {kind: [w.tolist() for w in levels] for kind, levels in self.node_array.items()}
         self.forest = {
             kind: [[None, *(w.tolist() for w in sizes[1:])] for sizes in levels]
             for kind, levels in self.forest_array.items()
         }
-
-    def _add_level(self, level: int) -> None:
-        """Adds the tables of one level more, built from those of the level below it."""
-        nodes = {kind: self._node(kind, level) for kind in _SPLITS}
-        forests = {kind: [None, weights] for kind, weights in nodes.items()}
-        for _ in self.grammar.arities:
-            # all three kinds of a size need the same smaller size, so they grow together
-            grown = {kind: self._combine(kind, nodes, forests) for kind in nodes}
-            for kind, weights in grown.items():
-                forests[kind].append(weights)
-        for kind, weights in nodes.items():
-            self.node_array[kind].append(weights)
-            self.forest_array[kind].append(forests[kind])
 
     def _node(self, kind: str, level: int) -> np.ndarray:
         weights = np.zeros(self.max_length + 1)
@@ -165,12 +166,6 @@ class LengthTables:
         for arity in self.grammar.arities:
             weights[2:] += self.list * self.forest_array[kind][level - 1][arity][:-2]
         return self._clip(weights)
-
-    def _combine(self, kind: str, nodes: dict[str, np.ndarray], forests: dict[str, list]) -> np.ndarray:
-        total = np.zeros(self.max_length + 1)
-        for first, rest in _SPLITS[kind]:
-            total += np.convolve(nodes[first], forests[rest][-1])[: self.max_length + 1]
-        return self._clip(total)
 
     def _clip(self, weights: np.ndarray) -> np.ndarray:
         return np.minimum(weights, COUNT_CEILING) if self.counting else weights
@@ -230,23 +225,18 @@ class ConditionalSampler:
                 tokens.append(DIGITS[int(random() * 10)])
             else:
                 tokens.append(self.operators[int(random() * len(self.operators))])
+                forests = self.tables.forest[kind][level - 1]
+                weights = [forests[arity][length - 2] for arity in self.arities]
+                left, chosen = random() * sum(weights), 0
+                for arity, weight in zip(self.arities, weights, strict=True):
+                    if weight > 0.0:
+                        chosen = arity
+                        left -= weight
+                        if left < 0.0:
+                            break
                 pending.append((kind, 0, 0, 0))
-                pending.append((kind, level - 1, length - 2, self._arity(kind, level, length, random())))
+                pending.append((kind, level - 1, length - 2, chosen))
         return tokens
-
-    def _arity(self, kind: str, level: int, length: int, place: float) -> int:
-        """The number of arguments of a list of `length` tokens; `place` is uniform in [0, 1)."""
-        forests = self.tables.forest[kind][level - 1]
-        weights = [forests[arity][length - 2] for arity in self.arities]
-        left = place * sum(weights)
-        chosen = 0
-        for arity, weight in zip(self.arities, weights, strict=True):
-            if weight > 0.0:
-                chosen = arity
-                left -= weight
-                if left < 0.0:
-                    break
-        return chosen
 
     def _split(self, kind: str, level: int, length: int, size: int, place: float) -> tuple[str, str, int]:
         """The kind of a forest's first subtree, the kind of the forest that remains, the first's length."""

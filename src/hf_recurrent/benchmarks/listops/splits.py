@@ -147,22 +147,14 @@ REGIONS = {"test": (0.0, 0.1), "validation": (0.1, 0.12), "train": (0.12, 1.0)}
 PREFIX = 12
 
 
-def _keep_probability(tokens: list[str], grammar: Grammar, fraction: float) -> float:
-    """See `keep_probability`; long trees are too improbable to be drawn twice."""
-    if len(tokens) > PREFIX:
-        return 1.0
-    lists = tokens.count(END)
-    digit = grammar.value_probability / 10
-    node = grammar.arity_probability / len(grammar.operators)
-    return keep_probability(AUTHORS_DRAWS * digit ** (len(tokens) - 2 * lists) * node**lists, fraction)
-
-
 def _draw_pool(source: Source, size: int, fraction: float, rng: Random, parts: set[str]) -> list[str]:
     """The trees, of `size` distinct ones, that are in the `parts` wanted (see `REGIONS`), in random order.
 
     Long trees of other parts are counted, but not drawn to their end.
     """
     unfiltered = source.max_length is not None or "train" in parts
+    grammar = source.grammar
+    digit, node = grammar.value_probability / 10, grammar.arity_probability / len(grammar.operators)
     pool: dict[str, None] = {}
     others = 0
 
@@ -173,8 +165,15 @@ def _draw_pool(source: Source, size: int, fraction: float, rng: Random, parts: s
         tokens = draw(source, rng) if unfiltered else draw_tree(source.grammar, rng, wanted, PREFIX)
         if tokens is None:
             others += 1
-        elif fraction >= 1.0 or rng.random() < _keep_probability(tokens, source.grammar, fraction):
-            pool[" ".join(tokens)] = None
+        else:
+            kept = 1.0
+            # long trees are too improbable to be drawn twice
+            if fraction < 1.0 and len(tokens) <= PREFIX:
+                lists = tokens.count(END)
+                draws = AUTHORS_DRAWS * digit ** (len(tokens) - 2 * lists) * node**lists
+                kept = keep_probability(draws, fraction)
+            if fraction >= 1.0 or rng.random() < kept:
+                pool[" ".join(tokens)] = None
         if len(pool) + others == size:
             return shuffled(list(pool), rng)
     raise ValueError(

@@ -154,11 +154,11 @@ def arrangements(operator: str, size: int) -> tuple[Arrangement, ...]:
     for low, high in middles:
         others = [j for j in places if j not in (low, high)]
         for below in combinations(others, len(others) // 2):
-            found.append(Arrangement(low, high, tuple((j, _relation(j, j in below, low, high)) for j in others)))
+            relations = []
+            for j in others:
+                if j in below:
+                    relations.append((j, "le" if j < low else "lt"))
+                else:
+                    relations.append((j, "ge" if j > high else "gt"))
+            found.append(Arrangement(low, high, tuple(relations)))
     return tuple(found)
-
-
-def _relation(place: int, below: bool, low: int, high: int) -> str:
-    if below:
-        return "le" if place < low else "lt"
-    return "ge" if place > high else "gt"

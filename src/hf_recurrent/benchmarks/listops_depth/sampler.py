@@ -98,7 +98,12 @@ class DepthSampler:
             if node[1] == 0:
                 tokens.append(DIGITS[node[2]])
                 continue
-            form, operator = self._list(node).draw(random())
+            if node not in self._lists:
+                name, depth, value = node
+                outcomes = [(form, operator) for form in self.rules[name].forms for operator in OPERATORS]
+                weights = [self._at(self.weights.lists[form][operator], depth, value) for form, operator in outcomes]
+                self._lists[node] = Choice(outcomes, weights)
+            form, operator = self._lists[node].draw(random())
             # a list takes the place of one digit, and its arguments have one digit each at least
             length += OPERATOR_LENGTH - 1 + len(form.arguments)
             if length > limit:
@@ -111,15 +116,6 @@ class DepthSampler:
 
     def _at(self, weights: np.ndarray, *place: int) -> float:
         return float(weights[place][self.z])
-
-    def _list(self, node: Node) -> Choice:
-        """The form and operator of a list."""
-        if node not in self._lists:
-            name, depth, value = node
-            outcomes = [(form, operator) for form in self.rules[name].forms for operator in OPERATORS]
-            weights = [self._at(self.weights.lists[form][operator], depth, value) for form, operator in outcomes]
-            self._lists[node] = Choice(outcomes, weights)
-        return self._lists[node]
 
     def _node(self, where: Range, place: float) -> Node:
         """An argument that is known to be in a range."""
@@ -140,14 +136,13 @@ class DepthSampler:
         arguments: list = [None] * len(form.arguments)
         arguments[arrangement.low], arguments[arrangement.high] = low, high
         for place, relation in arrangement.others:
-            arguments[place] = self._other(form.arguments[place], relation, low[2], high[2])
+            # an argument that is not selected may have any depth
+            name = form.arguments[place]
+            least, most = low[2], high[2]
+            values = {"lt": (0, least - 1), "le": (0, least), "gt": (most + 1, 9), "ge": (most, 9)}[relation]
+            arguments[place] = name, len(self.weights.distributions[name].exact) - 1, *values
         # a range is a node whose depth and value are still open
         return [self._node(known, random()) if len(known) == 4 else known for known in arguments]
-
-    def _other(self, name: Name, relation: str, low: int, high: int) -> Range:
-        """The range of an argument that is not selected, of any depth."""
-        first, last = {"lt": (0, low - 1), "le": (0, low), "gt": (high + 1, 9), "ge": (high, 9)}[relation]
-        return name, len(self.weights.distributions[name].exact) - 1, first, last
 
     def _selection_choice(self, names: tuple[Name, ...], operator: str, depth: int, value: int) -> Choice:
         """Arrangements with the selected arguments: a node each, or a range where only its value is known."""

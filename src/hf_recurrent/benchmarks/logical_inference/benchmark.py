@@ -209,17 +209,6 @@ _HELD_OUT = {"split_a": 6_560 / 135_529, "split_b": 47_581 / 135_529, "split_c":
 _MAX_FRACTION = 2.0
 
 
-def _first_fraction(config_name: str, params: Mapping[str, Any]) -> float:
-    """The fraction of the authors' pool that should hold all splits, with a small reserve."""
-    most = params["max_train_operators"]
-    short, long = sum(AUTHORS_PAIRS[: most + 1]), sum(AUTHORS_PAIRS[most + 1 :])
-    held_out = _HELD_OUT.get(config_name, 0.0)
-    available_test = held_out * short if held_out else long
-    train = params["num_train"] + params["num_validation"]
-    needed = ((train, (1 - held_out) * short), (params["num_test"], available_test))
-    return max((1.03 * size + 20) / available for size, available in needed)
-
-
 def _deal(config_name: str, params: Mapping[str, Any], pool: list[Pair]) -> dict[str, list[Pair]]:
     most = params["max_train_operators"]
     if config_name in PATTERNS:
@@ -303,7 +292,13 @@ class LogicalInference(Benchmark):
                 f"num_test_short is {num_short} and num_train 0: test_short are pairs that training leaves over, give "
                 "the numbers that the model was trained with"
             )
-        fraction = _first_fraction(config_name, params)
+        # the fraction of the authors' pool that should hold all splits, with a small reserve
+        most = params["max_train_operators"]
+        short, long = sum(AUTHORS_PAIRS[: most + 1]), sum(AUTHORS_PAIRS[most + 1 :])
+        held_out = _HELD_OUT.get(config_name, 0.0)
+        train = params["num_train"] + params["num_validation"]
+        needed = ((train, (1 - held_out) * short), (params["num_test"], held_out * short if held_out else long))
+        fraction = max((1.03 * size + 20) / available for size, available in needed)
         dealt: dict[str, list[Pair]] = {}
         while fraction <= _MAX_FRACTION:
             rng = make_rng("logical_inference", params["seed"])

@@ -20,7 +20,7 @@ among all that lead to (d, n).
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, product
 from random import Random
@@ -55,8 +55,19 @@ class ConditionalSampler:
 
     def __init__(self, process: Process):
         self.process = process
-        self.plain = _plain(process)
-        self.reached = _reached(process, self.plain)
+        digit = np.zeros((process.max_depth + 1, process.max_operators + 1))
+        digit[0, 0] = 1.0
+        self.plain = [digit]
+        for _ in range(process.max_depth):
+            below, above = self.plain[-1], np.zeros_like(digit)
+            above[0, 0] = 1.0 - process.branch_probability
+            for depth in range(1, process.max_depth + 1):
+                above[depth] = process.branch_probability * _joined(below, below, depth)
+            self.plain.append(above)
+        # from the minimum depth to the maximum
+        self.reached = self.plain[-1].copy()
+        for depth in range(1, process.max_depth + 1):
+            self.reached[depth] += _joined(self.plain[-2], self.reached[: process.min_depth], depth)
         # cumulative weights and their items, for each depth and for each part
         self._sizes: dict[int, tuple[list[float], list[int]]] = {}
         self._pairs: dict[Part, tuple[list[float], list[tuple[Part, Part]]]] = {}
@@ -108,28 +119,6 @@ def _choose(cumulative: tuple[list[float], list[T]], rng: Random) -> T:
 def _cumulative(weighted: Iterable[tuple[float, T]]) -> tuple[list[float], list[T]]:
     possible = [(weight, item) for weight, item in weighted if weight > 0.0]
     return list(accumulate(weight for weight, _ in possible)), [item for _, item in possible]
-
-
-def _plain(process: Process) -> list[np.ndarray]:
-    """`plain[k][d, n]` for k from 0 to `max_depth`."""
-    digit = np.zeros((process.max_depth + 1, process.max_operators + 1))
-    digit[0, 0] = 1.0
-    plain = [digit]
-    for _ in range(process.max_depth):
-        below, above = plain[-1], np.zeros_like(digit)
-        above[0, 0] = 1.0 - process.branch_probability
-        for depth in range(1, process.max_depth + 1):
-            above[depth] = process.branch_probability * _joined(below, below, depth)
-        plain.append(above)
-    return plain
-
-
-def _reached(process: Process, plain: Sequence[np.ndarray]) -> np.ndarray:
-    """`reached[d, n]`, from the minimum depth to the maximum."""
-    reached = plain[-1].copy()
-    for depth in range(1, process.max_depth + 1):
-        reached[depth] += _joined(plain[-2], reached[: process.min_depth], depth)
-    return reached
 
 
 def _joined(left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:

@@ -239,25 +239,19 @@ def _seed(tables: Tables, mask: np.ndarray, draws: np.ndarray) -> tuple[int, int
     return None
 
 
-def _seeds(tables: Tables, planes: Planes, lanes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, Tips]:
-    """The numbers of the tries that can be begun, and their tips on planes numbered like the tries."""
-    masks = planes.masks.reshape(-1, tables.side, tables.side)
-    numbers = np.arange(TRIALS)
-    degrees = below(keys[:, None], 2 * numbers, DEGREES)
-    draws = np.stack([degrees.astype(np.uint64), subkeys(keys[:, None], 2 * numbers + 1)], axis=2)
-    found = [_seed(tables, masks[lane], draw) for lane, draw in zip(lanes, draws, strict=True)]
-    begun = np.array([number for number, seed in enumerate(found) if seed is not None], dtype=np.int64)
-    seeds = np.array([found[number] for number in begun], dtype=np.int64).reshape(-1, 3)
-    return begun, seed_tips(tables, begun, *seeds.T)
-
-
 def _try(tables: Tables, planes: Planes, lanes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tries one short contour on some of the planes: the numbers of those that got it, and its segments (n, 3)."""
     length = tables.settings.distractor_length
-    begun, tips = _seeds(tables, planes, lanes, subkeys(keys, 0))
+    masks = planes.masks.reshape(-1, tables.side, tables.side)
+    numbers, of_seeds = np.arange(TRIALS), subkeys(keys, 0)[:, None]
+    degrees = below(of_seeds, 2 * numbers, DEGREES)
+    draws = np.stack([degrees.astype(np.uint64), subkeys(of_seeds, 2 * numbers + 1)], axis=2)
+    found = [_seed(tables, masks[lane], draw) for lane, draw in zip(lanes, draws, strict=True)]
+    begun = np.array([number for number, seed in enumerate(found) if seed is not None], dtype=np.int64)
+    seeds = np.array([found[number] for number in begun], dtype=np.int64).reshape(-1, 3)
     # a try that fails leaves nothing behind
     copies = planes.of(lanes[begun])
-    tips = seed_tips(tables, np.arange(len(begun)), tips.directions, *divmod(tips.starts % planes.area, tables.side))
+    tips = seed_tips(tables, np.arange(len(begun)), *seeds.T)
     segments = np.zeros((len(begun), length, 3), dtype=np.int16)
     segments[:, 0] = tips.coordinates(tables)
     for number in range(1, length):

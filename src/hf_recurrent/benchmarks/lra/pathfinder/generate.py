@@ -72,24 +72,37 @@ def _with_margin(settings: Settings, margin: int, keys: np.ndarray) -> Pictures:
     contours = draw_contours(tables, subkeys(keys, _CONTOURS))
     distractors = draw_distractors(tables, contours, subkeys(keys, _DISTRACTORS))
     labels, origins = below(keys, _LABEL, 2), below(keys, _ORIGIN, 2)
-    rows = np.arange(len(keys))
+    number = len(keys)
+    rows = np.arange(number)
     # the other marker is at the far end of the same contour, or of the other one
     ends = np.where(labels == 1, origins, 1 - origins)
     markers = np.stack([contours.segments[rows, origins, 0, :2], contours.segments[rows, ends, -1, :2]], axis=1).astype(
         np.int64
     )
-    images, peaks = compose(tables, contours.segments, distractors.segments, markers)
+    values = np.maximum(
+        _shades(settings.target_contrast)[draw_segments(tables, contours.segments.reshape(number, -1, 3))],
+        _shades(settings.snake_contrast)[draw_segments(tables, distractors.segments.reshape(number, -1, 3))],
+    )
+    discs = np.zeros((number, settings.size, settings.size), dtype=np.uint8)
+    for plane, places in zip(discs, markers, strict=True):
+        for y, x in places:
+            height, width, grey = marker(settings, int(y), int(x))
+            np.maximum(plane[height, width], grey, out=plane[height, width])
+    values = np.maximum(values, discs / 255)
+    # each picture is stretched as a whole: its minimum becomes 0 and its maximum 255
+    low, high = (join(axis=(1, 2), keepdims=True) for join in (values.min, values.max))
+    stretched = np.floor((values - low) * (255 / (high - low)) + 0.5)
     return Pictures(
-        images=images,
+        images=stretched.astype(np.uint8),
         labels=labels,
         markers=markers,
         contours=contours.segments,
         distractors=distractors.segments,
-        margins=np.full(len(keys), margin),
+        margins=np.full(number, margin),
         placed=distractors.placed,
         attempts=contours.attempts,
         tries=distractors.tries,
-        peaks=peaks,
+        peaks=high[:, 0, 0],
     )
 
 
@@ -113,39 +126,7 @@ def draw_segments(tables: Tables, segments: np.ndarray) -> np.ndarray:
     return planes[:, rim : rim + tables.settings.size, rim : rim + tables.settings.size]
 
 
-def draw_markers(tables: Tables, markers: np.ndarray) -> np.ndarray:
-    """The discs at (N, 2, 2) markers, rows and columns: (N, size, size) uint8."""
-    size = tables.settings.size
-    planes = np.zeros((len(markers), size, size), dtype=np.uint8)
-    for plane, places in zip(planes, markers, strict=True):
-        for y, x in places:
-            rows, columns, values = marker(tables.settings, int(y), int(x))
-            np.maximum(plane[rows, columns], values, out=plane[rows, columns])
-    return planes
-
-
 def _shades(contrast: float) -> np.ndarray:
     """Grey values 0 to 255 with a contrast, where 255 is 1 without: (256,) float64."""
     # in single precision, as in the generator: with a contrast of 1.5 every other value is a tie to be rounded
     return (np.arange(256) / 255 * contrast).astype(np.float32).astype(np.float64)
-
-
-def compose(
-    tables: Tables, contours: np.ndarray, distractors: np.ndarray, markers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures (N, size, size) uint8, and the maximum each had before it was stretched, markers being 1.
-
-    Each picture is stretched as a whole: its minimum becomes 0 and its maximum 255.
-
-    Args:
-        contours: (N, 2, n, 3) segments; distractors: (N, m, n, 3); markers: (N, 2, 2).
-    """
-    settings, number = tables.settings, len(contours)
-    values = np.maximum(
-        _shades(settings.target_contrast)[draw_segments(tables, contours.reshape(number, -1, 3))],
-        _shades(settings.snake_contrast)[draw_segments(tables, distractors.reshape(number, -1, 3))],
-    )
-    values = np.maximum(values, draw_markers(tables, markers) / 255)
-    low, high = (join(axis=(1, 2), keepdims=True) for join in (values.min, values.max))
-    stretched = np.floor((values - low) * (255 / (high - low)) + 0.5)
-    return stretched.astype(np.uint8), high[:, 0, 0]

@@ -10,18 +10,15 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))
-
-
 def subkeys(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:
     """The uint64 keys number `counters` (>= 0) below `keys`; both broadcast."""
     counters = np.asarray(counters).astype(np.uint64)
     # one-element arrays too: numpy warns when a scalar wraps around
     with np.errstate(over="ignore"):
-        return _mixed(np.asarray(keys, dtype=np.uint64) + (counters + np.uint64(1)) * _GOLDEN)
+        values = np.asarray(keys, dtype=np.uint64) + (counters + np.uint64(1)) * _GOLDEN
+        values = (values ^ (values >> np.uint64(30))) * _FIRST
+        values = (values ^ (values >> np.uint64(27))) * _SECOND
+        return values ^ (values >> np.uint64(31))
 
 
 def uniform(keys: np.ndarray, counters: np.ndarray | int) -> np.ndarray:

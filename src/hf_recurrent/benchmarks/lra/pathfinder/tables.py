@@ -103,13 +103,24 @@ def _make_tables(settings: Settings, margin: int) -> Tables:
     # from a pivot at the picture's side: one step on, then the farthest candidate
     rim = 2 * length + 3 * margin + 4
     side = settings.size + 2 * rim
-    offsets = _candidates(length + margin)
+    # candidates: the cells (C, 2) of a circle about one pixel apart, by rows
+    radius = length + margin
+    step = math.radians(360 / (2 * math.pi * radius))
+    turns = [number * step for number in range(math.ceil(2 * math.pi / step))]
+    cells = {(math.floor(radius * math.sin(turn)), math.floor(radius * math.cos(turn))) for turn in turns}
+    offsets = np.array(sorted(cells))
     seeds = [degree * math.pi / 180 for degree in range(-DEGREES // 2, DEGREES // 2)]
     grown = [math.atan2(y, x) for y, x in offsets]
     angles = np.array([*seeds, *grown])
     inside_y, pivot_y = _seed_table(settings, margin, rim, [(math.sin(a), math.sin(_reverse(a))) for a in seeds])
     inside_x, pivot_x = _seed_table(settings, margin, rim, [(math.cos(a), math.cos(_reverse(a))) for a in seeds])
-    limits = _overlap_limits()
+    # for each mask value of a segment, the least one of others that is too much with it; 256: none is
+    # the generator's masks are single precision
+    values = (np.arange(256) / 255).astype(np.float32).astype(np.float64)
+    limits = (values + values[:, None] < _OVERLAP).sum(axis=1)
+    turn = np.abs(np.array(grown) - angles[:, None])
+    turn = np.minimum(turn, 2 * np.pi - turn)
+    weights = np.cos(np.minimum(settings.continuity * turn, np.pi / 2)) ** 2
     # a grown segment is drawn from its new end back to the pivot
     drawn = [segment(settings, margin, angle) for angle in (*seeds, *map(_reverse, grown))]
     masks = [mask for _, mask in drawn]
@@ -121,7 +132,7 @@ def _make_tables(settings: Settings, margin: int) -> Tables:
         angles=angles,
         candidates=offsets[:, 0] * side + offsets[:, 1],
         candidates_yx=offsets,
-        weights=_weights(angles, np.array(grown), settings.continuity),
+        weights=np.round(weights * _WEIGHT_UNIT) / _WEIGHT_UNIT,
         next_y=_steps([math.sin(angle) for angle in angles], length + 2 * margin, rim, side),
         next_x=_steps([math.cos(angle) for angle in angles], length + 2 * margin, rim, side),
         seed_inside_y=inside_y,
@@ -140,33 +151,11 @@ def _reverse(angle: float) -> float:
     return angle + math.pi if angle < 0 else angle - math.pi
 
 
-def _candidates(radius: int) -> np.ndarray:
-    """The cells (C, 2) of a circle about one pixel apart, by rows."""
-    step = math.radians(360 / (2 * math.pi * radius))
-    turns = [number * step for number in range(math.ceil(2 * math.pi / step))]
-    cells = {(math.floor(radius * math.sin(turn)), math.floor(radius * math.cos(turn))) for turn in turns}
-    return np.array(sorted(cells))
-
-
-def _weights(directions: np.ndarray, grown: np.ndarray, continuity: float) -> np.ndarray:
-    turn = np.abs(grown - directions[:, None])
-    turn = np.minimum(turn, 2 * np.pi - turn)
-    weights = np.cos(np.minimum(continuity * turn, np.pi / 2)) ** 2
-    return np.round(weights * _WEIGHT_UNIT) / _WEIGHT_UNIT
-
-
 def _steps(parts: list[float], distance: int, rim: int, side: int) -> np.ndarray:
     """Each coordinate of a plane, `distance` on: a table, as rounding depends on the coordinate itself."""
     starts = np.arange(side) - rim
     moved = np.ceil(starts + distance * np.array(parts)[:, None]).astype(np.int64)
     return np.clip(moved + rim, 0, side - 1)
-
-
-def _overlap_limits() -> np.ndarray:
-    """For each mask value of a segment, the least one of others that is too much with it; 256: none is."""
-    # the generator's masks are single precision
-    masks = (np.arange(256) / 255).astype(np.float32).astype(np.float64)
-    return (masks + masks[:, None] < _OVERLAP).sum(axis=1)
 
 
 def _seed_table(
@@ -207,12 +196,9 @@ def _kernel(mask: np.ndarray, half: int, reach: int) -> np.ndarray | None:
     y, x = np.nonzero(mask == 255)
     offsets = np.stack([y, x], axis=1) - half + 1
     offsets = offsets[(np.abs(offsets) <= reach).all(axis=1)]
-    return offsets if _seen_from_all_corners(offsets) else None
-
-
-def _seen_from_all_corners(offsets: np.ndarray) -> bool:
-    """Whether from each corner of a picture one of the offsets, at least, is within it."""
-    return all((offsets * corner >= 0).all(axis=1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
+    # from each corner of a picture one of the offsets, at least, is within it
+    corners = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+    return offsets if all((offsets * corner >= 0).all(axis=1).any() for corner in corners) else None
 
 
 # finer pixels around a disc, beyond which the reduced picture is 0
