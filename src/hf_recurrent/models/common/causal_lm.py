@@ -6,17 +6,18 @@ Shapes: B sequences, S tokens, P cached tokens, E width, V token ids.
 import copy
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial, wraps
+from inspect import signature
 
 import torch
 from torch import nn
 from transformers import GenerationConfig, UnbatchedClassifierFreeGuidanceLogitsProcessor
 from transformers.generation import GenerationMixin, GenerationMode
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import can_return_tuple
 
-from .assisted import ASSISTED, check_assistance, depth_restored
+from .assisted import check_assistance, depth_restored
 from .cache import RecurrentCache, keeps_cache
 from .cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from .exit_criteria import EXIT_ARGUMENTS, AnswerHead, ExitOptions
@@ -25,9 +26,10 @@ from .head_options import DEPTH_ARGUMENTS, RECORDS, call_options
 from .layers import of_tokens
 from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
+from .pretrained import errors_only
 from .token_head import PredictsTokens
 from .token_targets import NO_TARGET, check_num_items, check_targets, fraction_of_step, num_labelled, without_padding
-from .unsupported import supported
+from .unsupported import UNSUPPORTED, supported
 from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
 
 
@@ -59,33 +61,39 @@ def next_token_targets(
     return without_padding(targets, attention_mask)
 
 
-# options of `generate` by which tokens and forward passes do not go one by one
-NOT_ONE_BY_ONE = (
-    *ASSISTED,
-    *("prefill_chunk_size", "guidance_scale", "custom_generate"),
-)
+@lru_cache
+def forward_arguments(model_class: type) -> frozenset[str]:
+    """Names of arguments that a model's `forward` takes, or refuses by name."""
+    return frozenset((*signature(model_class.forward).parameters, *TransformersKwargs.__optional_keys__, *UNSUPPORTED))
 
 
 def steps_of_new_tokens(
-    generated: ModelOutput, calls: list[torch.Tensor], end: int | list[int] | None, pad: int | None, num_new: int
+    generated: ModelOutput,
+    calls: list[torch.Tensor],
+    end: int | list[int] | None,
+    pad: int | None,
+    num_new: int | None = None,
 ) -> torch.Tensor | None:
     """Steps (N, T) of the positions that predict T new tokens, -1 after a sequence's end; None if they are not known.
 
     Args:
         generated: output of `generate`.
-        calls: executed steps (R,) of the last position of each forward pass, of sequences or of their beams; there may
-            be more than new tokens, where other processes still write.
+        calls: executed steps (R, n) of the n positions of each forward pass that predict new tokens, of sequences or of
+            their beams; there may be more than new tokens, where other processes still write.
         end: the id or ids that end a sequence.
         pad: the id that stands after what another criterion has ended; None: there is no other one.
-        num_new: T.
+        num_new: T; None if it is that of `calls`.
     """
+    if any(len(each) != len(calls[0]) for each in calls):
+        return None
+    steps = torch.cat(calls, dim=1) if calls else torch.empty(0, 0)
     beams = generated.get("beam_indices")
     if beams is not None:
-        steps = torch.stack(calls, dim=1)[:, : beams.shape[1]] if len(calls) >= beams.shape[1] else None
+        steps = steps[:, : beams.shape[1]] if steps.shape[1] >= beams.shape[1] else None
         return None if steps is None else steps.gather(0, beams.clamp_min(0)).masked_fill(beams < 0, -1)
-    if not calls or any(each.shape != generated.sequences.shape[:1] for each in calls):
+    if len(steps) != len(generated.sequences):
         return None
-    steps = torch.stack(calls, dim=1)[:, :num_new]
+    steps = steps[:, :num_new]
     new = generated.sequences[:, generated.sequences.shape[1] - steps.shape[1] :]
     ids = torch.tensor([] if end is None else end, device=new.device, dtype=new.dtype).flatten()
     ends = torch.isin(new, ids).long()
@@ -160,7 +168,8 @@ def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tup
     return states[:, index.clamp(-length, length - 1)], [(wrong, message)]
 
 
-# of each forward pass of the present `generate`: executed steps (R,) of the last position; threads may share a model
+# of each forward pass of the present `generate`: executed steps (R, n) of the n positions that predict new tokens;
+# threads may share a model
 step_calls: ContextVar[list[torch.Tensor]] = ContextVar("step_calls")
 
 
@@ -172,8 +181,7 @@ class RecurrentGenerationMixin:
         """`GenerationMixin.generate`, whose output with `return_dict_in_generate=True` has one field more.
 
         `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
-        each new token, -1 after a sequence's end; missing where layers are not shared or a forward pass is not that of
-        one new token (`NOT_ONE_BY_ONE`).
+        each new token, -1 after a sequence's end; missing where layers are not shared, and with `custom_generate`.
 
         Raises:
             ValueError: as the model; or a prompt of another type or shape, without tokens, or without a token that a
@@ -210,9 +218,9 @@ class RecurrentGenerationMixin:
             step_calls.reset(token)
         if isinstance(generated, ModelOutput) and isinstance(generated.get(CACHE_NAME), RecurrentCache):
             generated[CACHE_NAME].unpin()
-        if isinstance(generated, ModelOutput) and all(chosen.get(name) is None for name in NOT_ONE_BY_ONE):
+        if isinstance(generated, ModelOutput) and chosen.get("custom_generate") is None:
             known = num_read is not None and not self.config.is_encoder_decoder
-            num_new = generated.sequences.shape[1] - num_read if known else len(calls)
+            num_new = generated.sequences.shape[1] - num_read if known else None
             # a model may write that token, too
             pad = chosen["pad_token_id"] if chosen.get("stop_strings") or chosen.get("stopping_criteria") else None
             steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"], pad, num_new)
@@ -223,12 +231,22 @@ class RecurrentGenerationMixin:
     def check_generation(self, chosen: dict) -> None:
         """Raise a ValueError for options of a call that the architecture's own arguments do not go with."""
 
+    @wraps(GenerationMixin.prepare_inputs_for_generation)
+    def prepare_inputs_for_generation(self, *args, **kwargs) -> dict:
+        """As of transformers, without its loops' own arguments, such as `tokenizer`, which its models ignore."""
+        inputs = super().prepare_inputs_for_generation(*args, **kwargs)
+        known = forward_arguments(type(self)).union(self.model.model_arguments)
+        return {name: value for name, value in inputs.items() if name in known}
+
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
         """Record the steps of a forward pass, too; new tokens are of the last one's type."""
         steps = getattr(outputs, "ponder_steps", None)
         if steps is not None and steps.dim() == 2:
+            # of guesses, logits begin with those that check the first one
+            checked = "num_new_tokens" in kwargs
+            steps = steps[:, -outputs.logits.shape[1] :][:, : kwargs["num_new_tokens"]] if checked else steps[:, -1:]
             # the next call of a compiled model writes its output into the same memory
-            step_calls.get([]).append(steps[:, -1].clone())
+            step_calls.get([]).append(steps.clone())
         cache = model_kwargs.get(CACHE_NAME)
         if isinstance(cache, RecurrentCache) and cache.is_pinned:
             cache.pin()
@@ -255,13 +273,13 @@ class RecurrentGenerationMixin:
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
         if model_kwargs.get("inputs_embeds") is not None and not self.config.is_encoder_decoder:
             self.check_reads_embeddings()
-        if generation_config.use_cache is False and model_kwargs.get(CACHE_NAME) is not None:
+        if not generation_config.use_cache and model_kwargs.get(CACHE_NAME) is not None:
             # each pass would read all tokens again, after what the cache holds of them
             raise ValueError(
                 "use_cache is False and `past_key_values` is given: without a cache each pass reads the whole text; "
                 "leave one of them out"
             )
-        if generation_config.use_cache is not False and model_kwargs.get(CACHE_NAME) is None:
+        if generation_config.use_cache and model_kwargs.get(CACHE_NAME) is None:
             kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
             is_static = kind == "static" and not grows
             if kind not in (None, "dynamic") and not is_static:
@@ -316,6 +334,8 @@ class RecurrentGenerationMixin:
     def _get_candidate_generator(self, generation_config, *args, **kwargs):
         """One whose assistant takes its own steps; of a model that guesses with few of its own, so many of them."""
         generator = super()._get_candidate_generator(generation_config, *args, **kwargs)
+        # transformers warns of how it calls the assistant itself
+        generator.get_candidates = errors_only()(generator.get_candidates)
         if generation_config.assistant_early_exit is not None:
             # transformers sets the depth of the config, which a decoder and a call with `max_steps` do not read
             generator.assistant_kwargs["max_steps"] = generation_config.assistant_early_exit

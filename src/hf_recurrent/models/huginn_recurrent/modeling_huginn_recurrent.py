@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import NOT_ONE_BY_ONE, ForCausalLM
+from ..common.assisted import ASSISTED
+from ..common.causal_lm import ForCausalLM
 from ..common.classification import ForSequenceClassification
 from ..common.fields import shown
 from ..common.layers import RMSNorm
@@ -184,7 +185,9 @@ class HuginnRecurrentForCausalLM(ForCausalLM, HuginnRecurrentPreTrainedModel, Ge
     def check_generation(self, chosen: dict) -> None:
         if chosen.get("initial_states") is None:
             return
-        conflicts = {name: chosen.get(name) for name in NOT_ONE_BY_ONE}
+        # of the prompt's tokens other passes read some, or read them again
+        others = (*ASSISTED, "prefill_chunk_size", "guidance_scale", "custom_generate")
+        conflicts = {name: chosen.get(name) for name in others}
         if chosen.get("use_cache") is False:
             conflicts["use_cache"] = False
         for name, value in conflicts.items():
