@@ -4,14 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 from transformers import (
     GenerationConfig,
     LogitsProcessorList,
+    PreTrainedTokenizerFast,
     StoppingCriteria,
     StoppingCriteriaList,
     pipeline,
 )
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from hf_recurrent.models.common.causal_lm import steps_of_new_tokens
 from support import flash_attention
@@ -197,6 +199,59 @@ def test_prompt_lookup_changes_nothing(name):
     assert torch.equal(drafted, plain.sequences)
 
 
+@pytest.mark.parametrize(
+    "assistance", [{"assistant_early_exit": 1}, {"prompt_lookup_num_tokens": 2}, {"prefill_chunk_size": 3}], ids=str
+)
+def test_steps_are_those_of_plain_generation(assistance, caplog):
+    """Nor does transformers warn of how it calls an assistant."""
+    model = make_language_model(LANGUAGE_BY_NAME["ut"])
+    prompt = tokens_of(prompt_of(LANGUAGE_BY_NAME["ut"]), 0)
+    options = {"suppress_tokens": [0]}
+    expected = generate(model, prompt, 12, **options)
+    assert len(set(expected.ponder_steps[0].tolist())) > 2
+    logger = logging.get_logger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        found = generate(model, prompt, 12, **options, **assistance)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert torch.equal(found.sequences, expected.sequences)
+    assert torch.equal(found.ponder_steps, expected.ponder_steps)
+    assert caplog.messages == []
+
+
+WAYS = {"greedy": {}, "beams": {"num_beams": 2}, "samples": {"do_sample": True}}
+PLAIN = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_lstm", "block_recurrent", "sut")
+
+
+@pytest.fixture(scope="module")
+def letters() -> PreTrainedTokenizerFast:
+    """A tokenizer of special tokens and single letters."""
+    tokens = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", *"abcdefghijklmnopqrst"]
+    ids = {token: number for number, token in enumerate(tokens)}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(ids, [])))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", [*PLAIN, "ouro_recurrent", "huginn_recurrent"])
+def test_a_stop_string_ends_a_text(name, way, letters):
+    model, prompt = make_language_model(LANGUAGE_BY_NAME[name]), prompt_of(LANGUAGE_BY_NAME[name])
+    options = {"pad_token_id": 0, "eos_token_id": None, "max_new_tokens": 8, **WAYS[way]}
+    if way == "greedy":
+        # that which the first row has at the third place at the latest
+        stop = letters.decode(int(model.generate(**prompt, suppress_tokens=[0, 1, 2, 3], **options)[0, 16]))
+    else:
+        stop = "e"
+    found = model.generate(**prompt, stop_strings=[stop], tokenizer=letters, suppress_tokens=[0, 1, 2, 3], **options)
+    number = letters.convert_tokens_to_ids(stop)
+    for row in found[:, 14:].tolist():
+        written = row[: row.index(0)] if 0 in row else row
+        assert number not in written[:-1]
+        assert written[-1] == number or len(written) == 8
+    if way == "greedy":
+        assert found[0, 14:].tolist().index(number) <= 2
+
+
 def test_any_number_of_guesses_is_taken_back():
     """More than a cache keeps running sums for."""
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
@@ -310,5 +365,5 @@ def test_steps_after_the_end_are_none_whatever_has_ended_a_text():
 def test_further_forward_passes_are_of_no_new_token():
     """Processes that share a model go on until the last one's texts have ended."""
     generated = ModelOutput(sequences=torch.tensor([[7, 8, 9, 5]]))
-    calls = [torch.tensor([steps]) for steps in (2, 3, 4, 4, 4)]
+    calls = [torch.tensor([[steps]]) for steps in (2, 3, 4, 4, 4)]
     assert steps_of_new_tokens(generated, calls, 5, 0, num_new=2).tolist() == [[2, 3]]

@@ -1,12 +1,14 @@
 """Embeddings of token types: what they add, where, and to which tokens."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES
-from support.compare import assert_close, gradients
+from support.compare import assert_as_exact, assert_close, gradients
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -31,6 +33,7 @@ FIELDS = {
     "sut": TYPES | {"scale_embeddings": True},
     # with larger weights its steps would magnify rounding
     "huginn_recurrent": {"type_vocab_size": 2},
+    "ouro_recurrent": {"type_vocab_size": 2},
 }
 PLAIN = [Variant(name, name, FIELDS.get(name, TYPES)) for name in ARCHITECTURES]
 every_architecture = pytest.mark.parametrize("variant", PLAIN, ids=lambda variant: variant.architecture)
@@ -130,8 +133,8 @@ def test_new_tokens_are_of_the_last_type(variant, embeds):
         "token_type_ids": torch.cat((types, types[:, -1:].expand(-1, 5)), 1),
     }
     with torch.no_grad():
-        expected = model(**whole).logits[:, 5:-1]
-    torch.testing.assert_close(torch.stack(generated.logits, 1), expected, rtol=0, atol=2e-4)
+        expected, exact = (each(**whole).logits[:, 5:-1] for each in (model, copy.deepcopy(model).double()))
+    assert_as_exact(torch.stack(generated.logits, 1), expected, exact)
     uncached = model.generate(**prompt, attention_mask=mask, token_type_ids=types, use_cache=False, **options)
     assert torch.equal(uncached.sequences, generated.sequences)
 

@@ -273,13 +273,13 @@ class RecurrentGenerationMixin:
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
         if model_kwargs.get("inputs_embeds") is not None and not self.config.is_encoder_decoder:
             self.check_reads_embeddings()
-        if not generation_config.use_cache and model_kwargs.get(CACHE_NAME) is not None:
+        if generation_config.use_cache is False and model_kwargs.get(CACHE_NAME) is not None:
             # each pass would read all tokens again, after what the cache holds of them
             raise ValueError(
                 "use_cache is False and `past_key_values` is given: without a cache each pass reads the whole text; "
                 "leave one of them out"
             )
-        if generation_config.use_cache and model_kwargs.get(CACHE_NAME) is None:
+        if generation_config.use_cache is not False and model_kwargs.get(CACHE_NAME) is None:
             kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
             is_static = kind == "static" and not grows
             if kind not in (None, "dynamic") and not is_static:
