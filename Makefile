@@ -7,7 +7,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 # pytest's rewritten tests are kept, or each of its processes rewrites them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all nightly fuzz compatibility test-architecture test-floor test-newest check format cards docs dist browser clean gpu gpu-rehearse
+.PHONY: setup demo test test-all test-processors nightly fuzz compatibility test-architecture test-floor test-newest check format cards docs dist browser clean gpu gpu-rehearse
 
 setup: $(STAMP)
 
