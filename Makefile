@@ -33,6 +33,13 @@ test: $(STAMP)
 test-all: $(STAMP) test-floor
 	$(BIN)/python $(PYTEST) -m "slow and not nightly"
 
+# what must hold on every processor, with the instructions of others than that which runs `make test`
+PROCESSORS = default $(if $(shell grep -m1 avx512f /proc/cpuinfo),avx2)
+SAME_EVERYWHERE = tests/test_parity*.py tests/test_old_checkpoints.py tests/test_contract.py tests/test_contract_halting.py \
+	tests/test_*invariance.py tests/test_token_types.py tests/test_ouro.py tests/test_huginn.py tests/test_albert.py
+test-processors: $(STAMP)
+	for each in $(PROCESSORS); do ATEN_CPU_CAPABILITY=$$each $(BIN)/python $(PYTEST) $(SAME_EVERYWHERE) || exit; done
+
 # randomised tests, every property on a thousand random examples, and tests with the mark `nightly`
 nightly: $(VENV)/.docs $(VENV)-floor/.installed $(VENV)-ecosystem/.installed fuzz gpu-rehearse
 	$(BIN)/python $(PYTEST) -m "nightly or hypothesis" --hypothesis-profile nightly -o processor_seconds=0 --ignore=tests/doors \

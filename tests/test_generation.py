@@ -240,11 +240,8 @@ def test_a_stop_string_ends_a_text(name, way, letters):
     model, prompt = make_language_model(LANGUAGE_BY_NAME[name]), prompt_of(LANGUAGE_BY_NAME[name])
     # rows that have ended are only filled up where there is an id that ends them
     options = {"pad_token_id": 3, "eos_token_id": 3, "suppress_tokens": [0, 1, 2, 3], "max_new_tokens": 8, **WAYS[way]}
-    if way == "greedy":
-        # that which the first row has at the third place at the latest
-        stop = letters.decode(int(model.generate(**prompt, **options)[0, 16]))
-    else:
-        stop = "e"
+    # of greedy texts, a letter that the first row has among its first three
+    stop = letters.decode(int(model.generate(**prompt, **options)[0, 16])) if way == "greedy" else "e"
     found = model.generate(**prompt, stop_strings=[stop], tokenizer=letters, **options)
     number = letters.convert_tokens_to_ids(stop)
     for row in found[:, 14:].tolist():

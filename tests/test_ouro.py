@@ -62,6 +62,18 @@ def test_case_is_reproduced(name):
     assert_reproduced(found, io, case["outputs"], gradients, lambda key, values: at_tokens(key, values, mask))
 
 
+def test_attention_written_out_computes_in_float64():
+    """Also where a row sees nothing but padding."""
+    io, _ = load_case(CASES / "gqa_left_pad")
+    model, inputs = load_reference(CASES / "gqa_left_pad").model.double(), (io["input_ids"], io["attention_mask"])
+    logits = []
+    for name in ("eager", "sdpa"):
+        model.set_attn_implementation(name)
+        with torch.no_grad():
+            logits.append(model(*inputs).logits[io["attention_mask"].bool()])
+    assert_close(*logits, tolerance=1e-12)
+
+
 @pytest.fixture(params=["computed", "last"])
 def skipped_steps(request) -> str:
     return request.param
