@@ -1,4 +1,4 @@
-"""Tokens that have halted among packed ones, and the memory of keys and values of rows that leave.
+"""Tokens that have halted among packed ones.
 
 Shapes: R rows of W columns, whose places are R * W; n rows that stay; H heads, D head dim, E width; F frozen tokens.
 """
@@ -9,32 +9,6 @@ from typing import NamedTuple
 import torch
 
 from ..ops.attention import KeyValue, select_memory
-
-
-class RowMemory:
-    """Memory in which rows of keys and values are moved without allocating, for calls without gradients."""
-
-    def __init__(self):
-        self.used: tuple[torch.Tensor, ...] = ()
-        self.spare: tuple[torch.Tensor, ...] = ()
-
-    def gathered(
-        self, buffers: tuple[torch.Tensor, ...], rows: torch.Tensor, width: int, columns: slice
-    ) -> tuple[torch.Tensor, ...]:
-        """The `rows` (n,) and some columns of buffers (R * width, ...), which are not to be read again.
-
-        They are gathered into the memory that an earlier gathering left.
-        """
-        if not self.used or self.used[0].data_ptr() != buffers[0].data_ptr():
-            self.used, self.spare = buffers, ()
-        self.spare = self.spare or tuple(map(torch.empty_like, self.used))
-        parts = [each.unflatten(0, (-1, width))[:, columns] for each in buffers]
-        size = rows.shape[0] * parts[0].shape[1]
-        found = tuple(each[:size] for each in self.spare)
-        for part, new in zip(parts, found, strict=True):
-            torch.index_select(part, 0, rows, out=new.unflatten(0, (-1, part.shape[1])))
-        self.used, self.spare = self.spare, self.used
-        return found
 
 
 class Tokens(NamedTuple):
@@ -64,7 +38,6 @@ class FrozenTokens(NamedTuple):
     hidden: torch.Tensor | None = None  # (R * W, E) states of halted tokens, zeros elsewhere, for running means
     released: Tokens | None = None
     released_state: torch.Tensor | None = None
-    row_memory: RowMemory | None = None  # of keys and values; None with gradients, and before they move
 
     def after_step(self, key: torch.Tensor, value: torch.Tensor, number: int) -> "FrozenTokens":
         """Those after a step, from its keys and values: buffers, or new ones, of which the first are of live tokens.
@@ -92,19 +65,12 @@ class FrozenTokens(NamedTuple):
                 return buffer
             return buffer.unflatten(0, (-1, width))[:, columns].index_select(0, rows).flatten(0, 1)
 
-        row_memory = self.row_memory
-        if not isinstance(self.key, torch.Tensor) or torch.is_grad_enabled():
-            key, value = select(self.key), select(self.value)
-        else:
-            row_memory = row_memory or RowMemory()
-            key, value = row_memory.gathered((self.key, self.value), rows, width, columns)
         released = self.released
         return self._replace(
-            key=key,
-            value=value,
+            key=select(self.key),
+            value=select(self.value),
             places=None if self.places is None else moved(self.places),
             memory=select_memory(self.memory, rows),
             hidden=select(self.hidden),
             released=None if released is None else released._replace(places=moved(released.places)),
-            row_memory=row_memory,
         )
