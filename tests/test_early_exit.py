@@ -427,14 +427,15 @@ def test_options_that_are_set_on_a_model_s_generation_config_are_saved(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 4}, {"guidance_scale": 2}])
-def test_generation_returns_no_steps_where_tokens_and_calls_do_not_correspond(options):
+def test_generation_in_other_passes_returns_the_steps_of_each_token(options):
     variant = LANGUAGE_BY_NAME["gut_no_halt"]
-    model, batch = make_language_model(variant), make_text(variant)
-    prompt = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
-    options = {"max_new_tokens": 5, "return_dict_in_generate": True, "exit_criterion": "confidence", **options}
-    generated = model.generate(**prompt, **options, do_sample=False, pad_token_id=0)
-    assert generated.sequences.shape[1] == prompt["input_ids"].shape[1] + 5
-    assert "ponder_steps" not in generated
+    model, batch = language_model(variant)
+    exits = exit_options(language_model, variant, "confidence")
+    options = {"max_new_tokens": 5, "do_sample": False, "return_dict_in_generate": True, "pad_token_id": 0, **options}
+    generated = model.generate(batch["input_ids"][:1], **exits, **options)
+    with torch.no_grad():
+        whole = model(generated.sequences, **exits)
+    assert generated.ponder_steps.tolist() == whole.ponder_steps[:, -6:-1].tolist()
 
 
 def test_experts_of_every_step_that_was_taken():
