@@ -30,14 +30,4 @@ def test_without_a_repository_links_to_files_are_text(readme):
     text = readme(None)
     assert all(target.startswith(("https://", "#")) for _, target in LINK.findall(text))
     assert "![" not in text
-    assert "docs/promises.md says what is promised" in text
-
-
-def test_places_in_the_text_are_there(readme):
-    text = readme(None)
-    headings = {
-        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)
-    }
-    places = [target[1:] for _, target in LINK.findall(text) if target.startswith("#")]
-    assert places
-    assert set(places) <= headings
+    assert "do not change a result (guarantees)" in text
