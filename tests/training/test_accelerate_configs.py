@@ -138,5 +138,5 @@ def test_two_processes_of_the_file_for_cpus_are_one_run(write_recipe, tmp_path):
 def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):
     trainer = pair_trainer(tmp_path, pair_rows(4))
     monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
-    with pytest.raises(ValueError, match="two stacks of a SUTForConditionalGeneration share embeddings"):
+    with pytest.raises(ValueError, match="the two stacks of SUTForConditionalGeneration share embeddings"):
         check_sharding(trainer)

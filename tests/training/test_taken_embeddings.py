@@ -182,7 +182,7 @@ def test_what_cannot_be_taken(sources, tmp_path):
     refused("embeddings_from='./none': there is no such folder", name="./none")
     refused("does not load: ", name=tmp_path)
     ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(tmp_path / "vit")
-    refused("a ViTModel has no embeddings of tokens", name=tmp_path / "vit")
+    refused("ViTModel has no embeddings of tokens", name=tmp_path / "vit")
     damaged = tmp_path / "damaged"
     shutil.copytree(bert, damaged)
     whole = load_file(damaged / "model.safetensors")
