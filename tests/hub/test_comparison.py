@@ -1,4 +1,4 @@
-"""Cards that set other models beside their own: runs with other seeds, baselines, and a bag of words."""
+"""Cards that set other models beside their own: runs with other seeds, and baselines."""
 
 import re
 from dataclasses import replace
@@ -127,12 +127,3 @@ def test_the_command_writes_and_removes_comparisons(card, folders, tmp_path):
     with pytest.raises(SystemExit, match="0"):
         main(command)
     assert read_card(own) == card
-
-
-@pytest.mark.parametrize("option", ["--data-dir", "--recipe"])
-def test_where_a_bag_of_words_finds_its_examples_is_refused_without_one(card, tmp_path, capsys, option):
-    write_card(tmp_path, card)
-    with pytest.raises(SystemExit, match="1"):
-        main(["card", "compare", str(tmp_path), option, "banana"])
-    assert f"{option} is 'banana', without --bag-of-words" in " ".join(capsys.readouterr().err.split())
-    assert read_card(tmp_path) == card

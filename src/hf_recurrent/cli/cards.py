@@ -18,16 +18,6 @@ Runs = Annotated[
     list[Path] | None,
     typer.Argument(exists=True, file_okay=False, help="Output folders of finished runs; none removes those shown."),
 ]
-BagOfWords = Annotated[
-    bool, typer.Option("--bag-of-words", help="Train a logistic regression on counts of words, and show it, too.")
-]
-DataDir = Annotated[
-    str | None, typer.Option(help="Folder with the authors' own files, for a bag of words to train on.")
-]
-Recipe = Annotated[
-    str | None,
-    typer.Option(help="The run's recipe, which names your own data, for a bag of words to train on."),
-]
 Root = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
 ]
@@ -62,29 +52,13 @@ def render(folder: Folder) -> None:
 
 
 @card.command()
-def compare(
-    folder: Folder,
-    runs: Runs = None,
-    bag_of_words: BagOfWords = False,
-    data_dir: DataDir = None,
-    recipe: Recipe = None,
-) -> None:
+def compare(folder: Folder, runs: Runs = None) -> None:
     """Set other runs beside a card's results: with other seeds, or other models on the same examples."""
     from ..hub.card import read_rendered, write_card
     from ..hub.comparison import compared_cards
 
-    for option, value in (("--data-dir", data_dir), ("--recipe", recipe)):
-        if value is not None and not bag_of_words:
-            raise ValueError(
-                f"{option} is {str(value)!r}, without --bag-of-words: it says where a bag of words finds its examples"
-            )
     data, _ = read_rendered(folder)
-    compared = compared_cards(data, runs or ())
-    if bag_of_words:
-        from ..training.bag_of_words import bag_of_words as trained
-
-        compared.append(trained(data, data_dir, recipe))
-    wrote(write_card(folder, replace(data, compared=compared)))
+    wrote(write_card(folder, replace(data, compared=compared_cards(data, runs or ()))))
 
 
 @card.command()
