@@ -17,7 +17,7 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
     """The items of a file with one array of objects; memory holds `block` characters and the item that they end in.
 
     Raises:
-        ValueError: it is no whole array of objects, or one of them has a key more than once; `path` names the file.
+        ValueError: it is no whole array of objects; `path` names the file.
     """
     decoder = json.JSONDecoder()
     text, place, expected = "", 0, "["
@@ -39,13 +39,11 @@ def read_items(file: TextIO, path: str, block: int = BLOCK) -> Iterator[dict[str
             continue
         try:
             item, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             more = file.read(block)
             if not more or len(text) - place > LONGEST:
                 raise ValueError(f"{path}: an object is damaged or not whole ({error})") from error
             text, place = text[place:] + more, 0
             continue
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}: {text[place : place + 40]!r}") from error
         yield item
         expected = ",]"
