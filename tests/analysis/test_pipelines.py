@@ -3,13 +3,10 @@
 import subprocess
 import sys
 
-import evaluate
 import pytest
 import torch
-from datasets import Dataset, Features, Value
 from transformers import pipeline
 
-from hf_recurrent.analysis.evaluator import PipelineEvaluator
 from hf_recurrent.analysis.pipelines import RecurrentTextClassificationPipeline
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_model
@@ -95,27 +92,3 @@ def test_models_of_a_checkpoints_own_code(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == classifier()(TEXTS[0], return_steps=True)[0]["steps"]
-
-
-def test_evaluate_takes_a_pipeline(tmp_path):
-    classify = classifier(device=-1)
-    rows = Dataset.from_list([{"text": text, "label": classify(text)[0]["label"]} for text in TEXTS])
-
-    class Same(evaluate.Metric):
-        def _info(self):
-            kinds = Features(predictions=Value("string"), references=Value("string"))
-            return evaluate.MetricInfo(description="", citation="", features=kinds)
-
-        def _compute(self, predictions, references):
-            return {"same": predictions == references}
-
-    def scores(pipe):
-        return PipelineEvaluator().compute(pipe, rows, metric=Same(cache_dir=str(tmp_path)))
-
-    assert scores(classify)["same"]
-    assert classify.task == "text-classification"
-    other = pipeline("feature-extraction", classify.model, tokenizer=classify.tokenizer)
-    with pytest.raises(
-        ValueError, match="the pipeline is for 'feature-extraction': pass one for 'text-classification'"
-    ):
-        scores(other)

@@ -2,10 +2,9 @@
 
 import evaluate
 from datasets import Dataset, Features, IterableDataset, Value
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.analysis.evaluator import PipelineEvaluator
 from hf_recurrent.metrics import accuracy
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.trainer import RecurrentTrainer
@@ -41,28 +40,15 @@ class Accuracy(evaluate.Metric):
         return {"accuracy": accuracy(predictions, references)}
 
 
-def assert_scores(task, model, model_or_pipeline, folder, **options):
+@ROOM.door("evaluate.evaluator", packages=["evaluate"])
+def enter_evaluator(architecture, folder):
     """The scores of `TEXTS` by evaluate's loop are those of the model's answers one by one."""
-    rows, tokenizer, metric = Dataset.from_list(EXAMPLES), make_tokenizer(), Accuracy(cache_dir=str(folder))
-    options |= {"metric": metric, "device": -1, "label_mapping": model.config.label2id}
-    found = task.compute(model_or_pipeline, rows, **options)
+    model, tokenizer, rows = live(architecture), make_tokenizer(), Dataset.from_list(EXAMPLES)
+    options = {"metric": Accuracy(cache_dir=str(folder)), "device": -1, "label_mapping": model.config.label2id}
+    found = evaluate.evaluator("text-classification").compute(model, rows, tokenizer=tokenizer, **options)
     answers = [int(compute(model, tokenizer(text, return_tensors="pt")).logits.argmax()) for text in TEXTS]
     expected = [row["label"] == answer for row, answer in zip(EXAMPLES, answers, strict=True)]
     assert found["accuracy"] == sum(expected) / len(expected)
-
-
-@ROOM.door("evaluate.evaluator", packages=["evaluate"])
-def enter_evaluator(architecture, folder):
-    model = live(architecture)
-    assert_scores(evaluate.evaluator("text-classification"), model, model, folder, tokenizer=make_tokenizer())
-
-
-@ROOM.door("evaluate.evaluator of a pipeline, by our PipelineEvaluator", packages=["evaluate"])
-def enter_evaluator_of_pipeline(architecture, folder):
-    """evaluate's own looks for a class that transformers 5 has not, whatever the pipeline is of."""
-    model = live(architecture)
-    classify = pipeline("text-classification", model=model, tokenizer=make_tokenizer(), device=-1)
-    assert_scores(PipelineEvaluator(), model, classify, folder)
 
 
 @ROOM.door("hyperparameter_search with optuna", packages=["optuna"])

@@ -88,9 +88,7 @@ def test_tokenizers_differ():
     ("arguments", "message"),
     [
         (([], []), "equally long and not empty, got 0 and 0 texts"),
-        ((["a"], ["a", "b"]), "equally long and not empty, got 1 and 2 texts"),
         (("a", "a"), "must be lists of texts, not one text"),
-        (([1], ["a"]), r"predictions\[0\] is 1: expected a text"),
         ((["a", "b"], ["a", " "]), r"references\[1\] is empty: there is nothing to compare with"),
         ((["a"], ["a"], "moses"), "tokenizer='moses': expected one of 13a, intl, char, none"),
     ],

@@ -28,28 +28,10 @@ def test_against_a_loop_over_rows(rows):
         assert last_read_accuracy(*map(torch.tensor, padded)) == right / len(rows)
 
 
-def test_only_the_last_label_counts():
-    labels = [[NONE, 7, NONE, 8, NONE], [NONE, 7, NONE, NONE, 7]]
-    assert last_read_accuracy([[0, 0, 0, 8, 0], [0, 7, 0, 0, 8]], labels) == 0.5
-    assert last_read_accuracy([[0, 7, 0, 7, 8], [0, 7, 0, 7, 8]], labels) == 0
-    assert last_read_accuracy([[0, 0, 0, 8, 0], [0, 0, 0, 0, 7]], labels) == 1
-
-
 @pytest.mark.parametrize(
-    ("predictions", "labels", "message"),
-    [
-        ([[1, 2]], [[NONE, NONE]], "predictions and labels .* each with a label other than -100"),
-        ([[1], [1, 2], [1]], [[1], [NONE, NONE], [1]], "each with a label other than -100"),
-        ([[1, 2]], [[NONE, NONE, 1]], "predictions and labels must have sequences of the same lengths"),
-        ([[1, 2], [3]], [[1], [2, 3]], "sequences of the same lengths"),
-        ([[1]], [[1], [1]], "sequences of the same lengths"),
-        ([[], [1]], [[], [1]], "each with a label"),
-        ([], [], "predictions must be N sequences of numbers"),
-        ([1, 2], [1, 2], "predictions must be N sequences of numbers"),
-        ([[1]], [1], "labels must be N sequences of numbers"),
-        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), "predictions must be N sequences"),
-    ],
+    ("predictions", "labels"),
+    [([[1], [1, 2]], [[1], [NONE, NONE]]), ([[1], [1, 2]], [[1], [NONE, NONE, 1]]), ([[1], []], [[1], []])],
 )
-def test_bad_input(predictions, labels, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input(predictions, labels):
+    with pytest.raises(ValueError, match=r"sequence 1 has .*: pass a label for each prediction, and one other than"):
         last_read_accuracy(predictions, labels)

@@ -9,7 +9,6 @@ BLEU, which needs the package `sacrebleu`, is in `hf_recurrent.metrics.bleu`.
 from .functional import (
     accuracy,
     bits_per_token,
-    bits_per_unit,
     exact_match,
     last_read_accuracy,
     majority_accuracy,
@@ -18,14 +17,12 @@ from .functional import (
     position_sums,
     spearman,
     step_summary,
-    token_sums,
     word_perplexity,
 )
 
 __all__ = [
     "accuracy",
     "bits_per_token",
-    "bits_per_unit",
     "exact_match",
     "last_read_accuracy",
     "majority_accuracy",
@@ -34,6 +31,5 @@ __all__ = [
     "position_sums",
     "spearman",
     "step_summary",
-    "token_sums",
     "word_perplexity",
 ]

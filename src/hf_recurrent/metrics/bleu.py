@@ -97,10 +97,6 @@ def _check(predictions: Sequence[str], references: Sequence[str]) -> None:
             "predictions and references must be equally long and not empty, got "
             f"{len(predictions)} and {len(references)} texts"
         )
-    for name, texts in (("predictions", predictions), ("references", references)):
-        for place, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise ValueError(f"{name}[{place}] is {text!r}: expected a text")
     empty = next((place for place, text in enumerate(references) if not text.strip()), None)
     if empty is not None:
         raise ValueError(f"references[{empty}] is empty: there is nothing to compare with; leave that example out")
