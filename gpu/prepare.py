@@ -18,7 +18,6 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer, read_labels
-from hf_recurrent.benchmarks.api import known_config
 from hf_recurrent.benchmarks.registry import get_benchmark
 from hf_recurrent.recipes import find_recipe
 from hf_recurrent.training.recipes import read_mapping
@@ -73,7 +72,7 @@ def source_of(name: str) -> tuple[str, str, dict[str, Any]]:
     """Benchmark, configuration and parameters of a recipe."""
     recipe = read_mapping(find_recipe(name))
     benchmark = recipe["benchmark"]
-    config = known_config(get_benchmark(benchmark), recipe.get("benchmark_config"))
+    config = recipe.get("benchmark_config") or get_benchmark(benchmark).info.default_config
     return benchmark, config, recipe.get("benchmark_params", {})
 
 

@@ -103,7 +103,6 @@ def test_storage_leaves_no_trace(tmp_path):
             "num_train=None: config 'lra' needs a number",
         ),
         ({"params": {"num_test": 0}}, "every split has 0 examples"),
-        ({"num_proc": 0}, "num_proc=0: expected None or an integer >= 1"),
     ],
 )
 def test_bad_arguments(arguments, message, tmp_path):

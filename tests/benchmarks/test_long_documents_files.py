@@ -1,12 +1,9 @@
 """Users' own texts: folders and zip files of them, and repositories."""
 
-import os
-import zipfile
-
 import pytest
 from long_document_files import NAME, ONE_SPLIT, texts, write_files, write_zip
 
-from hf_recurrent.benchmarks import files, load_benchmark
+from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.long_documents.documents import joined, split_of
 
 # line ends, a byte order mark, a zero byte, other scripts: all of it comes back as it is
@@ -142,14 +139,6 @@ def cut(path):
     return path
 
 
-def doubled(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.txt", "one")
-        with pytest.warns(UserWarning, match="Duplicate name"):
-            archive.writestr("a.txt", "two")
-    return path
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -161,7 +150,6 @@ def doubled(path):
         (lambda path: write_zip(path, {"a.txt": ""}), "1 of 1 files match .* none of them has text"),
         (encrypted, "a.txt cannot be unpacked .* is encrypted"),
         (cut, "expected a folder or a zip file"),
-        (doubled, "holds a.txt twice: keep one of them"),
         (
             lambda path: write_zip(path, {"b.txt": "x", "a.txt": b"good caf\xe9"}),
             r"a.txt: byte 8 \(0xe9\) is not utf-8: convert the file, leave it out by patterns=, or name its encoding",
@@ -200,18 +188,3 @@ def test_bad_arguments(tmp_path, cache, monkeypatch, config, kwargs, message):
     monkeypatch.chdir(write_files(tmp_path / "here", {f"in/{name}": "text" for name in ("a.txt", "b.txt", "c.txt")}))
     with pytest.raises(ValueError, match=message):
         load_benchmark(NAME, config, cache_dir=cache, **kwargs)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read(tmp_path, cache):
-    write_files(tmp_path / "in", {"a.txt": "x"})
-    (tmp_path / "in" / "a.txt").chmod(0)
-    with pytest.raises((ValueError, PermissionError), match=r"a\.txt"):
-        load("folder", tmp_path / "in", cache, **ONE_SPLIT)
-
-
-def test_an_archive_that_claims_to_unpack_to_too_much_is_refused(tmp_path, cache, monkeypatch):
-    place = write_zip(tmp_path / "bomb.zip", {"a/bomb.txt": "x" * 1000})
-    monkeypatch.setattr(files, "_MOST_UNPACKED", 999)
-    with pytest.raises(ValueError, match=r"bomb.zip has more than 999 bytes when unpacked: unpack it"):
-        load("folder", place, cache)

@@ -165,8 +165,6 @@ BAD_LINES = [
     ("imgs/2 sample_0.png 0 1", r"2\.npy:2: expected folder, file, number, label"),
     ("imgs/2 sample_0.png 0 x 1.0 14 4", r"2\.npy:2: expected folder"),
     ("imgs/2 sample_0.png 0 2 1.0 14 4", r"2\.npy:2: the label is 2; expected 0 or 1"),
-    ("../2 sample_0.png 0 1 1.0 14 4", r"2\.npy:2: '\.\./2/sample_0\.png' is not below the folder"),
-    ("/imgs/2 sample_0.png 0 1 1.0 14 4", r"2\.npy:2: .* is not below the folder"),
     ("imgs/2 sample_0.png 0 1 1.0 inf 4", r"2\.npy:2: expected folder"),
 ]
 

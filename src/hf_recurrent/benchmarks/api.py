@@ -50,11 +50,8 @@ def load_benchmark(
 
     from .builder import make_builder
 
-    benchmark = get_benchmark(name)
-    config_name = known_config(benchmark, config_name)
-    benchmark = benchmark.member(config_name)
-    if num_proc is not None and num_proc < 1:
-        raise ValueError(f"num_proc={num_proc!r}: expected None or an integer >= 1")
+    config_name = config_name or get_benchmark(name).info.default_config
+    benchmark = get_benchmark(name, config_name)
     resolved = benchmark.resolve(config_name, params, from_files=data_dir is not None)
     files_dir = files_folder(benchmark, config_name, resolved, data_dir)
     if files_dir is None:
@@ -87,16 +84,6 @@ def load_benchmark(
     return builder.as_dataset(split=split)
 
 
-def known_config(benchmark: Benchmark, config_name: str | None) -> str:
-    """`config_name`, or the default config for None. Raises ValueError for a config that does not exist."""
-    info = benchmark.info
-    if config_name is None:
-        return info.default_config
-    if config_name not in info.configs:
-        raise unknown("config", config_name, info.configs, of=f" of benchmark {info.name!r}")
-    return config_name
-
-
 def files_folder(
     benchmark: Benchmark, config_name: str, params: dict[str, Any], data_dir: str | os.PathLike | None
 ) -> Path | None:
@@ -117,10 +104,7 @@ def normalize_expression(text: str, name: str = "listops") -> str:
 
     Raises ValueError when the text is not a well-formed expression of the benchmark.
     """
-    benchmark = get_benchmark(name)
-    if not isinstance(text, str):
-        raise ValueError(f"text={text!r}: expected a string")
-    return benchmark.normalize(text)
+    return get_benchmark(name).normalize(text)
 
 
 def build_tokenizer(name: str, config_name: str | None = None) -> "PreTrainedTokenizerFast":

@@ -64,15 +64,10 @@ class Benchmark:
     writer_batch_size: int | None = None
 
     def member(self, config_name: str | None) -> "Benchmark":
-        """The benchmark of a config; None: the whole.
-
-        Raises ValueError for a config that does not exist, where there are members.
-        """
-        if config_name is None or not self.members:
-            return self
-        if config_name not in self.members:
-            raise unknown("config", config_name, self.members, of=f" of benchmark {self.info.name!r}")
-        return self.members[config_name]
+        """The benchmark of a config; None: the whole. Raises ValueError for a config that does not exist."""
+        if config_name is not None and config_name not in self.info.configs:
+            raise unknown("config", config_name, self.info.configs, of=f" of benchmark {self.info.name!r}")
+        return self.members.get(config_name, self)
 
     # parameters
 

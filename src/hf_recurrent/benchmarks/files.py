@@ -1,6 +1,5 @@
 """Files that benchmarks are read from: folders and zip files alike, text lines, Parquet tables, data on the Hub."""
 
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 
-# bytes of an archive's files: one that claims more is no collection of texts
-_MOST_UNPACKED = 64 << 30
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, UnicodeDecodeError)
 # archives made on a Mac carry a shadow of every file
 _SHADOWS = "__MACOSX"
@@ -45,19 +42,11 @@ class Folder:
 
     def inside(self, folder: str) -> list[str]:
         """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
-        try:
-            with os.scandir(self.root / folder) as entries:
-                names = sorted(entry.name for entry in entries if is_visible(entry.name) and entry.is_file())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [f"{folder}/{name}" if folder else name for name in names]
+        found = [path for path in (self.root / folder).glob("*") if is_visible(path.name) and path.is_file()]
+        return sorted(path.relative_to(self.root).as_posix() for path in found)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file. Raises ValueError where it cannot be read."""
-        try:
-            return (self.root / name).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{self.root / name} cannot be read ({error}): check its permissions") from error
+        return (self.root / name).read_bytes()
 
 
 class Archive:
@@ -71,15 +60,8 @@ class Archive:
         single = len(top) == 1 and not top & set(SPLITS) and all("/" in entry.filename for entry in entries)
         self.folder = top.pop() if single else None
         prefix = f"{self.folder}/" if single else ""
-        self.entries: dict[str, zipfile.ZipInfo] = {}
-        for entry in entries:
-            name = entry.filename.removeprefix(prefix)
-            if name in self.entries:
-                raise ValueError(f"{root} holds {entry.filename} twice: keep one of them")
-            self.entries[name] = entry
+        self.entries = {entry.filename.removeprefix(prefix): entry for entry in entries}
         self.files = {name: self.entries[name].file_size for name in sorted(self.entries)}
-        if sum(self.files.values()) > _MOST_UNPACKED:
-            raise ValueError(f"{root} has more than {_MOST_UNPACKED:,} bytes when unpacked: unpack it, give the folder")
 
     def inside(self, folder: str) -> list[str]:
         """The paths of the files that lie in a folder itself, sorted; none where there is no such folder."""
@@ -217,10 +199,20 @@ def read_picture(source: "str | Path | IO[bytes]", place: str, size: tuple[int, 
     raise ValueError(f"{place}: the image has {found}; expected {size[0]} x {size[1]} pixels of kind {mode!r}")
 
 
-def split_tables(folder: Path, splits: Sequence[str] = ("train", "validation", "test")) -> dict[str, list[str]]:
-    """The tables `<split>-*.parquet` of a folder in their order; splits without tables are left out."""
-    found = {split: sorted(map(str, folder.glob(f"{split}-*.parquet"))) for split in splits}
-    return {split: paths for split, paths in found.items() if paths}
+def split_tables(folder: Path) -> dict[str, list[str]]:
+    """The tables of a folder in their order, such as `train-00000-of-00002.parquet`; splits without any are left out.
+
+    Raises:
+        ValueError: some tables of a split are missing.
+    """
+    found = {split: sorted(folder.glob(f"{split}-*.parquet")) for split in SPLITS}
+    for split, paths in found.items():
+        counts = {path.stem.rpartition("-of-")[2] for path in paths}
+        if any(count.isdecimal() and int(count) != len(paths) for count in counts):
+            raise ValueError(
+                f"{folder} has {len(paths)} tables {split}-*.parquet, which are not all: download the data set again"
+            )
+    return {split: list(map(str, paths)) for split, paths in found.items() if paths}
 
 
 def split_tables_folder(params: Mapping[str, Any], subfolder: str) -> Path:
@@ -229,7 +221,8 @@ def split_tables_folder(params: Mapping[str, Any], subfolder: str) -> Path:
     Raises:
         ValueError: the data set cannot be downloaded, or has no tables in `subfolder`.
     """
-    folder = snapshot(params["dataset"], params["revision"], [f"{subfolder}/*.parquet"])
+    patterns = [f"{subfolder}/{split}-*.parquet" for split in SPLITS]
+    folder = snapshot(params["dataset"], params["revision"], patterns)
     if not split_tables(folder / subfolder):
         raise ValueError(
             f"dataset={params['dataset']!r} has no files {subfolder}/<split>-*.parquet: name another one, or give "

@@ -33,7 +33,7 @@ def _benchmark(name: str) -> Benchmark:
 def get_benchmark(name: str, config_name: str | None = None) -> Benchmark:
     """A benchmark by name; with `config_name`, that of a config where configs differ in their facts.
 
-    Raises ValueError for an unknown benchmark, and for an unknown config where configs differ.
+    Raises ValueError for an unknown benchmark or config.
     """
     if name not in BENCHMARKS:
         raise unknown("benchmark", name, BENCHMARKS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from .api import files_folder, known_config
+from .api import files_folder
 from .benchmark import Benchmark
 from .parameters import SIZES
 from .registry import get_benchmark
@@ -116,9 +116,8 @@ def examples(
     Raises:
         ValueError: for a name, config, number or parameter that is not as it should be.
     """
-    benchmark = get_benchmark(name)
-    config_name = known_config(benchmark, config_name)
-    benchmark = benchmark.member(config_name)
+    config_name = config_name or get_benchmark(name).info.default_config
+    benchmark = get_benchmark(name, config_name)
     if n < 1:
         raise ValueError(f"n={n!r}: expected an integer >= 1")
     drawn = data_dir is None and benchmark.generated

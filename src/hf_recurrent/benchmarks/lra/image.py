@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmark import Plan
-from ..files import parquet_length, read_picture
+from ..files import parquet_length, read_picture, split_tables_folder
 from ..sampling import Shard
 from .common import BLACK_PIXELS, PIXELS, PIXELS_MEANING, PixelTask, find, image_example, task_info
-from .hub_tables import Table, divide, has_tables, split_tables, table_rows, tables_folder
+from .hub_tables import FOLDER, Places, divide, table_rows, train_and_test
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,14 +49,14 @@ def _count_records(path: str) -> int:
     return size // RECORD
 
 
-def image_examples(table: Table, grayscale: str) -> Iterator[dict[str, object]]:
+def image_examples(path: str, places: Places, grayscale: str) -> Iterator[dict[str, object]]:
     """The examples of a table or binary batch.
 
     Raises:
         ValueError: a file is damaged, or holds anything but images of 32 x 32 pixels with one of ten labels.
     """
-    colours = _records if table.path.endswith(".bin") else _pictures
-    for place, label, image in colours(table):
+    colours = _records if path.endswith(".bin") else _pictures
+    for place, label, image in colours(path, places):
         if type(label) is not int or label not in range(CLASSES):
             raise ValueError(f"{place}: expected a label from 0 to {CLASSES - 1}, got {label!r:.80}")
         yield image_example(grey(image, grayscale), label)
@@ -76,19 +76,18 @@ def grey(image: "np.ndarray", method: str) -> "np.ndarray":
     return (weighed * 511 // 5_100_000 if method == "lra" else (weighed + 32768) >> 16).astype(np.uint8)
 
 
-def _records(batch: Table) -> "Iterator[tuple[str, int, np.ndarray]]":
+def _records(path: str, places: Places) -> "Iterator[tuple[str, int, np.ndarray]]":
     import numpy as np
 
-    _count_records(batch.path)
-    records = np.fromfile(batch.path, dtype=np.uint8).reshape(-1, RECORD)
-    for place in range(len(records)) if batch.places is None else sorted(batch.places):
+    records = np.fromfile(path, dtype=np.uint8).reshape(_count_records(path), RECORD)
+    for place in range(len(records)) if places is None else sorted(places):
         label, values = int(records[place, 0]), records[place, 1:]
         image = values.reshape(CHANNELS, SIDE, SIDE).transpose(1, 2, 0)
-        yield f"{batch.path}, image {place + 1}", label, image
+        yield f"{path}, image {place + 1}", label, image
 
 
-def _pictures(table: Table) -> "Iterator[tuple[str, Any, np.ndarray]]":
-    for place, row in table_rows(table, _COLUMNS):
+def _pictures(path: str, places: Places) -> "Iterator[tuple[str, Any, np.ndarray]]":
+    for place, row in table_rows(path, places, _COLUMNS):
         found, label = (row[column] for column in _COLUMNS)
         content = found.get("bytes") if isinstance(found, dict) else None
         if not isinstance(content, bytes):
@@ -128,7 +127,7 @@ class Photographs(PixelTask):
     )
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
-        return tables_folder(params)
+        return split_tables_folder(params, FOLDER)
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         """The shards of train, validation and test.
@@ -136,19 +135,18 @@ class Photographs(PixelTask):
         Raises:
             ValueError: files are missing, or of the wrong kind or size.
         """
-        if has_tables(folder):
-            files, count = split_tables(folder), parquet_length
-        else:
+        files, count = train_and_test(folder), parquet_length
+        if not files:
             files, count = _batches(folder), _count_records
         counts = [count(path) for path in files["train"]]
         total = sum(counts)
-        splits = {
-            split: [Table(*part) for part in zip(files["train"], places, strict=True) if part[1]]
+        splits: dict[str, list[tuple[str, Places]]] = {
+            split: [part for part in zip(files["train"], places, strict=True) if part[1]]
             for split, places in divide(counts, range(total * 9 // 10, total)).items()
         }
-        splits["test"] = [Table(path) for path in files["test"]]
+        splits["test"] = [(path, None) for path in files["test"]]
         return {
-            split: [Shard(image_examples, (table, params["grayscale"]), (table.path,)) for table in tables]
-            for split, tables in splits.items()
-            if tables
+            split: [Shard(image_examples, (*part, params["grayscale"]), part[:1]) for part in members]
+            for split, members in splits.items()
+            if members
         }

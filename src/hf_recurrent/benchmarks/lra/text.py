@@ -10,14 +10,14 @@ data (`byte_text`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..benchmark import Benchmark, Plan
 from ..byte_text import BYTES
-from ..files import Archive, Folder, open_files, parquet_length
+from ..files import Archive, Folder, open_files, parquet_length, split_tables_folder
 from ..sampling import Shard, digest, parts
 from .common import CUT_MEANING, PARAMETERS, task_info, text_example
-from .hub_tables import Table, divide, has_tables, split_tables, table_rows, tables_folder
+from .hub_tables import FOLDER, Places, divide, table_rows, train_and_test
 
 _ROOTS = ("", "aclImdb/")
 _COLUMNS = ("text", "label")
@@ -28,18 +28,15 @@ FOLDERS = ("neg", "pos")
 PATTERN = "*.txt"
 
 
-class Text(NamedTuple):
-    """A text file: its path in its folder or zip file."""
-
-    name: str
-    label: int
+# the path of a text file in its folder or zip file, and its label
+Text = tuple[str, int]
 
 
 def labelled(files: Folder | Archive, base: str) -> dict[str, list[Text]]:
     """The texts in each of the folders under `base` (empty, or with a slash at its end), by their names."""
     return {
         f"{base}{folder}": [
-            Text(name, label) for name in files.inside(f"{base}{folder}") if name.endswith(PATTERN.removeprefix("*"))
+            (name, label) for name in files.inside(f"{base}{folder}") if name.endswith(PATTERN.removeprefix("*"))
         ]
         for label, folder in enumerate(FOLDERS)
     }
@@ -58,17 +55,19 @@ def held_out(total: int, num_validation: int) -> frozenset[int]:
     return frozenset(sorted(range(total), key=lambda place: digest("lra", "text", place))[:num_validation])
 
 
-def _plan_tables(params: Mapping[str, Any], folder: Path) -> Plan:
-    tables, num_validation = split_tables(folder), params["num_validation"]
-    splits = {split: [Table(path) for path in paths] for split, paths in tables.items()}
+def _plan_tables(params: Mapping[str, Any], tables: Mapping[str, Sequence[str]]) -> Plan:
+    num_validation = params["num_validation"]
+    splits: dict[str, list[tuple[str, Places]]] = {
+        split: [(path, None) for path in tables[split]] for split in ("train", "test")
+    }
     if num_validation is None:
         splits["validation"] = splits["test"]
     else:
         counts = [parquet_length(path) for path in tables["train"]]
         for split, places in divide(counts, held_out(sum(counts), num_validation)).items():
-            splits[split] = [Table(*part) for part in zip(tables["train"], places, strict=True) if part[1]]
+            splits[split] = [part for part in zip(tables["train"], places, strict=True) if part[1]]
     return {
-        split: [Shard(table_examples, (table, params["max_bytes"]), (table.path,)) for table in members]
+        split: [Shard(table_examples, (*part, params["max_bytes"]), part[:1]) for part in members]
         for split, members in splits.items()
     }
 
@@ -104,7 +103,7 @@ def text_shards(root: Path, texts: Sequence[Text], max_bytes: int) -> list[Shard
         Shard(
             text_examples,
             (str(root), part, max_bytes),
-            tuple(str(root / text.name) for text in part) if is_folder else (str(root),),
+            tuple(str(root / name) for name, _ in part) if is_folder else (str(root),),
         )
         for part in parts(texts)
     ]
@@ -124,13 +123,13 @@ def text_examples(root: str, texts: Sequence[Text], max_bytes: int) -> Iterator[
             yield text_example(content, label, max_bytes)
 
 
-def table_examples(table: Table, max_bytes: int) -> Iterator[dict[str, object]]:
+def table_examples(path: str, places: Places, max_bytes: int) -> Iterator[dict[str, object]]:
     """The examples of a table of the Hub.
 
     Raises:
         ValueError: the table is damaged, or a review has no text or label.
     """
-    for place, row in table_rows(table, _COLUMNS):
+    for place, row in table_rows(path, places, _COLUMNS):
         text, label = (row[column] for column in _COLUMNS)
         if not isinstance(text, str) or not text:
             raise ValueError(f"{place}: expected text in 'text', got {text!r:.80}")
@@ -174,7 +173,7 @@ class Reviews(Benchmark):
     )
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
-        return tables_folder(params)
+        return split_tables_folder(params, FOLDER)
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         """The shards of train, validation and test; without `num_validation`, validation is test.
@@ -182,5 +181,6 @@ class Reviews(Benchmark):
         Raises:
             ValueError: folders or tables are missing, or validation would leave nothing to train on.
         """
-        planned = (_plan_tables if has_tables(folder) else _plan_texts)(params, folder)
+        tables = train_and_test(folder)
+        planned = _plan_tables(params, tables) if tables else _plan_texts(params, folder)
         return {split: planned[split] for split in ("train", "validation", "test") if planned[split]}

@@ -83,7 +83,7 @@ class ToyReviews(Benchmark):
         with open_files(folder) as files:
             base, texts = _texts(files, folder)
         for text in texts:
-            splits[split_of(text.name.removeprefix(base), params)].append(text)
+            splits[split_of(text[0].removeprefix(base), params)].append(text)
         for split, members in splits.items():
             if not members:
                 raise ValueError(

@@ -8,7 +8,6 @@ Each short one is tried some times, and left out where it does not fit.
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,17 +25,6 @@ MAX_ATTEMPTS = 64 * PROBE
 _LANES, _BYTES = 4096, 2**25
 # attempts at a picture that is new; later as many as were made before
 _AT_FIRST = 64
-
-
-@dataclass(frozen=True)
-class Contours:
-    """Two contours for each picture: `segments` (N, 2, n, 3) of row, column, direction; `attempts` (N,) made for them.
-
-    Row and column of a segment's first cell: of the first segment the contour's end, of others the end they grew to.
-    """
-
-    segments: np.ndarray
-    attempts: np.ndarray
 
 
 def free_cells(blocked: np.ndarray, kernel: np.ndarray | None) -> np.ndarray:
@@ -148,8 +136,12 @@ def check_possible(settings: Settings) -> None:
         draw_contours(make_tables(settings, margin), np.zeros(1, dtype=np.uint64), PROBE)
 
 
-def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTEMPTS) -> Contours:
-    """The contours of pictures, by their keys (N,).
+def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTEMPTS) -> tuple[np.ndarray, np.ndarray]:
+    """Two contours for each picture, by their keys (N,).
+
+    Returns:
+        `segments` (N, 2, n, 3) of row, column, direction, and the attempts (N,) made for them. Row and column are those
+        of a segment's first cell: of the first segment the contour's end, of others the end they grew to.
 
     Raises:
         ValueError: those of a picture are not found in `max_attempts` attempts.
@@ -178,7 +170,7 @@ def draw_contours(tables: Tables, keys: np.ndarray, max_attempts: int = MAX_ATTE
         attempts[done] = numbers.ravel()[successes[firsts]] + 1
         made[now] += each
         left = left[attempts[left] == 0]
-    return Contours(segments, attempts)
+    return segments, attempts
 
 
 TRIES = 5
@@ -186,28 +178,15 @@ TRIES = 5
 _LEAST_FREE = 0.01
 
 
-@dataclass(frozen=True)
-class Distractors:
-    """`segments` (N, asked for, n, 3) as those of `Contours`, -1 where one is missing; `tries` (N,) made in all."""
-
-    segments: np.ndarray
-    tries: np.ndarray
-
-    @property
-    def placed(self) -> np.ndarray:
-        """How many short contours each picture has."""
-        return (self.segments[:, :, 0, 2] >= 0).sum(axis=1)
-
-
-def occupied(tables: Tables, contours: Contours) -> Planes:
-    """The planes of pictures with their two long contours.
+def occupied(tables: Tables, segments: np.ndarray) -> Planes:
+    """The planes of pictures with their two long contours (N, 2, n, 3).
 
     The last segment of the first contour is not protected, as in the generator: the mask of a segment is added with the
     next one of its contour, and at the end that of the second contour alone is.
     """
-    number, _, length, _ = contours.segments.shape
+    number, _, length, _ = segments.shape
     planes = Planes.empty(tables, number)
-    segments = contours.segments.astype(np.int64)
+    segments = segments.astype(np.int64)
     cells = tables.cell(segments[..., 0] + tables.rim, segments[..., 1] + tables.rim)
     cells += (np.arange(number) * planes.area)[:, None, None]
     for contour in range(2):
@@ -262,8 +241,12 @@ def _try(tables: Tables, planes: Planes, lanes: np.ndarray, keys: np.ndarray) ->
     return begun[tips.lanes], segments[tips.lanes]
 
 
-def draw_distractors(tables: Tables, contours: Contours, keys: np.ndarray) -> Distractors:
-    """The short contours of pictures with long `contours`, by their keys (N,)."""
+def draw_distractors(tables: Tables, contours: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The short contours of pictures with the long `contours` (N, 2, n, 3), by their keys (N,).
+
+    Returns:
+        Their segments (N, asked for, n, 3), -1 where one is missing, and the tries (N,) made in all.
+    """
     settings, number = tables.settings, len(keys)
     planes = occupied(tables, contours)
     segments = np.full((number, settings.num_distractors, settings.distractor_length, 3), -1, dtype=np.int16)
@@ -275,4 +258,4 @@ def draw_distractors(tables: Tables, contours: Contours, keys: np.ndarray) -> Di
             done, grown = _try(tables, planes, left, subkeys(subkeys(keys[left], distractor), attempt))
             segments[left[done], distractor] = grown
             left = np.delete(left, done)
-    return Distractors(segments, tries)
+    return segments, tries

@@ -69,19 +69,17 @@ def generate(settings: Settings, keys: np.ndarray) -> Pictures:
 
 def _with_margin(settings: Settings, margin: int, keys: np.ndarray) -> Pictures:
     tables = make_tables(settings, margin)
-    contours = draw_contours(tables, subkeys(keys, _CONTOURS))
-    distractors = draw_distractors(tables, contours, subkeys(keys, _DISTRACTORS))
+    contours, attempts = draw_contours(tables, subkeys(keys, _CONTOURS))
+    distractors, tries = draw_distractors(tables, contours, subkeys(keys, _DISTRACTORS))
     labels, origins = below(keys, _LABEL, 2), below(keys, _ORIGIN, 2)
     number = len(keys)
     rows = np.arange(number)
     # the other marker is at the far end of the same contour, or of the other one
     ends = np.where(labels == 1, origins, 1 - origins)
-    markers = np.stack([contours.segments[rows, origins, 0, :2], contours.segments[rows, ends, -1, :2]], axis=1).astype(
-        np.int64
-    )
+    markers = np.stack([contours[rows, origins, 0, :2], contours[rows, ends, -1, :2]], axis=1).astype(np.int64)
     values = np.maximum(
-        _shades(settings.target_contrast)[draw_segments(tables, contours.segments.reshape(number, -1, 3))],
-        _shades(settings.snake_contrast)[draw_segments(tables, distractors.segments.reshape(number, -1, 3))],
+        _shades(settings.target_contrast)[draw_segments(tables, contours.reshape(number, -1, 3))],
+        _shades(settings.snake_contrast)[draw_segments(tables, distractors.reshape(number, -1, 3))],
     )
     discs = np.zeros((number, settings.size, settings.size), dtype=np.uint8)
     for plane, places in zip(discs, markers, strict=True):
@@ -96,12 +94,12 @@ def _with_margin(settings: Settings, margin: int, keys: np.ndarray) -> Pictures:
         images=stretched.astype(np.uint8),
         labels=labels,
         markers=markers,
-        contours=contours.segments,
-        distractors=distractors.segments,
+        contours=contours,
+        distractors=distractors,
         margins=np.full(number, margin),
-        placed=distractors.placed,
-        attempts=contours.attempts,
-        tries=distractors.tries,
+        placed=(distractors[:, :, 0, 2] >= 0).sum(axis=1),
+        attempts=attempts,
+        tries=tries,
         peaks=high[:, 0, 0],
     )
 
