@@ -47,11 +47,11 @@ def of_architecture(model_type: str) -> str:
         (
             link(entry.name),
             entry.task,
-            f"{entry.parameters:,}",
-            f"`{entry.main_split}`",
-            score(entry, entry.main_split),
-            constant_score(entry, entry.main_split),
-            f"{entry.mean_steps:.2f} of {entry.max_steps}",
+            f"{entry.card.training.num_parameters:,}",
+            f"`{entry.card.results[0].split}`",
+            score(entry, entry.card.results[0].split),
+            constant_score(entry, entry.card.results[0].split),
+            f"{entry.mean_steps:.2f} of {entry.card.max_steps}",
         )
         for entry in chosen
     )
@@ -63,7 +63,7 @@ NO_CHECKPOINT = "There is no committed checkpoint of it."
 
 def of_benchmark(name: str) -> str:
     """Every split of every checkpoint that was trained on a benchmark."""
-    chosen = [entry for entry in entries().values() if entry.benchmark == name]
+    chosen = [entry for entry in entries().values() if entry.card.benchmark.name == name]
     if not chosen:
         return NO_CHECKPOINT
     head = ["checkpoint", "config", "split", "examples", "score", "constant answer", "mean steps"]
@@ -83,7 +83,7 @@ def reached(chosen: Iterable[Entry]) -> Iterable[tuple[str, ...]]:
                 f"{found.get('n') or found['documents']:,}",
                 score(entry, result.split),
                 constant_score(entry, result.split),
-                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{entry.max_steps} (fixed)",
+                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{entry.card.max_steps} (fixed)",
             )
 
 

@@ -17,11 +17,11 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli.sweep import draw
 from hf_recurrent.files import changed_files
 from hf_recurrent.hub.gallery import gallery_problems, refresh
-from hf_recurrent.hub.gallery.markdown import figures, section
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.sections import with_experts
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.templating import code
+from support.card_text import figures, section
 from support.families import BY_NAME, make_batch, make_model
 
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -173,7 +173,7 @@ def test_the_card_tells_them(gallery, translated):
         assert f"| {first['expert']} | {100 * first['share']:.1f}% | {' | '.join(cells)} |" in text
     assert text.count("<details") == text.count("</details>") == 5
     assert "a decoder's tokens are its inputs under teacher forcing" in text
-    shown = {figure.path for figure in figures(readme)}
+    shown = {figure["path"] for figure in figures(readme)}
     assert "assets/test_expert_usage.png" in shown
     with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:
         assert image.format == "PNG"

@@ -10,7 +10,7 @@ from hf_recurrent.cli import main
 from hf_recurrent.hub import render_card, write_card
 from hf_recurrent.hub.card import Compared, read_card
 from hf_recurrent.hub.comparison import compared_cards
-from hf_recurrent.hub.gallery.markdown import section
+from support.card_text import section
 
 ACCURACY = make_table()["accuracy"]
 

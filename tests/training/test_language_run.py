@@ -99,7 +99,7 @@ def test_a_gallery_shows_it(straight, tmp_path):
         shutil.copy(straight / name, folder)
     shutil.copytree(straight / "assets", folder / "assets")
     page = build_page(folder.parent, tmp_path / "page.html").read_text()
-    assert "<h3>Losses by position</h3>" in page
+    assert "<h3>Losses by position" in page
     assert "What the state is for" not in page
 
 

@@ -38,34 +38,14 @@ class Entry:
         return ARCHITECTURES[self.card.family].prefix
 
     @property
-    def benchmark(self) -> str:
-        return self.card.benchmark.name
-
-    @property
     def task(self) -> str:
         """The benchmark with its config, as `load_benchmark` takes them."""
-        return f"{self.benchmark} {self.card.benchmark.config}"
-
-    @property
-    def halting(self) -> str:
-        return self.card.halting
+        return f"{self.card.benchmark.name} {self.card.benchmark.config}"
 
     @property
     def metric(self) -> Metric:
         """The measure by which it stands among others: where the card has BLEU, exact match, a share as theirs."""
         return METRICS["exact_match" if self.card.metric == "bleu" else self.card.metric]
-
-    @property
-    def parameters(self) -> int:
-        return self.card.training.num_parameters
-
-    @property
-    def max_steps(self) -> int:
-        return self.card.max_steps
-
-    @property
-    def main_split(self) -> str:
-        return self.card.results[0].split
 
     @property
     def main_table(self) -> dict[str, Any]:
@@ -80,8 +60,8 @@ class Entry:
     @property
     def mean_steps(self) -> float:
         """Mean depth steps of an example, or of a token of documents; all steps where depth is fixed."""
-        if self.halting == "none":
-            return float(self.max_steps)
+        if self.card.halting == "none":
+            return float(self.card.max_steps)
         return self.main_table["mean_steps"] if self.card.of_documents else self.main_table["steps"]["mean"]
 
     @property

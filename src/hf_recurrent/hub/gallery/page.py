@@ -1,10 +1,9 @@
 """The renderings of a gallery: its index, README.md, and one static HTML page that loads nothing else."""
 
-import base64
 import functools
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,12 @@ from ..findings import MODERATE, above_majority, main_column, main_trend
 from ..inside import compact, read_inside
 from ..phrases import phrase, points
 from .entries import Entry, read_gallery
-from .markdown import (
-    Figure,
-    depth_parts,
-    document_sentences,
-    figures,
-    halting_sentences,
-    inline_markdown,
-    limitations,
-    snippet,
-)
+from .markdown import card_html, inline_html
 
 HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
-PHRASES = (
-    *("halting", "more_bits", "paper_value", "reading", "reading_unit", "reset_heading", "reset_name", "runs"),
-    *("criterion", "saved_cell", "shows", "shows_documents", "trend_cell"),
-)
-FILTERS = {"inline": inline_markdown, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
+PHRASES = ("more_bits", "saved_cell", "shows", "shows_documents", "trend_cell")
+FILTERS = {"inline": inline_html, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
 STYLES = ("base.css", "table.css", "panel.css", "inside.css", "page.css")
 SCRIPTS = ("page.js", "inside.js")
 # key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by. A page less
@@ -53,6 +40,7 @@ COLUMNS = (
 
 # figures that the index opens with
 LEADING = 2
+FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n\n\*(?P<caption>.+)\*\n", re.MULTILINE)
 
 # sorts below every value
 UNKNOWN = -9.0
@@ -86,13 +74,14 @@ def render_index(entries: Sequence[Entry]) -> str:
     )
 
 
-def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, Figure]]:
+def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, re.Match]]:
     """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
-    found: dict[str, tuple[Entry, Figure]] = {}
+    found: dict[str, tuple[Entry, re.Match]] = {}
     for entry in entries:
-        drawn = [part for kind, part in depth_parts(entry.readme) if kind == "figure"]
+        # the section on depth and difficulty comes first
+        drawn = FIGURE.search(entry.readme.partition("\n## Results")[0])
         if drawn and not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
-            found.setdefault(entry.architecture, (entry, drawn[0]))
+            found.setdefault(entry.architecture, (entry, drawn))
     return list(found.values())[:LEADING]
 
 
@@ -133,39 +122,28 @@ def joined(names: Sequence[str]) -> str:
 
 def _view(entry: Entry) -> dict[str, Any]:
     """The template's variables for one checkpoint."""
-    trend, saved = entry.trend, entry.saved
+    trend, saved, card = entry.trend, entry.saved, entry.card
+    opening, heading, sections = card_html(entry.folder, entry.readme).partition("<h3>")
     return {
         "trend": trend,
         "saved": saved,
-        "depth": [
-            (kind, (part, read_image(entry.folder, part.path)) if kind == "figure" else part)
-            for kind, part in depth_parts(entry.readme)
-        ],
+        "opening": opening,
+        "sections": heading + sections,
         "entry": entry,
-        "card": entry.card,
+        "card": card,
         "sort": {
             "name": entry.name,
             "architecture": entry.architecture,
-            "halting": entry.halting,
+            "halting": card.halting,
             "task": entry.task,
             "accuracy": _ranked(entry, entry.metric.key),
             "baseline": _ranked(entry, entry.metric.constant_key),
             "steps": entry.mean_steps,
             "trend": UNKNOWN if trend is None or trend["spearman"] is None else trend["spearman"],
             "saved": UNKNOWN if saved is None else saved["saved"],
-            "parameters": entry.parameters,
+            "parameters": card.training.num_parameters,
         },
         "inside": compact(stored) if (stored := read_inside(entry.folder)) else None,
-        "figures": [(figure, read_image(entry.folder, figure.path)) for figure in figures(entry.readme)],
-        "sentences": {result.split: halting_sentences(entry.readme, result.split) for result in entry.card.results},
-        "document_sentences": {
-            result.split: document_sentences(entry.readme, result.split)
-            for result in entry.card.results
-            if entry.card.of_documents
-        },
-        "limitations": limitations(entry.readme),
-        "snippet": snippet(entry.readme),
-        "paper_link": entry.card.paper.url if entry.card.paper.url.startswith(("https://", "http://")) else None,
     }
 
 
@@ -173,26 +151,3 @@ def _ranked(entry: Entry, key: str) -> float:
     """A value of the first split by which checkpoints are sorted: fewer bits are better, and no share of answers."""
     value = entry.main_table[key]
     return -value if entry.metric.in_bits else value
-
-
-@dataclass(frozen=True)
-class Image:
-    """`uri` holds the whole file; `width` and `height` are in pixels."""
-
-    uri: str
-    width: int
-    height: int
-
-
-def read_image(folder: Path, path: str) -> Image:
-    """The PNG file `path` of a checkpoint folder.
-
-    Raises:
-        ValueError: it is missing.
-    """
-    file = folder / path
-    if not file.is_file():
-        raise ValueError(f"{folder.name}/{path} is missing: copy it from the run's output folder")
-    content = file.read_bytes()
-    width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
-    return Image(f"data:image/png;base64,{base64.b64encode(content).decode()}", width, height)

@@ -118,10 +118,14 @@
     });
     setOpen(checkpoint, false);
   });
-  document.querySelectorAll(".code").forEach((block) => {
-    const button = block.querySelector(".copy");
-    button.hidden = false;
-    button.addEventListener("click", () => copy(block));
+  document.querySelectorAll(".panel pre").forEach((program) => {
+    const block = document.createElement("div");
+    block.className = "code";
+    block.innerHTML = '<button type="button" class="copy">Copy</button><span class="status" role="status"></span>';
+    program.replaceWith(block);
+    program.tabIndex = 0;
+    block.append(program);
+    block.querySelector(".copy").addEventListener("click", () => copy(block));
   });
   all.addEventListener("click", () => {
     const open = !checkpoints.every(isOpen);
