@@ -46,8 +46,8 @@ class FakeClassifier(torch.nn.Module):
         logits = torch.nn.functional.one_hot(ids % 3, 3).float()
         if self.probabilities is None:
             return FakeOutput(logits=logits)
-        threshold = options.get("halting_threshold", self.config.halting_threshold)
-        limit = options.get("max_steps", self.config.num_hidden_layers)
+        threshold = options.get("halting_threshold") or self.config.halting_threshold
+        limit = options.get("max_steps") or self.config.num_hidden_layers
         rows = self.probabilities[ids, ..., :limit].clone()
         if self.config.halting == "token":
             rows = rows[:, : input_ids.shape[1]]

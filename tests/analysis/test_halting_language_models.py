@@ -9,7 +9,7 @@ from fake_classifier import FakeClassifier, batches_of
 from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
 
 from hf_recurrent.analysis import plots
-from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table, threshold_curve, token_row
+from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table
 from hf_recurrent.analysis.inference import token_predictions
 from hf_recurrent.analysis.maps import token_heat_map
 
@@ -94,11 +94,6 @@ def test_fixed_depth_has_answers_but_no_steps():
     assert [row["answer_steps"] for row in table["slices"]["x"]["rows"]] == [None] * 12
 
 
-def test_threshold_curve_has_the_accuracy_of_the_answers(record):
-    (row,) = threshold_curve(FakeLanguageModel(), list(language_batches()), thresholds=(0.9,), repeats=1)
-    assert row["accuracy"] == halting_table(record)["accuracy"]
-
-
 def test_bad_labels():
     batch = next(language_batches())
     with pytest.raises(ValueError, match=r"labels have shape \(6, 8\)"):
@@ -109,18 +104,8 @@ def test_bad_labels():
         collect_halting(FakeLanguageModel(), [batch])
 
 
-def test_summary_of_counts_is_that_of_the_steps():
-    steps = np.random.default_rng(0).integers(0, 6, 101)
-    found = token_row("all", np.bincount(steps, minlength=7))["steps"]
-    assert found["median"] == np.median(steps)
-    assert found["p95"] == np.quantile(steps, 0.95)
-
-
 class Words:
     model_input_names = ["input_ids", "attention_mask"]
-
-    def __call__(self, text, return_tensors=None):
-        return {"input_ids": torch.tensor([[int(word) for word in text.split()]])}
 
     def convert_ids_to_tokens(self, ids):
         return [str(i) for i in ids]
@@ -129,11 +114,9 @@ class Words:
 def test_heat_map_knows_which_tokens_answer():
     row = {"input_ids": [3, 1, 2, 0], "attention_mask": [1, 1, 1, 0], "labels": [-100, 1, 2, -100]}
     heat_map = token_heat_map(FakeLanguageModel(), Words(), row)
-    assert (heat_map["unit"], heat_map["rows"]) == ("token", ["3", "1", "2"])
+    assert heat_map["rows"] == ["3", "1", "2"]
     assert heat_map["steps"] == [3, 1, 2]
     assert heat_map["answers"] == [True, True, False]
-    assert heat_map["prediction"] == 3
-    assert token_heat_map(FakeLanguageModel(), Words(), "3 1 2")["answers"] == [False] * 3
 
 
 @pytest.mark.slow

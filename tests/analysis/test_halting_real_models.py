@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401
-from hf_recurrent.analysis.halting import collect_halting, halting_mass, halting_table, read_units
+from hf_recurrent.analysis.halting import collect_halting, halting_table, unit_kind, unit_mass
 
 SIZES = {
     "vocab_size": 20,
@@ -48,12 +48,12 @@ def test_mass_weighted_states_are_the_soft_state(fields):
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     with torch.no_grad():
         output = model.model(**inputs, output_halting=True, output_hidden_states=True)
-    kind, steps, probabilities = read_units(output, model.config)
-    assert len(np.unique(steps[steps >= 0])) > 1
-    live = steps >= 0
-    mass = np.zeros((*steps.shape, 7))
-    mass[live] = halting_mass(probabilities[live], steps[live])
-    mass = mass if kind == "token" else np.broadcast_to(mass, (*batch["input_ids"].shape, 7))
+    live, steps, found = unit_mass(output, model.config, 6)
+    assert len(np.unique(steps)) > 1
+    mass = np.zeros((*live.shape, 7))
+    mass[live] = found
+    if unit_kind(output, model.config) != "token":
+        mass = np.broadcast_to(mass, (*batch["input_ids"].shape, 7))
     states = torch.stack(output.hidden_states, dim=2).double().numpy()
     tokens = batch["attention_mask"].numpy().astype(bool)
     mixed = np.einsum("bsl,bsle->bse", mass, states)

@@ -49,12 +49,6 @@ def test_correlation_with_difficulty():
     assert related == {"up": pytest.approx(1), "down": pytest.approx(-1), "same": None}
 
 
-def test_one_example(model):
-    table = halting_table(collect_halting(model, batches_of(1, 1), slices={"depth": [3]}))
-    assert table["slices"]["depth"]["spearman"] is None
-    assert table["slices"]["depth"]["rows"][0]["value"] == "3"
-
-
 def test_fixed_depth_says_so():
     record = collect_halting(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
     table = halting_table(record)
@@ -79,7 +73,7 @@ def test_stats_file_round_trip(model, tmp_path):
 
 def test_threshold_curve(model):
     batches = list(batches_of(30, 8))
-    curve = threshold_curve(model, batches, thresholds=(0.3, 0.6, 0.9), repeats=3)
+    curve = threshold_curve(model, batches, thresholds=(0.3, 0.6, 0.9))
     assert [row["threshold"] for row in curve] == [0.3, 0.6, 0.9]
     steps = [row["mean_steps"] for row in curve]
     assert steps == sorted(steps)
@@ -91,17 +85,4 @@ def test_threshold_curve(model):
         assert row["seconds"] > 0
     assert curve[-1]["relative_time"] == 1
     assert "labels" in batches[0]
-
-
-def test_timed_passes_alternate_between_thresholds(model):
-    threshold_curve(model, batches_of(4, 4), thresholds=(0.5, 0.9), repeats=3)
-    timed = [call["halting_threshold"] for call in model.calls]
-    assert timed == [0.5, 0.9] * 3
-
-
-def test_threshold_curve_bad_input(model):
-    with pytest.raises(ValueError, match=r"\(0, 1\]"):
-        threshold_curve(model, batches_of(4, 4), thresholds=(0.5, 1.5))
-    with pytest.raises(ValueError, match="repeats"):
-        threshold_curve(model, batches_of(4, 4), repeats=0)
-    assert threshold_curve(FakeClassifier(None, halting=None), batches_of(4, 4)) == []
+    assert threshold_curve(FakeClassifier(None, halting=None), batches, (0.5,)) == []

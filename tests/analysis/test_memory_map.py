@@ -22,9 +22,6 @@ SIZES = {
 class Words:
     model_input_names = ["input_ids", "attention_mask"]
 
-    def __call__(self, text, return_tensors=None):
-        return {"input_ids": torch.tensor([[int(word) for word in text.split()]])}
-
     def convert_ids_to_tokens(self, ids):
         return [str(i) for i in ids]
 
@@ -44,7 +41,7 @@ def make_model(family, auto_class=AutoModelForCausalLM, **fields):
 def test_each_chunk_by_hand(family):
     model = make_model(family)
     ids = torch.arange(4, 14)[None]
-    found = memory_map(model, Words(), " ".join(map(str, ids[0].tolist())))
+    found = memory_map(model, Words(), {"input_ids": ids[0]})
     assert found["chunks"] == ["4 5 6 7", "8 9 10 11", "12 13"]
     assert model.training
     model.eval().set_attn_implementation("eager")
@@ -94,6 +91,3 @@ def test_models_without_such_a_memory():
     siamese = AutoConfig.for_model("tlb", pair_encoding="siamese", **SIZES)
     assert not has_memory(gut)
     assert not has_memory(siamese)
-    model = AutoModelForSequenceClassification.from_config(siamese)
-    with pytest.raises(ValueError, match="models of type 'tlb' have no memory slots that one row"):
-        memory_map(model, Words(), "4 5")

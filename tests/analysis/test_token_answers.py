@@ -8,7 +8,6 @@ import torch
 from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
-from hf_recurrent.analysis.inference import predicted_classes
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.analysis.token_answers import each_error, each_right, token_answers
 from hf_recurrent.analysis.token_halting import collect_tokens
@@ -42,7 +41,7 @@ def test_answers_of_each_sequence():
     found = token_answers(output, labels)
     for row, wanted in enumerate(labels):
         logits = output.logits[row, torch.as_tensor(wanted != -100)]
-        assert found["answer"][row].tolist() == predicted_classes(logits).tolist()
+        assert found["answer"][row].tolist() == logits.argmax(-1).tolist()
         assert found["label"][row].tolist() == wanted[wanted != -100].tolist()
         assert found["labelled"][row] == len(logits)
         assert found["confidence"][row] == pytest.approx(float(logits.softmax(-1).amax(-1).mean()))

@@ -32,8 +32,6 @@ from .inference import (
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
 from .tables import bucketize, is_numeric, join_batches, joint_counts, slice_frame
 
-THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
-
 
 class TokenKinds(NamedTuple):
     """Kinds of a benchmark's tokens: K `names`, and a function from ids (B, S) to numbers of kinds (B, S).
@@ -131,47 +129,80 @@ class HaltingRecord:
         examples = pd.DataFrame(columns)
         return cls(examples=examples, slices=slice_frame(slices, len(examples)), **arrays, **fields)
 
+    @classmethod
+    def of_run(
+        cls,
+        config: Any,
+        columns: Mapping[str, np.ndarray],
+        slices: Mapping[str, Sequence] | None,
+        unit: str | None,
+        max_steps: int | None,
+        halting_threshold: float | None,
+        **fields: Any,
+    ) -> "HaltingRecord":
+        """`from_columns` of a run of a model, with its depth limit and threshold, or None for the configured ones.
+
+        Args:
+            unit: None where this process has run no batch.
+        """
+        rule, threshold = stopping_rule(config)
+        return cls.from_columns(
+            columns,
+            slices,
+            halting=rule,
+            unit=of_any(unit),
+            max_steps=config.num_hidden_layers if max_steps is None else max_steps,
+            threshold=threshold if halting_threshold is None else halting_threshold,
+            **fields,
+        )
+
     @property
     def fixed_depth(self) -> bool:
         """Whether the model runs the same number of steps on every input."""
         return self.mass is None
 
 
-class Units(NamedTuple):
-    """Halting units of one batch: `steps` (B, U) with -1 for padding, `probabilities` (B, U, L)."""
-
-    kind: str
-    steps: np.ndarray
-    probabilities: np.ndarray
-
-
-def read_units(output: Any, config: Any, stack: str = MODEL) -> Units:
-    """The halting units of a stack, from the output of a model of `config` that was called with `output_halting=True`.
+def unit_kind(output: Any, config: Any, stack: str = MODEL) -> str:
+    """What halts in a stack: "example", "sentence" (of a pair), "choice", "chunk" or "token".
 
     The tokens of a language model halt one by one, whatever their halting is computed from.
     """
-    halting = config.capabilities.halting
-    ponder_steps, halting_probabilities = (
-        stack_output(output, stack, name) for name in ("ponder_steps", "halting_probabilities")
-    )
-    steps, probabilities = ponder_steps.cpu().numpy(), as_numpy(halting_probabilities)
-    if steps.ndim == 1:
-        kind = "example"
-    elif steps.ndim == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):
-        kind = "choice"
-    elif (
-        halting in TOKEN_HALTING
+    steps = stack_output(output, stack, "ponder_steps")
+    if steps.dim() == 1:
+        return "example"
+    if steps.dim() == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):
+        return "choice"
+    if (
+        config.capabilities.halting in TOKEN_HALTING
         or getattr(config, "counts_by_token", False)
         or (predicts_tokens(output) and steps.shape == output.logits.shape[:2])
     ):
-        kind = "token"
-    else:
-        kind = "chunk" if config.capabilities.reads == "chunks" else "sentence"
-    batch = steps.shape[0]
-    return Units(kind, steps.reshape(batch, -1), probabilities.reshape(batch, -1, probabilities.shape[-1]))
+        return "token"
+    return "chunk" if config.capabilities.reads == "chunks" else "sentence"
 
 
-def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "global") -> np.ndarray:
+def unit_mass(
+    output: Any, config: Any, max_steps: int, stack: str = MODEL
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Halting units of a stack, from the output of a model that was called with `output_halting=True`.
+
+    Args:
+        max_steps: L.
+
+    Returns:
+        (B, U) bool, which units are no padding; of these, one after another, executed steps (n,) and mass (n, L + 1).
+    """
+    steps = stack_output(output, stack, "ponder_steps").cpu().numpy()
+    probabilities = as_numpy(stack_output(output, stack, "halting_probabilities"))
+    live = steps >= 0
+    steps = steps[live]
+    mass = halting_mass(probabilities[live], steps, stopping_rule(config)[0], max_steps)
+    return live.reshape(len(live), -1), steps, mass
+
+
+def halting_mass(
+    probabilities: np.ndarray, steps: np.ndarray, halting: str = "global", max_steps: int | None = None
+) -> np.ndarray:
     """Unconditional halting mass `(U, L + 1)` of the states 0..L.
 
     A unit that stopped after k steps gives state i < k the mass `p_i * prod_{j<i} (1 - p_j)` and state k,
@@ -182,8 +213,11 @@ def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "g
         probabilities: halting probabilities `(U, L)`, one for each step computed.
         steps: executed steps `(U,)`, in 0..L.
         halting: the model's halting strategy or exit criterion.
+        max_steps: L, where a call had another depth than there are probabilities.
     """
-    probabilities, steps = np.asarray(probabilities, dtype=np.float64), np.asarray(steps)
+    probabilities, steps = np.asarray(probabilities, dtype=np.float64)[:, :max_steps], np.asarray(steps)
+    if max_steps is not None:
+        probabilities = np.pad(probabilities, ((0, 0), (0, max_steps - probabilities.shape[1])))
     units, depth = probabilities.shape
     mass = np.zeros((units, depth + 1))
     if adds_probabilities(halting):
@@ -196,32 +230,21 @@ def halting_mass(probabilities: np.ndarray, steps: np.ndarray, halting: str = "g
     return mass
 
 
-def fit_depth(probabilities: np.ndarray, max_steps: int) -> np.ndarray:
-    """Probabilities `(U, any)` cut or zero-padded to `(U, L)`: a call may limit or extend the depth."""
-    kept = probabilities[:, :max_steps]
-    return np.pad(kept, ((0, 0), (0, max_steps - kept.shape[1])))
-
-
-def halting_columns(
-    output: Any, config: Any, depth: int, stack: str = MODEL, units: Units | None = None
-) -> dict[str, np.ndarray]:
+def halting_columns(output: Any, config: Any, depth: int, stack: str = MODEL) -> dict[str, np.ndarray]:
     """Columns `(B,)` and `(B, L + 1)` of a `HaltingRecord` from one batch.
 
     Args:
         depth: L.
         stack: whose halting it is.
-        units: of the stack; None: `read_units`.
 
     Raises:
         ValueError: an example is all padding.
     """
-    units = read_units(output, config, stack) if units is None else units
-    live = units.steps >= 0
+    live, steps, mass = unit_mass(output, config, depth, stack)
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
-    example, steps, counts = np.nonzero(live)[0], units.steps[live], live.sum(1)
+    example, counts = np.nonzero(live)[0], live.sum(1)
     starts = counts.cumsum() - counts
-    mass = halting_mass(fit_depth(units.probabilities[live], depth), steps, stopping_rule(config)[0])
 
     def mean(values: np.ndarray) -> np.ndarray:
         """Mean of (U, ...) over the units of each example: (B, ...)."""
@@ -266,39 +289,29 @@ def collect_halting(
         ValueError: there are no batches, they have no labels, or a slice column does not fit them.
     """
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    options = {name: value for name, value in options.items() if value is not None}
     config, unit, columns = model.config, None, []
     depth = config.num_hidden_layers if max_steps is None else max_steps
-    rule, threshold = stopping_rule(config)
     tokens = TokenCounts(depth, kinds)
-    own = progress_bar(dealt(batches), progress, "halting statistics", "batch")
-    for given in own:
+    for given in progress_bar(dealt(batches), progress, "halting statistics", "batch"):
         batch = prepare_batch(model, given)
         with inference_mode(model):
             output = model(**batch.inputs, output_halting=True, **options)
         found = predictions(output, batch.labels, config)
         answer_at = found.pop("answer_at", None)
         if config.capabilities.halts:
-            units = read_units(output, config)
-            unit = units.kind
-            found |= halting_columns(output, config, depth, units=units)
+            unit = unit_kind(output, config)
+            found |= halting_columns(output, config, depth)
             if answer_at is not None:
-                found["answer_steps"] = np.take_along_axis(units.steps, answer_at[:, None], 1)[:, 0]
-                tokens.add(batch.inputs["input_ids"].cpu().numpy(), units.steps)
+                steps = output.ponder_steps.cpu().numpy()
+                found["answer_steps"] = steps[np.arange(len(steps)), answer_at]
+                tokens.add(batch.inputs["input_ids"].cpu().numpy(), steps)
         columns.append(found)
     columns = collected(columns)
     tokens.add_others()
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
-    return HaltingRecord.from_columns(
-        join_batches(columns),
-        slices,
-        halting=rule,
-        unit=of_any(unit),
-        max_steps=depth,
-        threshold=options.get("halting_threshold", threshold) if config.capabilities.halts else None,
-        tokens=tokens if len(tokens.positions) else None,
-    )
+    tokens = tokens if len(tokens.positions) else None
+    return HaltingRecord.of_run(config, join_batches(columns), slices, unit, **options, tokens=tokens)
 
 
 def halting_table(record: HaltingRecord) -> dict[str, Any]:
@@ -426,26 +439,14 @@ def token_row(label: str, counts: np.ndarray, low: int | None = None, high: int 
 
 
 def threshold_curve(
-    model: torch.nn.Module,
-    batches: Iterable[Mapping[str, Any]],
-    thresholds: Sequence[float] = THRESHOLDS,
-    *,
-    repeats: int = 3,
+    model: torch.nn.Module, batches: Iterable[Mapping[str, Any]], thresholds: Sequence[float]
 ) -> list[dict[str, float]]:
     """Evaluate and time the model at each halting threshold, one row per threshold.
 
-    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` and `relative_time`.
-    `seconds` of a pass over all batches, already on the device, are medians of `repeats`, see `interleaved_seconds`;
-    the first pass gives the results. `relative_time` is `seconds` over those of the highest threshold. A model of fixed
-    depth has no such threshold, nor has one that stops by an exit criterion: they give an empty list.
-
-    Raises:
-        ValueError: a threshold is no halting mass, or `repeats` is below 1.
+    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` of a pass over all batches, already
+    on the device, and `relative_time`, these over those of the highest threshold. A model of fixed depth has no such
+    threshold, nor has one that stops by an exit criterion: they give an empty list.
     """
-    if not thresholds or not all(0 < threshold <= 1 for threshold in thresholds):
-        raise ValueError(f"halting thresholds must lie in (0, 1], got {thresholds}")
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}")
     capabilities = model.config.capabilities
     if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
         return []
@@ -457,21 +458,19 @@ def threshold_curve(
         columns[threshold].append({**found, "steps": steps, "ponder_cost": cost})
 
     ways = {value: lambda batch, value=value: model(**batch.inputs, halting_threshold=value) for value in thresholds}
-    device = next(model.parameters()).device
     with inference_mode(model):
         prepared = [prepare_batch(model, batch) for batch in batches]
-        seconds = interleaved_seconds(ways, prepared, repeats, device, read=read)
+        seconds = interleaved_seconds(ways, prepared, 1, next(model.parameters()).device, read=read)
     examples = {value: join_batches(found) for value, found in columns.items()}
-    return [
-        plain(
-            {
-                "threshold": value,
-                "accuracy": accuracy(found["prediction"], found["label"]),
-                "mean_steps": found["steps"].mean(),
-                "mean_ponder_cost": found["ponder_cost"].mean(),
-                "seconds": seconds[value],
-                "relative_time": seconds[value] / seconds[max(thresholds)],
-            }
-        )
+    rows = [
+        {
+            "threshold": value,
+            "accuracy": accuracy(found["prediction"], found["label"]),
+            "mean_steps": found["steps"].mean(),
+            "mean_ponder_cost": found["ponder_cost"].mean(),
+            "seconds": seconds[value],
+            "relative_time": seconds[value] / seconds[max(thresholds)],
+        }
         for value, found in examples.items()
     ]
+    return plain(rows)

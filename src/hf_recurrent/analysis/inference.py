@@ -155,30 +155,16 @@ def stack_output(output: Any, stack: str, name: str) -> Any:
     return output.get(f"{ENCODER}_{name}" if stack == ENCODER else name)
 
 
-def encode_example(tokenizer: Any, example: str | tuple[str, str] | Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """A text, a pair of texts or an encoded example as a batch of one, of the inputs of the tokenizer's model alone.
-
-    Raises:
-        ValueError: an encoded example has no `input_ids`.
-    """
-    if isinstance(example, Mapping):
-        known = {name: example[name] for name in tokenizer.model_input_names if name in example}
-        if "input_ids" not in known:
-            raise ValueError(f"an encoded example needs 'input_ids', got {sorted(example)}")
-        return {name: torch.as_tensor(value).reshape(1, -1) for name, value in known.items()}
-    texts = (example,) if isinstance(example, str) else tuple(example)
-    return dict(tokenizer(*texts, return_tensors="pt"))
+def example_inputs(tokenizer: Any, example: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """An encoded example as a batch of one, of the inputs of the tokenizer's model alone."""
+    names = [name for name in tokenizer.model_input_names if name in example]
+    return {name: torch.as_tensor(example[name]).reshape(1, -1) for name in names}
 
 
 def predicts_tokens(output: Any) -> bool:
     """Whether an output is of a language model: logits (B, S, V) rather than (B, C)."""
     logits = getattr(output, "logits", None)
     return logits is not None and logits.dim() == 3
-
-
-def predicted_classes(logits: torch.Tensor) -> np.ndarray:
-    """Class ids `(B,)` of logits `(B, C)`."""
-    return logits.argmax(-1).cpu().numpy()
 
 
 def confidences(logits: torch.Tensor) -> np.ndarray:
@@ -201,7 +187,7 @@ def predictions(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.nd
         return {"label": joined_labels(labels, config), "prediction": predicted, "confidence": confidence}
     return {
         "label": labels.reshape(-1),
-        "prediction": predicted_classes(output.logits),
+        "prediction": output.logits.argmax(-1).cpu().numpy(),
         "confidence": confidences(output.logits),
     }
 

@@ -13,67 +13,35 @@ from ..files import plain
 from ..inference.modes import inference_mode
 from ..models.common.token_targets import NO_TARGET
 from ..models.engine.chunk_plan import chunk_size
-from .halting import fit_depth, halting_mass, read_units
+from .halting import unit_kind, unit_mass
 from .inference import (
     as_numpy,
     attention_implementation,
-    encode_example,
-    predicted_classes,
+    example_inputs,
     predicts_tokens,
     to_device,
 )
-from .model_facts import stopping_rule
 
 
-def token_heat_map(
-    model: torch.nn.Module, tokenizer: Any, example: str | tuple[str, str] | Mapping[str, Any]
-) -> dict[str, Any]:
-    """Halting mass over depth of one example, as plain Python data.
-
-    Args:
-        example: a text, a pair of texts, or an encoded example with `input_ids` (columns that are not inputs of
-            the tokenizer's model are left out).
+def token_heat_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, Any]:
+    """Halting mass over depth of one encoded example of a model that halts, as plain Python data.
 
     Returns:
-        `tokens` (S strings), `unit` ("token", "chunk", "sentence", "example"; None for a fixed depth), `rows` (one
-        label per halting unit: its token, chunk or sentence, or the whole example), `mass` (one list of L + 1
-        values per unit), `steps` (one executed depth per unit) and `prediction` (class id). Without halting,
-        `rows`, `mass` and `steps` are empty. Of a language model, `prediction` is the id predicted for the last token,
-        and `answers` has for each unit whether the token after it has a label (in an encoded example).
+        `rows` (one label per halting unit: its token, chunk or sentence), `mass` (one list of L + 1 values per unit)
+        and `steps` (one executed depth per unit). Of a language model also `answers`, whether the token after each unit
+        has a label.
     """
-    inputs = to_device(encode_example(tokenizer, example), model)
+    config, inputs = model.config, to_device(example_inputs(tokenizer, example), model)
     with inference_mode(model):
         output = model(**inputs, output_halting=True)
-    tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
-    result = {"tokens": tokens, "unit": None, "rows": [], "mass": [], "steps": []}
-    language = predicts_tokens(output)
-    if language and len(tokens) < 2:
-        raise ValueError("the example has one token: a language model predicts the last one from those before it")
-    result["prediction"] = predicted_classes(output.logits[:, -2] if language else output.logits)[0]
-    if not model.config.capabilities.halts:
-        return plain(result)
-    kind, (steps,), (probabilities,) = read_units(output, model.config)
-    live = steps >= 0
-    names = {
-        "token": tokens,
-        "chunk": [f"chunk {i + 1}" for i in range(len(live))],
-        "sentence": ["sentence 1", "sentence 2"],
-        "example": ["example"],
-    }[kind]
-    probabilities = fit_depth(probabilities[live], model.config.num_hidden_layers)
-    mass = halting_mass(probabilities, steps[live], stopping_rule(model.config)[0])
-    if language:
-        result["answers"] = _labelled_next(example, live)
-    rows = [name for name, alive in zip(names, live, strict=True) if alive]
-    return plain({**result, "unit": kind, "rows": rows, "mass": mass, "steps": steps[live]})
-
-
-def _labelled_next(example: Any, live: np.ndarray) -> list[bool]:
-    """Whether the token after each one that is not padding has a label; only an encoded example has labels."""
-    if not isinstance(example, Mapping) or "labels" not in example:
-        return [False] * int(live.sum())
-    labelled = np.append(np.asarray(example["labels"])[1:] != NO_TARGET, False)
-    return labelled[live].tolist()
+    (live,), steps, mass = unit_mass(output, config, config.num_hidden_layers)
+    kind, names = unit_kind(output, config), tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    if kind != "token":
+        names = [f"{kind} {number}" for number in range(1, len(live) + 1)]
+    result = {"rows": np.array(names)[live], "mass": mass, "steps": steps}
+    if predicts_tokens(output):
+        result["answers"] = np.append(np.asarray(example["labels"])[1:] != NO_TARGET, False)[live]
+    return plain(result)
 
 
 def has_memory(config: Any) -> bool:
@@ -81,27 +49,15 @@ def has_memory(config: Any) -> bool:
     return config.capabilities.memory_slots > 0 and not config.capabilities.siamese
 
 
-def memory_map(
-    model: torch.nn.Module, tokenizer: Any, example: str | tuple[str, str] | Mapping[str, Any]
-) -> dict[str, Any]:
-    """Attention of each chunk of one example to the memory slots, and its updates of them, as plain Python data.
-
-    Args:
-        example: as of `token_heat_map`.
+def memory_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, Any]:
+    """Attention of each chunk of an encoded example to the memory slots, and its updates, as plain Python data.
 
     Returns:
         `chunks` (K strings, the tokens of each), `reads` (K lists of M values, which sum to 1: mean attention of the
         chunk's tokens to each slot, over heads and executed steps) and `writes` (K lists of M values: the norm of
         each slot's change when the chunk is written).
-
-    Raises:
-        ValueError: the model has no memory, or the example is a siamese pair.
     """
-    if not has_memory(model.config):
-        raise ValueError(
-            f"models of type {model.config.model_type!r} have no memory slots that one row reads and writes"
-        )
-    inputs = to_device(encode_example(tokenizer, example), model)
+    inputs = to_device(example_inputs(tokenizer, example), model)
     with inference_mode(model), attention_implementation(model, "eager"):
         output = model(**inputs, output_attentions=True, output_hidden_states=True)
     live = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[0].bool().cpu().numpy()

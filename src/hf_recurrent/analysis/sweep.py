@@ -33,12 +33,12 @@ from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import LEARNED
 from ..models.common.token_targets import NO_TARGET
-from .halting import fit_depth, halting_mass, read_units
+from .halting import unit_kind, unit_mass
 from .inference import (
     Batch,
     config_fields,
-    encode_example,
     encoder_inputs,
+    example_inputs,
     interleaved_seconds,
     predictions,
     predicts_tokens,
@@ -448,28 +448,23 @@ def pictured_examples(config: Any, examples: Sequence[Mapping[str, Any]]) -> lis
 
 def _example_units(model: Any, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Stack -> kind of its halting units, and those of one example."""
-    encoded = {**encode_example(tokenizer, example), "labels": torch.as_tensor(example["labels"]).reshape(1, -1)}
+    encoded = {**example_inputs(tokenizer, example), "labels": torch.as_tensor(example["labels"]).reshape(1, -1)}
     inputs = prepare_batch(model, encoded).inputs
     output = model(**inputs, output_halting=True)
     found = {}
     for stack, max_steps in stack_depths(model.config).items():
         tokens = tokenizer.convert_ids_to_tokens(stack_input_ids(inputs, stack)[0].tolist())
-        kind, (steps,), (probabilities,) = read_units(output, model.config, stack)
-        live = steps >= 0
-        mass = halting_mass(fit_depth(probabilities[live], max_steps), steps[live], model.config.capabilities.halting)
+        kind = unit_kind(output, model.config, stack)
+        (live,), steps, mass = unit_mass(output, model.config, max_steps, stack)
+        names, length = tokens, f"{len(tokens)} tokens"
+        if kind != "token":
+            names = [length] if len(live) == 1 else [f"{length}, {kind} {i + 1}" for i in range(len(live))]
         found[stack] = (
             kind,
             {
-                "names": np.array(_unit_names(kind, tokens, len(live)))[live].tolist(),
-                "steps": steps[live].tolist(),
+                "names": np.array(names)[live].tolist(),
+                "steps": steps.tolist(),
                 "remaining": remaining_mass(mass).round(DIGITS).tolist(),
             },
         )
     return found
-
-
-def _unit_names(kind: str, tokens: list[str], units: int) -> list[str]:
-    if kind == "token":
-        return tokens
-    length = f"{len(tokens)} tokens"
-    return [length] if units == 1 else [f"{length}, {kind} {i + 1}" for i in range(units)]

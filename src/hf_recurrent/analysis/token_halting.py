@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt, of_any
+from ..inference.processes import collected, dealt
 from ..models.common.token_targets import NO_TARGET
-from .halting import HaltingRecord, fit_depth, halting_mass
+from .halting import HaltingRecord, halting_mass, unit_kind
 from .inference import Batch, as_numpy, progress_bar, split_labels, token_mask
 from .model_facts import stopping_rule
 from .tables import join_batches
@@ -44,9 +44,7 @@ def collect_tokens(
     """
     config, columns, unit = model.config, [], None
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    options = {name: value for name, value in options.items() if value is not None}
     depth = config.num_hidden_layers if max_steps is None else max_steps
-    rule, threshold = stopping_rule(config)
     halts = config.capabilities.halts
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading tokens", "batch"):
@@ -55,22 +53,13 @@ def collect_tokens(
             output = model(**inputs, output_halting=halts, **options)
             found = answers(output.logits[chosen], labels[labels != NO_TARGET])
             if halts:
-                unit = {1: "example", 2: "token" if output.ponder_steps.shape == labels.shape else "chunk"}[
-                    output.ponder_steps.dim()
-                ]
+                unit = unit_kind(output, config)
                 found |= token_steps(model, output, inputs, chosen, depth)
             columns.append(found)
     columns = collected(columns)
     if not any(len(found["label"]) for found in columns):
         raise ValueError("no token has a label: there is nothing to predict")
-    return HaltingRecord.from_columns(
-        join_batches(columns),
-        slices,
-        halting=rule,
-        unit=of_any(unit),
-        max_steps=depth,
-        threshold=options.get("halting_threshold", threshold) if halts else None,
-    )
+    return HaltingRecord.of_run(config, join_batches(columns), slices, unit, **options)
 
 
 def answers(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -93,7 +82,7 @@ def token_steps(
     mask = token_mask(inputs)
     steps, probabilities = (of_tokens(model, output, name, mask) for name in ("ponder_steps", "halting_probabilities"))
     steps, probabilities = steps[chosen].cpu().numpy(), as_numpy(probabilities[chosen])
-    mass = halting_mass(fit_depth(probabilities, depth), steps, stopping_rule(model.config)[0])
+    mass = halting_mass(probabilities, steps, stopping_rule(model.config)[0], depth)
     return {
         "steps": steps.astype(np.float64),
         "deepest": steps,

@@ -104,7 +104,7 @@ def illustrate(
         curve_split = sample(first, run.threshold_samples)
         evaluation.curve_rows = len(curve_split.dataset)
         batches = curve_split.batches(tokenizer, batch_size)
-        evaluation.curve = threshold_curve(model, batches, run.thresholds, repeats=1)
+        evaluation.curve = threshold_curve(model, batches, run.thresholds)
     table = evaluation.tables[first.name]
     # one halting unit would be one line, which the figure of the halting mass shows already
     several = table["unit"] in ("token", "chunk", "sentence") and symbol_kind(tokenizer) is None

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..analysis.halting import HaltingRecord, collect_halting, halting_columns, halting_table, read_units
+from ..analysis.halting import HaltingRecord, collect_halting, halting_columns, halting_table, unit_kind
 from ..analysis.inference import as_numpy, progress_bar, to_device
-from ..analysis.model_facts import stopping_rule
 from ..analysis.tables import join_batches
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt, of_any
+from ..inference.processes import collected, dealt
 from ..metrics.answers import exact_match, f1, normalized
 from .collator import SpanCollator
 from .data import EvaluationSplit
@@ -63,9 +62,7 @@ def collect_spans(
     """
     config, columns, unit = model.config, [], None
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    options = {name: value for name, value in options.items() if value is not None}
     depth = config.num_hidden_layers if max_steps is None else max_steps
-    rule, threshold = stopping_rule(config)
     halts = config.capabilities.halts
     with inference_mode(model):
         batches = dealt(enumerate(split.batches(tokenizer, batch_size)))
@@ -76,21 +73,13 @@ def collect_spans(
             rows = split.dataset[first : first + len(batch["input_ids"])]
             found = window_answers(output, inputs["attention_mask"].bool(), rows[OFFSETS], split.rules)
             if halts:
-                units = read_units(output, config)
-                unit = units.kind
-                found |= halting_columns(output, config, depth, units=units)
+                unit = unit_kind(output, config)
+                found |= halting_columns(output, config, depth)
             columns.append(found)
     windows = join_batches(collected(columns))
     answers = question_answers(windows, split)
     halting = by_question(windows, split.owners) if halts else {}
-    return HaltingRecord.from_columns(
-        answers | halting,
-        split.slices,
-        halting=rule,
-        unit=of_any(unit),
-        max_steps=depth,
-        threshold=options.get("halting_threshold", threshold) if halts else None,
-    )
+    return HaltingRecord.of_run(config, answers | halting, split.slices, unit, **options)
 
 
 def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], rules: SpanRules) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...files import plain
 from ...text_data.labels import MULTI
-from ..inference import answer_name, encode_example
+from ..inference import answer_name, example_inputs
 from ..model_facts import applies_one_block
 from ..tables import file_name
 from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
@@ -68,7 +68,7 @@ def draw_picture(
 
     if np.ndim(example["labels"]) > 0:
         return None
-    inputs = encode_example(tokenizer, example)
+    inputs = example_inputs(tokenizer, example)
     try:
         canvas = canvas_of(tokenizer, inputs)
         trace = trace_encoded(model, tokenizer, inputs)
@@ -92,7 +92,7 @@ def examples_to_draw(lengths: Sequence[int], labels: Sequence[int]) -> list[int]
 
 def prompt(model: Any, tokenizer: Any, example: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
     """The inputs to explain as a batch of one, and the name of the right label or token."""
-    inputs, labels = encode_example(tokenizer, example), example["labels"]
+    inputs, labels = example_inputs(tokenizer, example), example["labels"]
     if np.ndim(labels) == 0 or model.config.problem_type == MULTI:
         return inputs, answer_name(labels, model.config)
     answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
