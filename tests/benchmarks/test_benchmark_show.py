@@ -9,9 +9,9 @@ import pytest
 
 from hf_recurrent.benchmarks import benchmark_info, describe_example, examples, list_benchmarks, render_example
 from hf_recurrent.benchmarks.listops import expressions
-from hf_recurrent.benchmarks.listops.expressions import values
 from hf_recurrent.benchmarks.logical_inference import sentences
-from hf_recurrent.benchmarks.logical_inference.rendering import format_relation, infix, parse
+from hf_recurrent.benchmarks.logical_inference.rendering import infix
+from hf_recurrent.benchmarks.logical_inference.sentences import parse
 from hf_recurrent.benchmarks.rendering import Line, draw
 
 pytestmark = pytest.mark.slow  # generates data sets for people to look at
@@ -69,7 +69,6 @@ def test_a_listops_tree():
     # as people and the authors write it
     assert render_example("listops", {"text": "[max 2 9[min 4 7]0]"}) == tree
     assert render_example("listops", {"text": "7"}) == "7"
-    assert values(["[SM", "7", "[MED", "1", "2", "]", "]"]) == {0: 8, 2: 1}
 
 
 def holds(text, world):
@@ -169,11 +168,6 @@ def test_loose_spelling_is_shown_as_the_benchmarks_own():
     shown = describe_example("logical_inference", row)
     assert shown.texts == {"text": "a", "text_pair": "( not a )"}
     assert shown.answer == "'a' is the negation of 'not a'"
-
-
-def test_a_relation_between_names():
-    assert format_relation("<", "a", "b") == "a entails b"
-    assert format_relation("|", "X", "Y") == "X and Y are never both true, but can both be false"
 
 
 @pytest.mark.parametrize(("name", "config"), CONFIGS)
@@ -299,7 +293,6 @@ def test_examples_do_not_make_or_keep_data_sets():
         (lambda: examples("listop"), "unknown benchmark 'listop'; available: listops"),
         (lambda: examples("listops", "long"), "unknown config 'long' of benchmark 'listops'; available: original"),
         (lambda: examples("listops", None, 0), "n=0: expected an integer >= 1"),
-        (lambda: examples("listops", None, True), "n=True: expected an integer >= 1"),
         (lambda: examples("listops", depth=3), "unknown parameter 'depth' for benchmark 'listops', config 'original'"),
         # what a user sets must not be taken for an argument
         (lambda: examples("listops", **{"name": 3}), "unknown parameter 'name' for benchmark 'listops', config 'orig"),
@@ -311,12 +304,7 @@ def test_examples_do_not_make_or_keep_data_sets():
         (lambda: render_example("logical_inference", {"text": "a"}), "expected text in text, text_pair"),
         (lambda: render_example("listops", {"text": "[MAX 1"}), "not a ListOps expression: .*not closed"),
         (lambda: render_example("listops", {"text": "1"}, 3), "max_lines=3: expected an integer >= 4"),
-        (lambda: draw([Line(0, "a")], 0), "max_lines=0: expected an integer >= 1"),
         (lambda: describe_example("listops", {"text": "1", "label": 1}), r"not found: \['length', 'depth', 'num_op"),
-        (
-            lambda: describe_example("listops", {**expressions.make_example(["1"]), "label": 10}),
-            "label=10: expected an integer from 0 to 9",
-        ),
     ],
 )
 def test_bad_input(call, message):

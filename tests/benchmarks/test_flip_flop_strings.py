@@ -40,7 +40,7 @@ def test_the_paper_s_example():
         ("w 0 1 r", "token 3 is '1'; expected w or i or r"),
         ("w 0 x 1", "token 3 is 'x'; expected w or i or r"),
         ("w 0 r 2", "token 4 is '2'; expected 0 or 1"),
-        ("w 0 " * 500 + "w", r"'(w 0 ){20}\.\.\.': its last instruction, w, has no bit"),
+        ("w 0 " * 500 + "w", r"'(w 0 ){19}w 0: its last instruction, w, has no bit"),
     ],
 )
 def test_malformed_strings(text, message):

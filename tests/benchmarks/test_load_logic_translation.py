@@ -10,7 +10,7 @@ from hf_recurrent.benchmarks import (
     normalize_expression,
     render_example,
 )
-from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, meaning, relation
+from hf_recurrent.benchmarks.logical_inference.sentences import RELATIONS, parse, relation
 
 NAME = "logical_inference_translation"
 DATA = Path(__file__).parent / "data" / "logic"
@@ -85,7 +85,7 @@ def test_compositional_splits_of_the_authors_files(config, cache):
 def test_targets_are_true(cache):
     for row in load_benchmark(NAME, cache_dir=cache, split="test", **SIZES):
         first, second = (side.split() for side in row["source"].split("#SEP#"))
-        assert row["target"] == relation(meaning(first), meaning(second))
+        assert row["target"] == relation(parse(first).meaning, parse(second).meaning)
 
 
 def test_a_wrong_label_in_a_file(tmp_path, cache):

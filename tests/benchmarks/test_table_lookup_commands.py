@@ -122,7 +122,7 @@ def test_stream_is_that_of_random_state():
         count = choose.choice((1, 2, 3, 7, 8, 9, 10, 1000))
         assert ours.below(count) == theirs.randint(count)
     for count in (2, 8, 9, 10):
-        assert ours.several(count, 100) == theirs.randint(count, size=100).tolist()
+        assert list(ours.several(count, 100)) == theirs.randint(count, size=100).tolist()
     for count in (1, 8, 13):
         assert ours.permutation(count) == theirs.permutation(count).tolist()
 

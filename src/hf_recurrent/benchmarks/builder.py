@@ -15,7 +15,7 @@ import datasets
 from datasets.builder import Key
 
 from ..files import file_hash
-from .benchmark import Benchmark, Plan
+from .benchmark import Benchmark
 from .files import reader_versions
 from .registry import get_benchmark
 from .sampling import Shard, digest
@@ -34,12 +34,6 @@ class BenchmarkConfig(datasets.BuilderConfig):
 
     def member(self) -> Benchmark:
         return get_benchmark(self.benchmark, self.name)
-
-    def plan(self) -> Plan:
-        """The shards of every split."""
-        if self.files_dir is None:
-            return self.member().plan(self.name, self.params)
-        return self.member().plan_files(self.name, self.params, Path(self.files_dir))
 
 
 class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
@@ -64,9 +58,14 @@ class BenchmarkBuilder(datasets.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
+        config, benchmark = self.config, self.config.member()
+        if config.files_dir is None:
+            plan = benchmark.plan(config.name, config.params)
+        else:
+            plan = benchmark.plan_files(config.name, config.params, Path(config.files_dir))
         return [
             datasets.SplitGenerator(name=split, gen_kwargs={"shards": list(enumerate(shards))})
-            for split, shards in self.config.plan().items()
+            for split, shards in plan.items()
         ]
 
     def _generate_examples(self, shards: list[tuple[int, Shard]]) -> Iterator[tuple[Key, dict[str, Any]]]:

@@ -25,11 +25,6 @@ BENCHMARKS = {
 
 
 @cache
-def _benchmark(name: str) -> Benchmark:
-    module, class_name = BENCHMARKS[name]
-    return getattr(import_module(f".{module}", __package__), class_name)()
-
-
 def get_benchmark(name: str, config_name: str | None = None) -> Benchmark:
     """A benchmark by name; with `config_name`, that of a config where configs differ in their facts.
 
@@ -37,7 +32,8 @@ def get_benchmark(name: str, config_name: str | None = None) -> Benchmark:
     """
     if name not in BENCHMARKS:
         raise unknown("benchmark", name, BENCHMARKS)
-    return _benchmark(name).member(config_name)
+    module, class_name = BENCHMARKS[name]
+    return getattr(import_module(f".{module}", __package__), class_name)().member(config_name)
 
 
 def list_benchmarks() -> list[str]:

@@ -3,7 +3,10 @@
 import hashlib
 import json
 import math
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,6 +50,21 @@ def keep_probability(expected_draws: float, fraction: float) -> float:
     if fraction >= 1.0 or expected_draws < 1e-9:
         return 1.0
     return -math.log1p(fraction * math.expm1(-expected_draws)) / (fraction * expected_draws)
+
+
+class Choice:
+    """A random choice between outcomes with given weights."""
+
+    def __init__(self, outcomes: Sequence[Any], weights: Sequence[float]):
+        kept = [i for i, weight in enumerate(weights) if weight > 0.0]
+        self.outcomes = [outcomes[i] for i in kept]
+        self.cumulative = array("d", accumulate(weights[i] for i in kept))
+
+    def draw(self, place: float) -> Any:
+        """The outcome at `place`, uniform in [0, 1)."""
+        # only rounding gets past the last one
+        last = len(self.outcomes) - 1
+        return self.outcomes[min(bisect_right(self.cumulative, place * self.cumulative[-1]), last)]
 
 
 class Shard(NamedTuple):

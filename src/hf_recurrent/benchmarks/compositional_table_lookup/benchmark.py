@@ -10,7 +10,8 @@ validation and test split, which of the commands with `k` are tested, and the or
 examples leaves out the last ones.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..benchmark import Benchmark, Config, Plan, make_info
@@ -138,10 +139,6 @@ def _commands(params: Mapping[str, Any]) -> dict[str, list[Drawn]]:
     }
 
 
-def make_examples(texts: Iterable[str]) -> Iterator[dict[str, object]]:
-    return map(make_example, texts)
-
-
 class CompositionalTableLookup(Benchmark):
     """Apply functions that are known by heart, one after another (Csordás et al., 2022)."""
 
@@ -194,6 +191,8 @@ class CompositionalTableLookup(Benchmark):
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         wanted, commands = sizes(params), _commands(params)
         return {
-            split: make_shards(make_examples, [command.text(config_name) for command in commands[split][:size]])
+            split: make_shards(
+                partial(map, make_example), [command.text(config_name) for command in commands[split][:size]]
+            )
             for split, size in wanted.items()
         }

@@ -44,14 +44,14 @@ class LegacyStream:
             pass
         return value
 
-    def several(self, count: int, size: int) -> list[int]:
+    def several(self, count: int, size: int) -> tuple[int, ...]:
         """`size` integers from 0 to `count` - 1: those of as many calls of `below`, in half the time."""
         draw, mask, found = self._next, (1 << (count - 1).bit_length()) - 1, []
         while len(found) < size:
             value = draw() & mask
             if value < count:
                 found.append(value)
-        return found
+        return tuple(found)
 
     def permutation(self, count: int) -> list[int]:
         items = list(range(count))
@@ -135,7 +135,7 @@ def draw_sets(max_train_depth: int, max_validation_depth: int, max_test_depth: i
     reserved = [
         functions
         for depth, size in enumerate(reserved_sizes(max_train_depth))
-        for functions in _distinct(lambda depth=depth: _functions(stream, COMPOSED, depth), size)
+        for functions in _distinct(lambda depth=depth: stream.several(COMPOSED, depth), size)
     ]
     taken = set(reserved)
     with_j, with_k = new_primitive_sizes(max_train_depth)
@@ -161,11 +161,6 @@ def _distinct(draw: Callable, size: int) -> list:
     return list(found)
 
 
-def _functions(stream: LegacyStream, count: int, depth: int) -> tuple[int, ...]:
-    """`depth` of the first `count` functions."""
-    return tuple(stream.several(count, depth))
-
-
 def _shortened(stream: LegacyStream, functions: tuple[int, ...], low: int) -> tuple[int, ...]:
     """The first of them, `low` to all with equal probability."""
     return functions[: low + stream.below(len(functions) - low + 1)]
@@ -173,7 +168,7 @@ def _shortened(stream: LegacyStream, functions: tuple[int, ...], low: int) -> tu
 
 def _pool_command(stream: LegacyStream, max_depth: int, reserved: set[tuple[int, ...]]) -> Drawn:
     while True:
-        functions = _shortened(stream, _functions(stream, COMPOSED, max_depth), 2)
+        functions = _shortened(stream, stream.several(COMPOSED, max_depth), 2)
         if functions not in reserved:
             return Drawn(functions, stream.below(len(ARGUMENTS)))
 
@@ -181,7 +176,7 @@ def _pool_command(stream: LegacyStream, max_depth: int, reserved: set[tuple[int,
 def _new_primitive(stream: LegacyStream, max_depth: int, new: int) -> Drawn:
     """A command of `a` to `i` and the function `new`, which is in it at least once."""
     argument = stream.below(len(ARGUMENTS))
-    functions = _shortened(stream, _functions(stream, COMPOSED + 1, max_depth), 2)
+    functions = _shortened(stream, stream.several(COMPOSED + 1, max_depth), 2)
     functions = [new if i == COMPOSED else i for i in functions]
     functions[stream.below(len(functions))] = new
     return Drawn(tuple(functions), argument)
@@ -189,4 +184,4 @@ def _new_primitive(stream: LegacyStream, max_depth: int, new: int) -> Drawn:
 
 def _deeper(stream: LegacyStream, low: int, high: int) -> Drawn:
     argument = stream.below(len(ARGUMENTS))
-    return Drawn(_shortened(stream, _functions(stream, COMPOSED, high), low), argument)
+    return Drawn(_shortened(stream, stream.several(COMPOSED, high), low), argument)

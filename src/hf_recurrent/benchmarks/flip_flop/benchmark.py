@@ -14,7 +14,7 @@ one of a split before, is replaced by the first new one of a second stream. The 
 so that they do not depend on how much is trained on. Long strings never repeat.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +159,6 @@ _REPLACEMENTS = 64
 
 _HINT = "ask for fewer examples (num_train, num_validation, num_test) or longer strings (train_length, test_lengths)"
 _LETTERS = np.frombuffer("".join(VOCABULARY).encode(), dtype=np.uint8)
-_R = VOCABULARY.index(READ)
 
 
 class Request(NamedTuple):
@@ -175,7 +174,10 @@ class Request(NamedTuple):
 
 
 def requests(params: Mapping[str, Any]) -> list[Request]:
-    """The requests of all splits that have examples, in the order in which strings are dealt out."""
+    """The requests of all splits that have examples, in the order in which strings are dealt out.
+
+    Raises ValueError where there are fewer strings of a length than examples.
+    """
     tests = [Source(length, round(100 * p)) for length in params["test_lengths"] for p in params["test_p_ignore"]]
     train = Source(params["train_length"], round(100 * params["p_ignore"]))
     wanted = [
@@ -185,12 +187,6 @@ def requests(params: Mapping[str, Any]) -> list[Request]:
     ]
     filled = non_empty({request.split: request.size for request in wanted})
     wanted = [request for request in wanted if request.split in filled]
-    _check_counts(wanted)
-    return wanted
-
-
-def _check_counts(wanted: Sequence[Request]) -> None:
-    """Raises ValueError where there are fewer strings of a length than examples."""
     needed: dict[int, int] = {}
     for request in wanted:
         for turn, source in enumerate(request.sources):
@@ -202,6 +198,7 @@ def _check_counts(wanted: Sequence[Request]) -> None:
                 f"there are only {count} different strings of {length} tokens, but the splits need {size} of them; "
                 + _HINT
             )
+    return wanted
 
 
 def _replacements(request: Request, seed: int, seen: set[bytes]) -> dict[int, int]:

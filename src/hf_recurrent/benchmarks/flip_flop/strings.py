@@ -22,7 +22,6 @@ BITS = ("0", "1")
 VOCABULARY = (*INSTRUCTIONS, *BITS)
 # the label that losses of torch leave out, and data collators pad with
 NO_LABEL = -100
-_LONGEST_QUOTE = 80
 
 Ids = TypeVar("Ids", np.ndarray, "torch.Tensor")
 
@@ -62,8 +61,7 @@ def check_string(text: str) -> list[Read]:
             problem = f"token {position + 1} is {token!r}; expected {' or '.join(known)}"
             break
     if problem is not None:
-        shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-        raise ValueError(f"not a flip-flop string: {shown!r}: {problem}")
+        raise ValueError(f"not a flip-flop string: {text!r:.80}: {problem}")
     reads: list[Read] = []
     write, write_position = 0, 0
     for position in range(1, len(tokens), 2):

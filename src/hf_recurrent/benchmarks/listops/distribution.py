@@ -91,15 +91,6 @@ def draw_tree(
             keep = None
 
 
-def count_trees(grammar: Grammar) -> int:
-    """How many different trees the grammar has, or 10^18 if there are more."""
-    count = 10
-    for _ in range(grammar.max_depth):
-        lists = sum(count**arity for arity in grammar.arities)
-        count = min(10**18, 10 + len(grammar.operators) * lists)
-    return count
-
-
 # (kind of the first child, kind of the forest of the others), for each kind of forest
 _SPLITS = {
     "any": (("any", "any"),),
@@ -281,7 +272,11 @@ class Source:
     def count(self) -> int:
         """How many different trees there are (a huge number stands for any huge number)."""
         if self.max_length is None:
-            return count_trees(self.grammar)
+            count = 10
+            for _ in range(self.grammar.max_depth):
+                lists = sum(count**arity for arity in self.grammar.arities)
+                count = min(10**18, 10 + len(self.grammar.operators) * lists)
+            return count
         counts = length_tables(self.grammar, self.max_length, counting=True).root(self.depth)
         return int(min(COUNT_CEILING, sum(counts[self.min_length or 1 :])))
 

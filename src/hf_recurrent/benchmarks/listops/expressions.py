@@ -6,8 +6,8 @@ depth    1       2               -> depth 2 (a bare digit has depth 0)
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from ..rendering import Line, draw
 
@@ -17,6 +17,8 @@ END = "]"
 VOCABULARY = (*OPERATORS, END, *DIGITS)
 # a token in loosely spaced text, and the authors' parentheses, which the benchmark leaves out
 TOKEN_PATTERN, IGNORED_PATTERN = r"\[[A-Z]+|\]|[0-9]", r"[()]"
+
+T = TypeVar("T")
 
 _VALUES = {digit: int(digit) for digit in DIGITS}
 _LOOSE = re.compile(r"\[\s*[A-Za-z]+|[A-Za-z0-9]+|[^\s()]")
@@ -113,27 +115,32 @@ def make_example(tokens: Sequence[str]) -> dict[str, object]:
     }
 
 
-def values(tokens: Sequence[str]) -> dict[int, int]:
-    """The value of every list of a well-formed expression, by the position of its operator."""
-    found: dict[int, int] = {}
-    opened: list[tuple[int, list[int]]] = []
+def fold(tokens: Sequence[str], of_digit: Callable[[str], T], of_list: Callable[[str, list[T]], T]) -> dict[int, T]:
+    """The result of every list of a well-formed expression by the position of its operator, and of the whole at -1.
+
+    Args:
+        of_digit: the result of a digit.
+        of_list: the result of an operator and the results of its arguments.
+    """
+    found: dict[int, T] = {}
+    whole: list[T] = []
+    opened = [(-1, whole)]
     for position, token in enumerate(tokens):
         if token in REDUCE:
             opened.append((position, []))
             continue
         if token == END:
             start, arguments = opened.pop()
-            value = found[start] = REDUCE[tokens[start]](arguments)
+            result = found[start] = of_list(tokens[start], arguments)
         else:
-            value = int(token)
-        if opened:
-            opened[-1][1].append(value)
-    return found
+            result = of_digit(token)
+        opened[-1][1].append(result)
+    return found | {-1: whole[0]}
 
 
 def list_lines(tokens: Sequence[str]) -> Iterator[Line]:
     """One line per list, and one per run of digits between lists."""
-    value_of = values(tokens)
+    value_of = fold(tokens, int, lambda operator, arguments: REDUCE[operator](arguments))
     level = 0
     digits: list[str] = []
     for position, token in enumerate(tokens):

@@ -14,7 +14,7 @@ how much is trained on. They take 400 examples of each depth from train, by defa
 of the 400 lists of two digits, 26 are held out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -89,7 +89,10 @@ class Request(NamedTuple):
 
 
 def requests(params: Mapping[str, Any]) -> list[Request]:
-    """The requests of all splits that have examples, in the order in which these are drawn."""
+    """The requests of all splits that have examples, in the order in which these are drawn.
+
+    Raises ValueError where there are fewer expressions of a depth than examples.
+    """
     train, test = params["max_train_depth"], params["max_test_depth"]
     deepest = train + params["valid_extra_depth"]
     depths = {
@@ -102,12 +105,6 @@ def requests(params: Mapping[str, Any]) -> list[Request]:
     limits = params["length_limit"], params["value_probability"]
     sizes = {split: params[f"num_{split.removesuffix('_ood')}"] for split in depths}
     wanted = [Request(split, size, Source(*depths[split], *limits)) for split, size in non_empty(sizes).items()]
-    _check_counts(wanted)
-    return wanted
-
-
-def _check_counts(wanted: Sequence[Request]) -> None:
-    """Raises ValueError where there are fewer expressions of a depth than examples."""
     for source in {request.source: None for request in wanted}:
         for depth in range(source.low, source.high + 1):
             needed = sum(request.parts()[depth] for request in wanted if request.source == source)
@@ -116,6 +113,7 @@ def _check_counts(wanted: Sequence[Request]) -> None:
                     f"there are only {count(source, depth)} different expressions that depend on {depth} operation(s) "
                     f"with length_limit={source.length_limit}, but the splits need {needed} of them; {_HINT}"
                 )
+    return wanted
 
 
 def _texts(request: Request, seed: int, seen: dict[int, set[str]]) -> list[str]:

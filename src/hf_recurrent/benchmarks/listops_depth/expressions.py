@@ -16,7 +16,7 @@ which matters for every third deep expression.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..listops.expressions import DIGITS, END, OPERATORS, REDUCE, list_lines
+from ..listops.expressions import DIGITS, OPERATORS, REDUCE, fold, list_lines
 from ..listops.expressions import analyse as analyse_values
 from ..rendering import Line, draw
 
@@ -46,20 +46,7 @@ def apply(operator: str, arguments: Sequence[Part]) -> Part:
 
 def analyse(tokens: Sequence[str]) -> dict[int, Part]:
     """Every list of a well-formed expression by the position of its operator, and the whole at -1."""
-    found: dict[int, Part] = {}
-    whole: list[Part] = []
-    opened: list[tuple[int, list[Part]]] = [(-1, whole)]
-    for position, token in enumerate(tokens):
-        if token in REDUCE:
-            opened.append((position, []))
-            continue
-        if token == END:
-            start, arguments = opened.pop()
-            part = found[start] = apply(tokens[start], arguments)
-        else:
-            part = Part(int(token), 0)
-        opened[-1][1].append(part)
-    return found | {-1: whole[0]}
+    return fold(tokens, lambda digit: Part(int(digit), 0), apply)
 
 
 def make_example(tokens: Sequence[str]) -> dict[str, object]:

@@ -29,7 +29,7 @@ from functools import lru_cache
 from itertools import combinations, permutations
 from typing import NamedTuple
 
-from .expressions import MAXIMUM, MEDIAN, MINIMUM, OPERATORS
+from .expressions import MAXIMUM, MINIMUM, OPERATORS
 
 MAX_ARGUMENTS = 5
 ROOT = ("root", 0)
@@ -147,8 +147,6 @@ def arrangements(operator: str, size: int) -> tuple[Arrangement, ...]:
         return tuple(
             Arrangement(i, i, tuple((j, before if j < i else after) for j in places if j != i)) for i in places
         )
-    if operator != MEDIAN:
-        raise ValueError(f"operator is {operator!r}: expected one that selects arguments")
     middles = [(i, i) for i in places] if size % 2 else list(permutations(places, 2))
     found = []
     for low, high in middles:

@@ -14,16 +14,15 @@ With z chosen for the depth, a quarter or more of the draws are accepted at the 
 is one in two hundred for 8 operations).
 """
 
-from array import array
-from bisect import bisect_right
 from functools import lru_cache
-from itertools import accumulate
 from math import log
 from random import Random
 
 import numpy as np
 
-from .expressions import DIGITS, END, OPERATORS, SUM
+from ..listops.expressions import END
+from ..sampling import Choice
+from .expressions import DIGITS, OPERATORS, SUM
 from .rules import MIDDLES, OPERATOR_LENGTH, ROOT, Form, Name, Source, arrangements, sampling_rules
 from .weights import Weights, tilts
 
@@ -34,22 +33,6 @@ TILTS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.92, 0.9, 0.88, 0.85, 0.8, 0.
 Node = tuple[Name, int, int]
 # arguments whose depth is at most `depth` and whose value is `first` to `last`: (rule, depth, first, last)
 Range = tuple[Name, int, int, int]
-
-
-class Choice:
-    """A random choice between outcomes with given weights."""
-
-    def __init__(self, outcomes: list, weights: list[float]):
-        kept = [i for i, weight in enumerate(weights) if weight > 0.0]
-        self.outcomes = [outcomes[i] for i in kept]
-        self.cumulative = array("d", accumulate(weights[i] for i in kept))
-        self.total = self.cumulative[-1]
-        self.last = len(kept) - 1
-
-    def draw(self, place: float) -> object:
-        """The outcome at `place`, uniform in [0, 1)."""
-        # only rounding gets past the last one
-        return self.outcomes[min(bisect_right(self.cumulative, place * self.total), self.last)]
 
 
 @lru_cache(maxsize=8)

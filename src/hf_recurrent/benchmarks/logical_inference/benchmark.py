@@ -27,7 +27,8 @@ that is always true or always false are thrown away. Of 500,000 pairs the author
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -228,10 +229,6 @@ def _deal(config_name: str, params: Mapping[str, Any], pool: list[Pair]) -> dict
     }
 
 
-def make_examples(pairs: Iterable[Pair]) -> Iterator[dict[str, object]]:
-    return (make_example(pair.text, pair.text_pair) for pair in pairs)
-
-
 class LogicalInference(Benchmark):
     """Relations between propositional sentences (Bowman, Manning & Potts, 2015)."""
 
@@ -311,7 +308,11 @@ class LogicalInference(Benchmark):
                         f"num_test_short is {num_short}, but train and validation leave {left} pairs over: ask for at "
                         "most so many"
                     )
-                return {split: make_shards(make_examples, pairs) for split, pairs in dealt.items() if pairs}
+                return {
+                    split: make_shards(partial(starmap, make_example), [pair[:2] for pair in pairs])
+                    for split, pairs in dealt.items()
+                    if pairs
+                }
             fraction *= 1.3
         found = ", ".join(f"{split} {len(pairs)}" for split, pairs in dealt.items()) or "not even tried"
         asked = ", ".join(f"num_{split}={size}" for split, size in sizes.items())

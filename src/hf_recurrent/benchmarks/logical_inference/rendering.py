@@ -6,11 +6,11 @@
                                                           b
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from ..rendering import Line, draw
-from .sentences import ALL_WORLDS, CONNECTIVES, RELATIONS, WORLDS
+from .sentences import ALL_WORLDS, Node, parse
 
 # in the order of RELATIONS; {0} and {1} are the sentences
 _CLAUSES = (
@@ -23,41 +23,6 @@ _CLAUSES = (
     "{0} and {1} are never both false, but can both be true",
 )
 _LONGEST_QUOTE = 30
-CLAUSES = dict(zip(RELATIONS, _CLAUSES, strict=True))
-
-
-class Node(NamedTuple):
-    """A variable, `not` of one node, or `and` / `or` of two; `meaning` is the set of worlds that make it true."""
-
-    symbol: str
-    children: tuple["Node", ...]
-    meaning: int
-
-
-def parse(tokens: Sequence[str]) -> Node:
-    """The tree of a well-formed sentence, by shifting and reducing (no recursion)."""
-    stack: list[Any] = []
-    for token in tokens:
-        if token in WORLDS:
-            stack.append(Node(token, (), WORLDS[token]))
-        elif token != ")":
-            stack.append(token)
-        else:
-            stack.append(_reduce(stack))
-    return stack[0]
-
-
-def _reduce(stack: list[Any]) -> Node | tuple[str, Node]:
-    """The content of the bracket closed last: a node, or `( and S )` as a pair."""
-    right, left = stack.pop(), stack.pop()
-    stack.pop()
-    if left in CONNECTIVES:
-        return left, right
-    if left == "not":
-        return Node("not", (right,), ALL_WORLDS & ~right.meaning)
-    symbol, other = right
-    meaning = left.meaning & other.meaning if symbol == "and" else left.meaning | other.meaning
-    return Node(symbol, (left, other), meaning)
 
 
 def infix(root: Node) -> str:
@@ -96,15 +61,6 @@ def lines(root: Node) -> list[Line]:
     return found
 
 
-def format_relation(label: str, first: str, second: str) -> str:
-    """A relation as a clause about two sentences.
-
-    >>> format_relation("<", "a", "b")
-    'a entails b'
-    """
-    return CLAUSES[label].format(first, second)
-
-
 def render(texts: Mapping[str, str], max_lines: int) -> str:
     """Both sentences, each in infix notation above its tree; lines that one does not need the other may use."""
     roots = [parse(texts[column].split()) for column in ("text", "text_pair")]
@@ -122,4 +78,4 @@ def describe_label(example: Mapping[str, Any]) -> str:
     names = [f"'{infix(parse(example[column].split()))}'" for column in ("text", "text_pair")]
     if max(map(len, names)) > _LONGEST_QUOTE:
         names = ["the first", "the second"]
-    return format_relation(RELATIONS[example["label"]], *names)
+    return _CLAUSES[example["label"]].format(*names)

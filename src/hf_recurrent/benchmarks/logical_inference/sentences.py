@@ -9,6 +9,7 @@ of the 64 assignments of truth values to a-f that make it true, held as the bits
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 VARIABLES = tuple("abcdef")
 VOCABULARY = ("(", ")", *VARIABLES, "and", "or", "not")
@@ -21,40 +22,49 @@ ALL_WORLDS = (1 << 64) - 1
 WORLDS = {variable: sum(1 << world for world in range(64) if world >> i & 1) for i, variable in enumerate(VARIABLES)}
 
 
-def meaning(tokens: Sequence[str]) -> int:
-    """The set of worlds in which a sentence is true, by shifting and reducing (no recursion).
+class Node(NamedTuple):
+    """A variable, `not` of one node, or `and` / `or` of two; `meaning` is the set of worlds that make it true."""
+
+    symbol: str
+    children: tuple["Node", ...]
+    meaning: int
+
+
+def parse(tokens: Sequence[str]) -> Node:
+    """The tree of a sentence, by shifting and reducing (no recursion).
 
     Raises ValueError with the position and the token when `tokens` is not one well-formed sentence.
     """
-    stack: list = []
+    stack: list[Any] = []
     for position, token in enumerate(tokens, start=1):
         if token in WORLDS:
-            stack.append(WORLDS[token])
+            stack.append(Node(token, (), WORLDS[token]))
         elif token == ")":
             stack.append(_reduce(stack, position))
         elif token in VOCABULARY:
             stack.append(token)
         else:
             raise ValueError(f"token {position} is {token!r}; expected one of {' '.join(VOCABULARY)}")
-    if len(stack) != 1 or not isinstance(stack[0], int):
+    if len(stack) != 1 or not isinstance(stack[0], Node):
         found = "it is empty" if not stack else "it is not closed, or there is more than one"
         raise ValueError(f"expected one whole sentence, but {found}")
     return stack[0]
 
 
-def _reduce(stack: list, position: int) -> int | tuple[str, int]:
-    """The meaning of the bracket closed at `position`; its tokens are taken from the stack."""
+def _reduce(stack: list[Any], position: int) -> Node | list[Any]:
+    """The content of the bracket closed at `position`, taken from the stack: a node, or `( and S )` as a list."""
     right = stack.pop() if stack else None
     left = stack.pop() if stack else None
     opening = stack.pop() if stack else None
     if opening == "(":
-        if isinstance(left, int) and isinstance(right, tuple):
+        if isinstance(left, Node) and isinstance(right, list):
             connective, other = right
-            return left & other if connective == "and" else left | other
-        if isinstance(right, int) and left == "not":
-            return ALL_WORLDS & ~right
-        if isinstance(right, int) and left in CONNECTIVES:
-            return left, right
+            both = left.meaning & other.meaning if connective == "and" else left.meaning | other.meaning
+            return Node(connective, (left, other), both)
+        if isinstance(right, Node) and left == "not":
+            return Node("not", (right,), ALL_WORLDS & ~right.meaning)
+        if isinstance(right, Node) and left in CONNECTIVES:
+            return [left, right]
     raise ValueError(
         f"the bracket closed at token {position} is none of '( not S )', '( S ( and S ) )', '( S ( or S ) )'"
     )
@@ -88,14 +98,10 @@ def normalize(text: str) -> str:
     """
     tokens = text.lower().replace("(", " ( ").replace(")", " ) ").split()
     try:
-        meaning(tokens)
+        parse(tokens)
     except ValueError as error:
         raise ValueError(f"not a sentence of logical inference: {text!r}: {error}") from error
     return " ".join(tokens)
-
-
-def count_operators(tokens: Sequence[str]) -> int:
-    return sum(tokens.count(name) for name in ("and", "or", "not"))
 
 
 def make_example(text: str, text_pair: str) -> dict[str, object]:
@@ -103,12 +109,13 @@ def make_example(text: str, text_pair: str) -> dict[str, object]:
 
     `num_operators` is that of the longer sentence, counted as in the authors' file names: 12 is "12 or more".
     """
-    first, second = text.split(), text_pair.split()
+    first, second = sentences = text.split(), text_pair.split()
+    longer = max(sum(tokens.count(name) for name in ("and", "or", "not")) for tokens in sentences)
     return {
         "text": " ".join(first),
         "text_pair": " ".join(second),
-        "label": RELATIONS.index(relation(meaning(first), meaning(second))),
-        "num_operators": min(12, max(count_operators(first), count_operators(second))),
+        "label": RELATIONS.index(relation(parse(first).meaning, parse(second).meaning)),
+        "num_operators": min(12, longer),
         "length": len(first),
         "length_pair": len(second),
     }

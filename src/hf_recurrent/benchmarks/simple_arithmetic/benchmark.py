@@ -12,7 +12,8 @@ little: there are 8,000 expressions of depth 2 with two operators, of which it h
 `disjoint`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -150,10 +151,6 @@ def _draw(request: Request, seed: int, taken: frozenset[str]) -> dict[int, list[
     return drawn
 
 
-def make_examples(expressions: Iterable[str]) -> Iterator[dict[str, object]]:
-    return map(make_example, expressions)
-
-
 class SimpleArithmetic(Benchmark):
     """Sums and products modulo 10, nested in brackets (Csordás et al., 2022)."""
 
@@ -217,4 +214,7 @@ class SimpleArithmetic(Benchmark):
             texts[request.split] = shuffled(chosen, make_rng("simple_arithmetic", "order", request.split, seed))
             if params["disjoint"]:
                 taken = taken.union(*drawn.values())
-        return {split: make_shards(make_examples, texts[split]) for split in self.split_names(config_name, params)}
+        return {
+            split: make_shards(partial(map, make_example), texts[split])
+            for split in self.split_names(config_name, params)
+        }

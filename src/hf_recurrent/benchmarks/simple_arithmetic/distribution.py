@@ -19,18 +19,16 @@ rises at each turn, so that no s is there twice. The parts of s are then chosen 
 among all that lead to (d, n).
 """
 
-from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import accumulate, product
+from itertools import product
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
+from ..sampling import Choice
 from .expressions import DIGITS, OPERATORS
-
-T = TypeVar("T")
 
 
 class Process(NamedTuple):
@@ -68,30 +66,27 @@ class ConditionalSampler:
         self.reached = self.plain[-1].copy()
         for depth in range(1, process.max_depth + 1):
             self.reached[depth] += _joined(self.plain[-2], self.reached[: process.min_depth], depth)
-        # cumulative weights and their items, for each depth and for each part
-        self._sizes: dict[int, tuple[list[float], list[int]]] = {}
-        self._pairs: dict[Part, tuple[list[float], list[tuple[Part, Part]]]] = {}
-
-    def probability(self, depth: int) -> float:
-        """The probability that the process ends with this depth and few enough operators."""
-        return float(self.reached[depth].sum()) if self.process.min_depth <= depth <= self.process.max_depth else 0.0
+        # numbers of operators, and pairs of operands, filled as they are needed
+        self._sizes: dict[int, Choice] = {}
+        self._pairs: dict[Part, Choice] = {}
 
     def draw(self, depth: int, rng: Random) -> str:
         """An expression without spaces, of a depth that has a probability."""
         if depth not in self._sizes:
-            self._sizes[depth] = _cumulative((float(weight), n) for n, weight in enumerate(self.reached[depth]))
-        return self._write(Part(None, depth, _choose(self._sizes[depth], rng)), rng)
+            weights = self.reached[depth].tolist()
+            self._sizes[depth] = Choice(range(len(weights)), weights)
+        return self._write(Part(None, depth, self._sizes[depth].draw(rng.random())), rng)
 
     def _write(self, part: Part, rng: Random) -> str:
         if part.operators == 0:
             return DIGITS[int(rng.random() * len(DIGITS))]
         if part not in self._pairs:
-            self._pairs[part] = _cumulative(self._operands(part))
-        left, right = _choose(self._pairs[part], rng)
+            self._pairs[part] = Choice(*zip(*self._operands(part), strict=True))
+        left, right = self._pairs[part].draw(rng.random())
         operator = OPERATORS[int(rng.random() * len(OPERATORS))]
         return f"({self._write(left, rng)}{operator}{self._write(right, rng)})"
 
-    def _operands(self, part: Part) -> Iterator[tuple[float, tuple[Part, Part]]]:
+    def _operands(self, part: Part) -> Iterator[tuple[tuple[Part, Part], float]]:
         """The pairs of operands that a part can have, and their weights."""
         process, levels = self.process, self.process.max_depth if part.levels is None else part.levels
         ways = [(process.branch_probability, self.plain[levels - 1], levels - 1, part.depth)]
@@ -108,17 +103,7 @@ class ConditionalSampler:
                     for n in range(part.operators):
                         rest = part.operators - 1 - n
                         weight = factor * float(left_weights[left_depth, n] * right_weights[right_depth, rest])
-                        yield weight, (Part(levels - 1, left_depth, n), Part(right_levels, right_depth, rest))
-
-
-def _choose(cumulative: tuple[list[float], list[T]], rng: Random) -> T:
-    weights, items = cumulative
-    return items[bisect(weights, rng.random() * weights[-1], 0, len(weights) - 1)]
-
-
-def _cumulative(weighted: Iterable[tuple[float, T]]) -> tuple[list[float], list[T]]:
-    possible = [(weight, item) for weight, item in weighted if weight > 0.0]
-    return list(accumulate(weight for weight, _ in possible)), [item for _, item in possible]
+                        yield (Part(levels - 1, left_depth, n), Part(right_levels, right_depth, rest)), weight
 
 
 def _joined(left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:
