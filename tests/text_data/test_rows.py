@@ -203,7 +203,7 @@ def test_places_that_are_no_file(tmp_path):
         Rows(tmp_path)
     with pytest.raises(ValueError, match="does not exist"):
         Rows(tmp_path / "no" / "such.csv")
-    with pytest.raises(ValueError, match="device or pipe"):
+    with pytest.raises(ValueError, match="/dev/null is no file"):
         Rows("/dev/null")
 
 

@@ -442,9 +442,9 @@ def test_places_that_do_not_fit(write, tmp_path):
     with pytest.raises(ValueError, match=r"for each label, or name a file of rows, such as .*tables/t\.csv$"):
         source(str(tmp_path / "tables")).splits  # noqa: B018
     with pytest.raises(ValueError, match=r"tables has no text files .*, or name a file of rows, such as .*t\.csv$"):
-        DocumentFolder(str(tmp_path / "tables"))
+        DocumentFolder(str(tmp_path / "tables"), "utf-8", line_by_line=False)
     (tmp_path / "a.zip").write_bytes(b"PK and no archive")
-    with pytest.raises(ValueError, match=r"^\S*a\.zip is no zip file, or not all of one"):
+    with pytest.raises(ValueError, match=r"^\S*a\.zip: expected a folder or a zip file"):
         source(str(tmp_path / "a.zip")).splits  # noqa: B018
     (tmp_path / "t.txt").write_text("a\nb\n")
     expected = r"t\.txt has no column 'label': name one of 'text' with --label_column, .* train --task"

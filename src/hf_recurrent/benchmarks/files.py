@@ -99,11 +99,11 @@ def open_files(root: Path) -> Iterator[Folder | Archive]:
         yield Folder(root)
         return
     if not root.exists():
-        raise ValueError(f"data_dir={str(root)!r}: there is no such folder or zip file")
+        raise ValueError(f"{root}: there is no such folder or zip file")
     try:
         archive = zipfile.ZipFile(root)
     except _UNREADABLE as error:
-        raise ValueError(f"data_dir={str(root)!r}: expected a folder or a zip file ({error})") from error
+        raise ValueError(f"{root}: expected a folder or a zip file ({error})") from error
     with archive:
         yield Archive(root, archive)
 

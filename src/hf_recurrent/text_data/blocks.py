@@ -36,7 +36,13 @@ class Tokens(NamedTuple):
 def document_tokens(documents: Iterable[Document], tokenizer: "PreTrainedTokenizerBase") -> Iterator[Tokens]:
     """The tokens of documents in order, with the end-of-text token after each document that ends."""
     for group in _groups(documents):
-        encoded = _encode(tokenizer, [text for text, *_ in group])
+        texts = [text for text, *_ in group]
+        if is_byte_tokenizer(tokenizer):
+            encoded = [encode_document(tokenizer, text) for text in texts]
+        else:
+            # no warning that a text is longer than a model's context: it is cut
+            options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
+            encoded = tokenizer(texts, **options)["input_ids"]
         for (text, last, ends, values), ids in zip(group, encoded, strict=True):
             share = len(text.encode()) / max(len(ids), 1)
             end = [tokenizer.eos_token_id] if ends else []
@@ -61,13 +67,6 @@ def _groups(documents: Iterable[Document]) -> Iterator[list[tuple[str, bool, boo
             piece = following
     if group:
         yield group
-
-
-def _encode(tokenizer: "PreTrainedTokenizerBase", texts: list[str]) -> list[Any]:
-    if is_byte_tokenizer(tokenizer):
-        return [encode_document(tokenizer, text) for text in texts]
-    # no warning that a text is longer than a model's context: it is cut
-    return tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
 
 
 def packed(tokens: Iterable[Tokens], block_size: int) -> Iterator[dict[str, Any]]:

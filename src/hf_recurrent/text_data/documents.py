@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmarks.files import matches, reader_versions
+from ..benchmarks.files import matches, open_files, reader_versions
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
 from .examples import broken_rows, slices_of, text_of
@@ -26,7 +26,6 @@ from .places import (
     FolderPlace,
     Place,
     is_folder,
-    open_texts,
     require_one_split,
     tables_in,
     text_files,
@@ -94,9 +93,9 @@ class TextFile(FilePlace):
 class DocumentFolder(FolderPlace):
     """A folder or zip file of text files, each of which, or each of their lines if `line_by_line`, is a document."""
 
-    def __init__(self, path: str, encoding: str = "utf-8", line_by_line: bool = False):
+    def __init__(self, path: str, encoding: str, line_by_line: bool):
         self.path, self.encoding, self.name, self.line_by_line = Path(path), encoding, Path(path).name, line_by_line
-        with open_texts(self.path) as files:
+        with open_files(self.path) as files:
             self.files = text_files(files.files, self.name)
             tables = tables_in(files.files, path)
         if not self.files:
@@ -282,9 +281,6 @@ class DocumentSource(TextSource):
     @cached_property
     def splits(self) -> "dict[str, Dataset]":
         """Split -> its whole documents, with the columns of the benchmark of long documents."""
-        return {split: self.whole_documents(split) for split in self.all_splits}
-
-    def whole_documents(self, split: str) -> "Dataset":
         from datasets import Dataset, Features, Value
         from datasets.fingerprint import Hasher
 
@@ -292,14 +288,17 @@ class DocumentSource(TextSource):
         features = Features(
             {TEXT: Value("large_string"), "name": Value("string"), "source": Value("string"), **numbers}
         )
-        return Dataset.from_generator(
-            whole_examples,
-            features,
-            self.cache_dir,
-            gen_kwargs={"source": self, "split": split},
-            fingerprint=Hasher.hash(["documents", *self.identity(split)]),
-            writer_batch_size=16,
-        )
+        return {
+            split: Dataset.from_generator(
+                whole_examples,
+                features,
+                self.cache_dir,
+                gen_kwargs={"source": self, "split": split},
+                fingerprint=Hasher.hash(["documents", *self.identity(split)]),
+                writer_batch_size=16,
+            )
+            for split in self.all_splits
+        }
 
     def identity(self, split: str) -> list[Any]:
         """Whatever decides the documents of a split."""

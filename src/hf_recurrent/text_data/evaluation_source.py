@@ -174,14 +174,13 @@ def default_splits(splits: "Mapping[str, Dataset]", dataset: str, label_column: 
         ValueError: there is none.
     """
     named = {role: [name for name in splits if name.startswith(role)] for role in ("test", "validation")}
-    open_tests = [name for name in named["test"] if not hides_labels(splits[name], label_column or "label")]
+    column, open_tests = label_column or "label", []
+    for name in named["test"]:
+        numbers = getattr(splits[name].features.get(column), "dtype", "").startswith("int")
+        # by -1 data sets keep labels secret
+        if not numbers or splits[name].unique(column) != [-1]:
+            open_tests.append(name)
     for found in (open_tests, named["validation"], named["test"]):
         if found:
             return found
     raise ValueError(f"{dataset} has the splits {', '.join(splits)}, none of them for tests: name one with --split")
-
-
-def hides_labels(rows: "Dataset", column: str) -> bool:
-    """Whether all labels of a split are -1, by which data sets keep them secret."""
-    numbers = getattr(rows.features.get(column), "dtype", "").startswith("int")
-    return numbers and rows.unique(column) == [-1]

@@ -244,7 +244,7 @@ def slice_type(value: str | float) -> str:
     """The type of a value of difficulty, one of `SLICE_TYPES`; CSV files hold numbers as texts."""
     if isinstance(value, bool) or as_number(value) is None:
         return "string"
-    if isinstance(value, float) or not parses(int)(str(value)):
+    if isinstance(value, float) or not parses(int, str(value)):
         return "float64"
     return "int64" if abs(int(value)) < 2**63 else "float64"
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -140,7 +140,9 @@ def labels_of(
     if "list" in kinds and len(kinds) > 1:
         raise mixture(kinds)
     # NaN is written as a number, and as no whole one
-    numbers = "list" not in kinds and all(map(parses(float), seen.counts)) and not all(map(parses(int), seen.counts))
+    texts = seen.counts
+    numbers = "list" not in kinds and all(parses(float, text) for text in texts)
+    numbers = numbers and not all(parses(int, text) for text in texts)
     if do_regression or (do_regression is None and not declared and not named and numbers):
         labels = Labels(REGRESSION)
         if named:
@@ -214,17 +216,13 @@ def mixture(kinds: Mapping[str, str]) -> ValueError:
     return ValueError(f"labels are a mixture of {found}: make them all of one type")
 
 
-def parses(kind: type) -> Callable[[str], bool]:
-    """A test whether a label is written as a number of a kind, `int` or `float`."""
-
-    def test(label: str) -> bool:
-        try:
-            kind(label)
-        except ValueError:
-            return False
-        return True
-
-    return test
+def parses(kind: type, label: str) -> bool:
+    """Whether a label is written as a number of a kind, `int` or `float`."""
+    try:
+        kind(label)
+    except ValueError:
+        return False
+    return True
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ GZIP = ".gz"
 _DAMAGED = (EOFError, zlib.error, OSError)
 # characters of a value; the most that the module takes everywhere
 _LONGEST = 2**31 - 1
+_REMEDY = "pass the file's encoding, such as --encoding latin-1 or utf-16 (in Python encoding='latin-1')"
 
 
 @contextmanager
@@ -96,7 +97,7 @@ class Lines:
             raise ValueError(f"{self.path}, line {self.number + 1}: cannot be read ({error}): is it whole?") from error
         except UnicodeError as error:
             # this encoding has no place for bytes that do not belong to it
-            raise ValueError(f"{self.path}, line {self.number + 1}: {error}; {self._remedy}") from error
+            raise ValueError(f"{self.path}, line {self.number + 1}: {error}; {_REMEDY}") from error
 
     def _note(self, text: str, number: int) -> None:
         if self.problem is not None:
@@ -106,15 +107,11 @@ class Lines:
         except UnicodeEncodeError as error:
             byte = ord(text[error.start]) - 0xDC00
             number += text.count("\n", 0, error.start)
-            self.problem = number, f"the byte 0x{byte:02X} is not {self.encoding}; {self._remedy}"
+            self.problem = number, f"the byte 0x{byte:02X} is not {self.encoding}; {_REMEDY}"
             return
         if "\0" in text:
             number += text.count("\n", 0, text.index("\0"))
-            self.problem = number, f"it holds a byte of zero, which is no text in {self.encoding}; {self._remedy}"
-
-    @property
-    def _remedy(self) -> str:
-        return "pass the file's encoding, such as --encoding latin-1 or utf-16 (in Python encoding='latin-1')"
+            self.problem = number, f"it holds a byte of zero, which is no text in {self.encoding}; {_REMEDY}"
 
 
 def csv_records(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | None, str]]:

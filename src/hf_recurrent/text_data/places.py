@@ -2,15 +2,12 @@
 
 import hashlib
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import is_zipfile
 
-from ..benchmarks.files import Archive, Folder, matches, open_files
+from ..benchmarks.files import matches, open_files
 from ..files import file_hash
 from .rows import SUFFIXES, Rows, format_of
 
@@ -23,23 +20,23 @@ SPLITS = frozenset({"train", "training", "validation", "valid", "val", "dev", "t
 BYTE_ORDER_MARK = "\ufeff"
 
 
-class Place(ABC):
-    """Rows of one split.
+class FilePlace:
+    """A CSV, TSV, JSON, JSONL, Parquet or text file.
 
     Attributes:
         name: the place as messages call it.
-        encoding: of its text; None where it has none.
+        encoding: of its text.
+        columns: the names of the columns.
+        fingerprint: a digest that changes with the content.
     """
 
-    name: str
-    encoding: str | None = None
+    def __init__(self, path: str, encoding: str):
+        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
 
-    @property
-    @abstractmethod
+    @cached_property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        return Rows(self.path, encoding=self.encoding, on_error="skip").columns
 
-    @abstractmethod
     def rows(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each row with its place in words.
 
@@ -49,35 +46,14 @@ class Place(ABC):
         Raises:
             ValueError: the place cannot be read.
         """
-
-    def label_names(self, column: str | None) -> tuple[str, ...]:
-        """Names of the labels in a column, where the data declare them; the labels are then their places, from 0."""
-        return ()
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """A digest that changes with the content."""
-
-
-class FilePlace(Place):
-    """A CSV, TSV, JSON, JSONL, Parquet or text file."""
-
-    def __init__(self, path: str, encoding: str = "utf-8"):
-        self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-
-    @cached_property
-    def columns(self) -> list[str]:
-        return Rows(self.path, encoding=self.encoding, on_error="skip").columns
-
-    def rows(self, skipped):
         source = Rows(self.path, encoding=self.encoding, on_error="raise" if skipped is None else "skip")
         for number, row in source.numbered():
             yield f"{self.name}, {source.unit} {number}", row
         if skipped is not None:
             skipped += [(f"{self.name}, {source.unit} {number}", reason) for number, reason in source.skipped]
 
-    def label_names(self, column):
+    def label_names(self, column: str | None) -> tuple[str, ...]:
+        """Names of the labels in a column, where the data declare them; the labels are then their places, from 0."""
         if format_of(self.path) != "parquet":
             return ()
         from datasets import Features
@@ -94,31 +70,20 @@ class FilePlace(Place):
         return file_hash(self.path)
 
 
-def decoded(content: bytes, encoding: str) -> str:
-    """The text of a file. Raises a ValueError, which does not name the file, if it is none in this encoding."""
-    remedy = "convert the file, or name its encoding with --encoding"
-    try:
-        text = content.decode(encoding).removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise ValueError(f"byte {byte:#04x} at {error.start} is not {encoding}: {remedy}") from error
-    if "\0" in text:
-        # a file in UTF-16, often
-        raise ValueError(f"character {text.index(chr(0))} is a byte of zero, which is no text in {encoding}: {remedy}")
-    return text
-
-
 def is_folder(path: str) -> bool:
     """Whether a path is that of a folder or, by its name's end, a zip file."""
     return Path(path).is_dir() or path.lower().endswith(".zip")
 
 
-class FolderPlace(Place):
-    """A folder or zip file with a folder of texts for each label; a text is a file."""
+class FolderPlace:
+    """A folder or zip file with a folder of texts for each label; a text is a file.
 
-    def __init__(self, path: str, encoding: str = "utf-8"):
+    Attributes and methods are those of `FilePlace`.
+    """
+
+    def __init__(self, path: str, encoding: str):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
-        with open_texts(self.path) as files:
+        with open_files(self.path) as files:
             self.files = text_files((name for name in files.files if "/" in name), self.name)
             tables = tables_in(files.files, path)
         if not self.files:
@@ -138,6 +103,9 @@ class FolderPlace(Place):
     def columns(self) -> list[str]:
         return ["text", "label"]
 
+    def label_names(self, column: str | None) -> tuple[str, ...]:
+        return ()
+
     def rows(self, skipped):
         for name, place, text in self.texts(skipped):
             yield place, {"text": text, "label": name.split("/")[-2]}
@@ -148,10 +116,15 @@ class FolderPlace(Place):
             for name in self.files:
                 place = f"{self.name}/{name}"
                 try:
-                    text = decoded(files.read(name), self.encoding)
+                    text = files.read(name).decode(self.encoding).removeprefix(BYTE_ORDER_MARK)
+                    if "\0" in text:
+                        # a file in UTF-16, often
+                        raise ValueError(f"character {text.index(chr(0))} is a byte of zero, which is no text")
                 except ValueError as error:
                     if skipped is None:
-                        raise ValueError(f"{place}: {error}") from error
+                        raise ValueError(
+                            f"{place}: {error}: convert the file, or name its encoding with --encoding"
+                        ) from error
                     skipped.append((place, str(error)))
                     continue
                 yield name, place, text
@@ -170,13 +143,6 @@ def tables_in(names: Iterable[str], path: str) -> str:
     """For a message: files of rows in a folder that may be meant instead of it; nothing where there are none."""
     tables = sorted(name for name in names if SUFFIXES.get(Path(name).suffix.lower(), "text") != "text")
     return f", or name a file of rows, such as {Path(path) / tables[0]}" if tables and Path(path).is_dir() else ""
-
-
-def open_texts(path: Path) -> AbstractContextManager[Folder | Archive]:
-    """The files of a folder or zip file. Raises a ValueError for a file that is neither."""
-    if path.is_file() and not is_zipfile(path):
-        raise ValueError(f"{path} is no zip file, or not all of one: make it anew, or name a folder")
-    return open_files(path)
 
 
 def require_one_split(files: Iterable[str], place: str) -> None:
@@ -202,8 +168,13 @@ def text_files(names: Iterable[str], place: str) -> list[str]:
     return texts
 
 
-class DatasetPlace(Place):
-    """A split of a data set that is loaded, or read while it is downloaded."""
+class DatasetPlace:
+    """A split of a data set that is loaded, or read while it is downloaded.
+
+    Attributes and methods are those of `FilePlace`; its texts have no encoding.
+    """
+
+    encoding = None
 
     def __init__(self, dataset: "Dataset | IterableDataset", name: str):
         self.dataset, self.name = dataset, name
@@ -230,12 +201,5 @@ def declared_names(features: Mapping[str, Any], column: str | None) -> tuple[str
     return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
-def place_of(path: str, encoding: str = "utf-8") -> Place:
-    """The place of a file, a folder or a zip file of folders.
-
-    Raises:
-        ValueError: there is nothing there, or a folder without texts.
-    """
-    if is_folder(path):
-        return FolderPlace(path, encoding)
-    return FilePlace(path, encoding)
+# rows of one split
+Place = FilePlace | FolderPlace | DatasetPlace

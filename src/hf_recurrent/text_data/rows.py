@@ -113,10 +113,7 @@ class Rows:
                 return read_header(csv_records(lines, DELIMITERS[self.file_format]), self.path)
             _, first = next(self._text_rows(lines), (0, None))
         if first is None:
-            broken = ""
-            if self.skipped:
-                number, reason = self.skipped[0]
-                broken = f" but {len(self.skipped)} broken ones ({self.unit} {number}: {reason})"
+            broken = f" but {len(self.skipped)} broken ones, first {self.skipped[0]}" if self.skipped else ""
             raise ValueError(f"{self.path} holds no rows{broken}: expected {self.file_format}")
         return list(first)
 
@@ -172,15 +169,14 @@ class Rows:
 def existing_file(path: str | os.PathLike) -> Path:
     """A path, if there is a file. Raises ValueError otherwise, with what is there instead."""
     path = Path(path)
-    if path.is_file():
-        return path
     if path.is_dir():
         inside = sorted(entry.name for entry in path.iterdir() if entry.is_file())
         named = f"; it holds {', '.join(inside[:5])}" if inside else ""
         raise ValueError(f"{path} is a folder: name one file{named}")
-    if path.exists():
-        raise ValueError(f"{path} is a device or pipe, which can be read only once: save it as a file")
-    raise ValueError(f"{path} does not exist{near_names(path)}")
+    if not path.is_file():
+        # a pipe could be read only once
+        raise ValueError(f"{path} {'is no file' if path.exists() else 'does not exist'}{near_names(path)}")
+    return path
 
 
 def format_of(path: Path) -> str:

@@ -17,7 +17,7 @@ from .columns import Columns, classification_columns, pair_columns
 from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, broken_rows, dataset_of, scan
 from .labels import Labels, labels_of
 from .lines import GZIP
-from .places import DatasetPlace, Place, place_of
+from .places import DatasetPlace, FilePlace, FolderPlace, Place, is_folder
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class TextSource:
 
     def place_at(self, path: str) -> Place:
         """The examples of a file, folder or zip file."""
-        return place_of(path, self.encoding)
+        return (FolderPlace if is_folder(path) else FilePlace)(path, self.encoding)
 
     def place_in(self, rows: "Dataset", split: str) -> Place:
         """The examples of a split of the data set."""
