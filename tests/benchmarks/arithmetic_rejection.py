@@ -28,29 +28,6 @@ def value(expression):
     return (value(left) + value(right) if operator == "+" else value(left) * value(right)) % 10
 
 
-def draw(process, rng):
-    expression = tree(process.max_depth, process.branch_probability, rng)
-    while depth(expression) < process.min_depth:
-        added = tree(process.max_depth - 1, process.branch_probability, rng)
-        expression = added, rng.choice("+*"), expression
-    return expression
-
-
-def fill(process, sizes, rng):
-    """`sizes[d]` different texts of each depth d."""
-    bins, seen = {d: [] for d in sizes}, set()
-    while any(len(bins[d]) < size for d, size in sizes.items()):
-        expression = draw(process, rng)
-        written = text(expression)
-        if len(written) > 4 * process.max_operators + 1 or written in seen:
-            continue
-        seen.add(written)
-        d = depth(expression)
-        if d in sizes and len(bins[d]) < sizes[d]:
-            bins[d].append(written)
-    return bins
-
-
 def shapes(levels, p):
     """{shape: probability} of tree(levels); a shape is None for a digit, or a pair of shapes."""
     if levels == 0:

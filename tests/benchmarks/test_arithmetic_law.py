@@ -52,43 +52,6 @@ def test_shapes_are_drawn_with_their_probabilities(process):
         assert deviation(drawn, expected) < 4
 
 
-def test_digits_and_operators_are_uniform():
-    sampler, rng = ConditionalSampler(Process(3, 3, 0.3, 6)), random.Random(1)
-    text = "".join(sampler.draw(3, rng) for _ in range(2000))
-    for words in ("0123456789", "+*"):
-        found = [text.count(word) for word in words]
-        expected = sum(found) / len(words)
-        assert all(abs(count - expected) < 5 * expected**0.5 for count in found)
-    left, right = Counter(), Counter()
-    for _ in range(2000):
-        drawn = sampler.draw(3, rng)
-        left[drawn[1] == "("] += 1
-        right[drawn[-2] == ")"] += 1
-    # grown parts are right operands
-    assert right[True] > left[True] + 500
-
-
-@pytest.mark.parametrize(
-    ("process", "size"), [(Process(2, 5, 0.2, 12), 500), (Process(6, 6, 0.3, 12), 1200), (Process(7, 8, 0.3, 12), 250)]
-)
-def test_bins_are_those_of_rejection(process, size):
-    """Different expressions by depth, as the reference implementation fills its bins: at equal n."""
-    sizes = dict.fromkeys(range(process.min_depth, process.max_depth + 1), size)
-    rejected = naive.fill(process, sizes, random.Random(2))
-    sampler = ConditionalSampler(process)
-    for depth in sizes:
-        drawn = list(islice(distribution.first_different(sampler, depth, random.Random(4), frozenset()), size))
-        assert len(set(drawn)) == size
-        for feature in (
-            lambda row: row["num_operators"],
-            lambda row: row["label"],
-            lambda row: (row["text"][2] == "(", row["text"][-3] == ")"),
-        ):
-            ours, theirs = ([make_example(text) for text in texts] for texts in (drawn, rejected[depth]))
-            assert all(row["depth"] == depth for row in ours)
-            assert deviation(counts(map(feature, ours)), counts(map(feature, theirs))) < 4
-
-
 def rows_of(split, **params):
     params = SimpleArithmetic().resolve("original", params)
     (shards,) = [shards for name, shards in SimpleArithmetic().plan("original", params).items() if name == split]

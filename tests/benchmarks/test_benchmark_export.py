@@ -58,21 +58,6 @@ def test_several_files_and_row_groups(tmp_path, cache, monkeypatch):
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [7, 7, 6]
 
 
-def test_row_groups_have_statistics_of_numbers_only(exported):
-    file = pq.ParquetFile(exported / "original/train-00000-of-00001.parquet")
-    assert [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)] == [1000, 500]
-    lengths = [file.read_row_group(i, columns=["length"])["length"].to_pylist() for i in range(2)]
-    for group, values in enumerate(lengths):
-        columns = {
-            file.metadata.row_group(group).column(i).path_in_schema: file.metadata.row_group(group).column(i)
-            for i in range(file.metadata.num_columns)
-        }
-        assert (columns["length"].statistics.min, columns["length"].statistics.max) == (min(values), max(values))
-        assert columns["text"].statistics is None
-        assert columns["length"].has_column_index
-        assert {column.compression for column in columns.values()} == {"ZSTD"}
-
-
 def test_storage_leaves_no_trace(tmp_path):
     """The same rows in other chunks, or behind an index, give the same file."""
     rows = load_benchmark("listops", split="train", cache_dir=tmp_path / "cache", **SMALL)
@@ -112,13 +97,6 @@ def test_bad_arguments(arguments, message, tmp_path):
             **{"name": "listops", "folder": tmp_path / "out", "cache_dir": tmp_path / "cache", **arguments}
         )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_parameter_goes_to_the_configs_that_take_it(tmp_path, cache):
-    configs = ["original", "length_generalization"]
-    params = {"num_train": 5, "num_validation": 0, "num_test": 2, "min_length": 100, "max_length": 110}
-    folder = export_benchmark("listops", tmp_path / "out", configs=configs, params=params, cache_dir=cache)
-    assert {path.name.partition("-")[0] for path in folder.glob("*/*")} == {"train", "test", "test_100_110"}
 
 
 def test_an_earlier_export_is_replaced_as_a_whole(exported, tmp_path, cache):
@@ -183,17 +161,6 @@ def test_a_failure_midway_changes_nothing(exported, tmp_path, cache):
     assert {path.name for path in tmp_path.iterdir()} == {"out", "cache"}
 
 
-def test_an_interruption_leaves_nothing(tmp_path):
-    def interrupted():
-        with new_folder(tmp_path / "a/b", lambda place: None) as built:
-            (built / "half").write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_was_there_stays_if_the_new_folder_cannot_take_its_place(tmp_path, monkeypatch):
     (tmp_path / "target").mkdir()
     (tmp_path / "target/old").write_text("old")
@@ -230,12 +197,3 @@ def test_what_appears_meanwhile_is_not_lost(tmp_path):
     with pytest.raises(ValueError, match="target holds something"):
         overtaken()
     assert contents(tmp_path) == {"target/other": b"other"}
-
-
-def test_import_stays_light():
-    code = (
-        "import sys, hf_recurrent.benchmarks.export as e\n"
-        "sys.exit(any(m in sys.modules for m in ('datasets', 'pyarrow', 'jinja2', 'torch', 'transformers')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert Path(parquet.__file__).with_name("dataset_card_template.md").is_file()

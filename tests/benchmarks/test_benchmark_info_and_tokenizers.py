@@ -101,15 +101,6 @@ def test_tokenizer_round_trip(name, tmp_path):
     assert dict(again(batch, batch, padding=True)) == dict(tokenizer(batch, batch, padding=True))
 
 
-def test_pairs_have_types():
-    tokenizer = build_tokenizer("logical_inference")
-    encoded = tokenizer("( not a )", "b", padding="max_length", max_length=11)
-    tokens = ["[BOS]", "(", "not", "a", ")", "[EOS]", "[BOS]", "b", "[EOS]", "[PAD]", "[PAD]"]
-    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens
-    assert encoded["token_type_ids"] == [0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0]
-    assert encoded["attention_mask"] == [1] * 9 + [0] * 2
-
-
 @pytest.mark.parametrize(
     ("name", "loose"),
     [

@@ -108,16 +108,6 @@ def test_ten_inverses():
         assert normalize_inverses(normalized) == normalized
 
 
-def test_inverses_bring_triples_together():
-    """The same fact said both ways becomes one triple, and triples of both ways become a group."""
-    text = (
-        "SELECT ?x0 WHERE { ?x0 film.director.film M0 . M1 film.film.directed_by ?x0 . M0 film.film.directed_by ?x0 }"
-    )
-    query = normalize_inverses(parse(text))
-    assert set(query.triples) == {Triple("?x0", "film.director.film", name) for name in ("M0", "M1")}
-    assert set(expanded(grouped(query)).triples) == set(query.triples)
-
-
 def test_groups_are_crossed():
     assert expanded("SELECT ?x0 WHERE { M0 M1 a.b c.d ?x0 m_1 . ?x0 a x.y z.w }").triples == (
         Triple("?x0", "a", "x.y"),
@@ -152,17 +142,3 @@ def test_what_a_model_may_write_instead_of_a_query(text):
 
 def test_a_dot_behind_the_last_clause_is_none():
     assert parse("SELECT ?x0 WHERE { M0 a.b M1 . }") == parse("SELECT ?x0 WHERE { M0 a.b M1 }")
-
-
-@pytest.mark.parametrize(
-    ("question", "query", "message"),
-    [
-        (" ", QUESTIONS[0][1], "here: the source is empty"),
-        ("Did M0", "\n", "here: the target is empty"),
-        ("Did M0", "SELECT count(*) WHERE { M0 ns:a.b }", "here: not a query of the data set: expected 'subject pred"),
-        ("Did M0", "SELECT", "here: not a query of the data set: expected a query with one pair of braces"),
-    ],
-)
-def test_bad_rows(question, query, message):
-    with pytest.raises(ValueError, match=message):
-        make_example(question, query, True, False, "here")

@@ -5,16 +5,14 @@ import json
 import re
 import shutil
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from small_export import front_matter
 
-from hf_recurrent.benchmarks.export import check_dataset_folder, rows_digest
+from hf_recurrent.benchmarks.export import check_dataset_folder
 
 TEST = "original/test-00000-of-00001.parquet"
-LABELS = list("0123456789")
 
 
 def rewrite(path, change):
@@ -49,19 +47,14 @@ def swap(folder):
         (lambda f: (f / "README.md").unlink(), "not an export of a benchmark .*it has no README.md"),
         (lambda f: (f / "README.md").write_text("# Data\n"), "not an export .*no front matter with a 'hf_recurrent'"),
         (lambda f: edit(f / "README.md", "  configs:\n", "  config:\n"), "not an export .*'configs'"),
-        (lambda f: edit(f / "README.md", "'0': '0'", "'0': zero"), "'original': its rows do not have the digest"),
         (lambda f: (f / "eval.yaml").unlink(), "- eval.yaml is missing"),
         (lambda f: edit(f / "eval.yaml", "split: test\n", "split: dev\n"), "eval.yaml: its tasks are not"),
-        (lambda f: (f / "eval.yaml").write_text("3"), "eval.yaml: its tasks are not"),
         (lambda f: (f / "link").symlink_to(f.parent), "- link does not belong"),
         (lambda f: (f / TEST).unlink(), "'original' does not load|'original': its rows do not have the digest"),
         (lambda f: shutil.copy(f / TEST, f / "original/dev-00000-of-00001.parquet"), "dev-.* does not belong"),
-        (lambda f: shutil.copy(f / TEST, f / "extra.parquet"), "extra.parquet does not belong to an export"),
-        (lambda f: (f / ".cache").write_text(""), r"\.cache does not belong"),
         (lambda f: (f / "listops.py").write_text(""), "listops.py does not belong to an export: remove it"),
         (lambda f: (f / TEST).write_bytes((f / TEST).read_bytes()[:-20]), "'original' does not load"),
         (lambda f: rewrite(f / TEST, other_label), "'original': its rows do not have the digest"),
-        (lambda f: rewrite(f / TEST, lambda t: t.take(list(range(39, -1, -1)))), "its rows do not have the digest"),
         (swap, "'original': its rows do not have the digest"),
     ],
 )
@@ -75,13 +68,6 @@ def test_damage(exported, tmp_path, change, message):
 def test_no_folder(tmp_path):
     with pytest.raises(ValueError, match=re.escape(f"folder='{tmp_path / 'x'}': there is no such folder")):
         check_dataset_folder(tmp_path / "x")
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_digest_of_what_load_dataset_gives(exported, tmp_path, streaming):
-    for config, facts in front_matter(exported)["hf_recurrent"]["configs"].items():
-        splits = datasets.load_dataset(str(exported), config, streaming=streaming, cache_dir=tmp_path)
-        assert "sha256:" + rows_digest(splits, LABELS) == facts["digest"]
 
 
 def test_digest_is_what_its_documentation_says(exported):

@@ -7,7 +7,6 @@ from hf_recurrent.benchmarks import (
     benchmark_info,
     build_tokenizer,
     describe_example,
-    examples,
     load_benchmark,
     normalize_expression,
     render_example,
@@ -97,20 +96,6 @@ def test_the_whole_has_the_facts_of_its_default_config():
 def test_lists_are_those_of_the_benchmark_they_are_from(rows, folder):
     theirs = load_benchmark("listops", "lra", cache_dir=str(folder / "cache"), **SMALL)
     assert rows["lra", "listops"]["train"][:] == theirs["train"][:]
-
-
-@pytest.mark.parametrize(("name", "config"), [("lra", "pathfinder32"), ("lra_stand_in", "digits")])
-def test_examples_go_from_easy_to_hard_and_fit_the_lines(name, config):
-    info, params = benchmark_info(name, config), MADE[name, config]
-    found = examples(name, config, 5, **params)
-    difficulty = [[example.row[column] for column in info.slice_columns] for example in found]
-    assert len(found) == 5
-    assert difficulty == sorted(difficulty)
-    assert examples(name, config, 5, **params) == found
-    assert examples(name, config, 5, **params, seed=1) != found
-    for example in found:
-        for most in (4, 16):
-            assert len(render_example(name, example.row, most, config).splitlines()) <= most
 
 
 def test_a_picture_is_drawn_where_it_is_bright():

@@ -1,44 +1,10 @@
 """What `show` and the card print of a flip-flop string: every read beside the write that it must recall."""
 
-import re
-
-import pytest
 from flip_flop_machine import run
 
 from hf_recurrent.benchmarks import describe_example, examples, render_example
 
 ALL = 10**6
-
-
-def columns(tree):
-    """(instruction and bit, mark below) of every column of a whole tree."""
-    lines, found = tree.splitlines(), []
-    for number, line in enumerate(lines):
-        if line.lstrip()[0] not in "wir":
-            continue
-        below = lines[number + 1] if number + 1 < len(lines) and lines[number + 1].lstrip()[0] not in "wir" else ""
-        places = [match.start() for match in re.finditer(r"\S+", line)]
-        ends = [*places[1:], max(len(line), len(below)) + 1]
-        found += [(line[a:b].strip(), below[a:b].strip()) for a, b in zip(places, ends, strict=True)]
-    return found
-
-
-def expected(text):
-    tokens, writes = text.split(), 0
-    marks = {place: f"={write}" + ("" if right else "!") for place, write, _, right in run(text)}
-    for i in range(0, len(tokens), 2):
-        if tokens[i] == "w":
-            writes += 1
-            marks[i + 1] = str(writes)
-    return [(tokens[i] + tokens[i + 1], marks.get(i + 1, "")) for i in range(0, len(tokens), 2)]
-
-
-@pytest.mark.parametrize("percent", [5, 50, 97])
-def test_every_mark(percent):
-    for example in examples("flip_flop", None, 6, train_length=84, test_p_ignore=percent / 100):
-        tree = render_example("flip_flop", example.row, ALL)
-        assert columns(tree) == expected(example.row["text"])
-        assert not re.search(r" $|^$", tree, flags=re.MULTILINE)
 
 
 def test_a_string():
@@ -82,10 +48,3 @@ def test_description():
         answer = describe_example("flip_flop", example.row).answer
         assert answer == f"the last read must recall {bit}, from write {write}, {between} tokens before it"
         assert between == example.row["distance"]
-
-
-def test_rows_without_their_columns():
-    with pytest.raises(ValueError, match=r"not found: \['length', 'ignore_percent', 'num_reads', 'distance'\]"):
-        describe_example("flip_flop", {"text": "w 0 r 0"})
-    with pytest.raises(ValueError, match="not a flip-flop string: 'w 0 r': its last instruction"):
-        render_example("flip_flop", {"text": "w0r"})

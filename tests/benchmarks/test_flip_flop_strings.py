@@ -23,12 +23,6 @@ def test_reads_against_the_definition(text):
         assert (read.found, read.expected) == (tokens[read.position], tokens[read.write_position])
 
 
-def test_the_paper_s_example():
-    (read,) = check_string("w 0 i 1 w 1 r 1")
-    assert (read.right, read.expected, read.write) == (True, "1", 2)
-    assert [read.right for read in check_string("w 0 i 1 r 1 r 0 w 1 r 0")] == [False, True, False]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -13,7 +13,7 @@ from data_router_files import counts, deviation
 from hf_recurrent.benchmarks.listops_depth import benchmark
 from hf_recurrent.benchmarks.listops_depth.expressions import make_example
 from hf_recurrent.benchmarks.listops_depth.rules import ROOT, Source, counting_rules, sampling_rules, shortest
-from hf_recurrent.benchmarks.listops_depth.sampler import TILTS, DepthSampler, best_tilt, tilted_weights
+from hf_recurrent.benchmarks.listops_depth.sampler import DepthSampler, best_tilt
 from hf_recurrent.benchmarks.listops_depth.weights import Weights, count, fewest, polynomials
 
 STATISTICS = json.loads((Path(__file__).with_name("data") / "listops_depth" / "statistics.json").read_text())
@@ -100,14 +100,6 @@ def test_draws_are_those_of_rejection(rejection):
             assert deviation(counts(map(feature, drawn)), counts(map(feature, trees))) < 4, (depth, name)
 
 
-@pytest.mark.parametrize("source", [Source(1, 5), Source(6, 6), Source(7, 8)], ids=str)
-def test_the_whole_has_a_probability_of_one(source):
-    """What the loop ends with, all lengths and depths together: all that it meets but what it goes on with."""
-    found = tilted_weights(source).distributions
-    met, left = (found[name].upto[-1].sum(axis=0)[TILTS.index(1.0)] for name in (ROOT, ("grown", source.low - 1)))
-    assert met - left == pytest.approx(1, abs=1e-12)
-
-
 def distinct_rows(source, depth, size):
     rows = benchmark._distinct(benchmark.Request("test", 0, source), depth, size, 1, set())
     return [make_example(text.split()) for text in rows]
@@ -139,23 +131,6 @@ def test_histograms_of_the_reference_implementation(name):
         assert deviation(counts(row[keys.get(key, key)] for row in ours), theirs[key]) < 4, key
     for depth, labels in theirs["labels_by_depth"].items():
         assert deviation(counts(row["label"] for row in ours if row["depth"] == int(depth) - 1), labels) < 4
-
-
-def test_short_expressions_are_left_out_when_they_repeat():
-    """At the reference implementation's n, half of the 400 lists of two digits are there."""
-    theirs = STATISTICS["listops_train"]
-    rows = distinct_rows(Source(1, 5), 1, theirs["dependency_depth_code"]["2"])
-    # all of so few words have one operator
-    for length in (4, 5, 6):
-        count, expected = sum(row["length"] == length for row in rows), theirs["n_tokens"][str(length)]
-        assert abs(count - expected) < 4 * (2 * expected) ** 0.5
-
-
-@pytest.mark.parametrize(("source", "depth", "least"), [(Source(1, 5), 5, 0.4), (Source(7, 8), 8, 0.25)])
-def test_few_draws_are_refused(source, depth, least):
-    sampler, rng = DepthSampler(source, depth), random.Random(0)
-    accepted = sum(sampler._attempt(rng) is not None for _ in range(800))
-    assert accepted > 0.85 * least * 800
 
 
 @pytest.mark.parametrize("source", [Source(8, 8, shortest(8)), Source(1, 3, 9, 0.3), Source(3, 3, 100, 0.2)], ids=str)

@@ -9,13 +9,6 @@ from hf_recurrent.benchmarks.simple_arithmetic.expressions import make_example
 
 NAMES = ["train", "validation", "validation_ood", "test", "test_ood"]
 SMALL = {"num_train": 700, "num_validation": 40, "num_test": 60}
-GOLDEN = {
-    "train": ["((4*6)+(4*8))", "(9*1)"],
-    "validation": ["(8+(7*8))", "((4+(6*6))*7)"],
-    "validation_ood": ["(9*(6*(2+(3*((1*2)*1)))))", "(0*(8+(1*((8*1)*(8+(2+4))))))"],
-    "test": ["(7+(6+0))", "(((3+6)+1)*5)"],
-    "test_ood": ["((4*((2+(5+(3+((3*7)*(4+8)))))*4))*(5+1))", "(1+((5*6)+(6+((((9+0)+6)+2)*(4+3)))))"],
-}
 
 
 def load(cache, **kwargs):

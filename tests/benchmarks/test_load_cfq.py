@@ -9,10 +9,7 @@ from sequence_files import INDICES, QUESTIONS, write_cfq, write_rows
 from hf_recurrent.benchmarks import (
     benchmark_info,
     build_tokenizer,
-    describe_example,
-    examples,
     load_benchmark,
-    render_example,
 )
 from hf_recurrent.benchmarks.cfq.benchmark import make_example
 from support.client import client_in_this_process
@@ -49,13 +46,6 @@ def test_options(tmp_path, cache):
                 normalize_inverses=inverses,
             )
             assert rows.to_list() == expected([0, 3], group, inverses)
-
-
-def test_another_archive_is_not_taken_from_the_cache(tmp_path, cache):
-    for indices in ([0], [1]):
-        folder = write_cfq(tmp_path / "in", trainIdxs=indices)
-        rows = load_benchmark("cfq", data_dir=folder, cache_dir=cache, split="train")
-        assert rows.to_list() == expected(indices)
 
 
 # what the client library does when it uploads
@@ -141,18 +131,6 @@ def test_damaged_files(tmp_path, cache):
 def test_bad_arguments(config, kwargs, message, tmp_path, cache):
     with pytest.raises(ValueError, match=message):
         load_benchmark("cfq", config, data_dir=write_cfq(tmp_path / "in"), cache_dir=cache, **kwargs)
-
-
-def test_examples_and_what_they_say(tmp_path):
-    found = examples("cfq", None, 9, data_dir=write_cfq(tmp_path / "in"))
-    assert [example.row for example in found] == sorted(
-        expected(range(4)), key=lambda row: [row[column] for column in benchmark_info("cfq").slice_columns]
-    )
-    shown = describe_example("cfq", found[0].row)
-    assert shown.texts == {column: found[0].row[column] for column in ("source", "target")}
-    assert (shown.label, shown.answer, shown.tree, shown.names) == ("", "", "", {})
-    with pytest.raises(ValueError, match="benchmark 'cfq' has no parses"):
-        render_example("cfq", found[0].row)
 
 
 def test_without_rows_there_is_no_tokenizer():

@@ -10,11 +10,6 @@ from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.flip_flop import benchmark as flip_flop
 from hf_recurrent.benchmarks.flip_flop.benchmark import FlipFlop, Source, draw, requests
 
-GOLDEN = [
-    "w 0 i 0 i 1 r 0 w 1 i 1 i 1 r 1",
-    "w 1 i 0 i 0 w 1 i 1 i 1 i 1 r 1",
-    "w 0 i 1 i 1 i 0 i 1 i 0 i 1 r 0",
-]
 TESTS = [(length, percent) for length in (64, 128) for percent in (10, 80, 98)]
 
 
@@ -170,17 +165,3 @@ def test_bad_parameters(cache, params, message):
     with pytest.raises(ValueError, match=message):
         load(cache, **params)
     assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
-
-
-def test_test_strings_count_before_rows_are_asked_for_too_often(cache):
-    """Six sources take turns: 12 validation rows are 2 of each, so that 10 strings of 6 tokens are just enough."""
-    given = {"train_length": 6, "test_lengths": [6, 8], "num_train": 1, "num_validation": 12, "num_test": 1}
-    loaded = load(cache, **given)
-    assert sum(length == 6 for rows in loaded.values() for length in rows["length"]) == 10
-
-
-def test_long_strings_are_not_compared(monkeypatch):
-    """They cannot repeat, and the plan of the default config must not draw them all."""
-    monkeypatch.setattr(flip_flop, "draw", None)
-    shards = FlipFlop().plan("original", default_params(num_train=5000))
-    assert [len(shards[split]) for split in ("train", "validation", "test_512_p10")] == [16, 16, 16]

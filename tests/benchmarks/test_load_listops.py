@@ -66,11 +66,6 @@ def test_original_splits(cache):
     assert max(splits["test"]["max_arguments"]) == 5
 
 
-def test_train_without_length_limit(cache):
-    splits = load(cache, num_train=1000, num_validation=0, num_test=0, max_train_length=None)
-    assert max(splits["train"]["length"]) > 100
-
-
 def test_length_generalization(cache):
     splits = load(cache, "length_generalization", num_test=4)
     assert list(splits) == [f"test_{low}_{low + 100}" for low in range(200, 1000, 100)]
@@ -93,17 +88,6 @@ def test_argument_generalization(cache):
         assert max(rows["depth"]) <= 9
         assert most - 3 <= max(rows["max_arguments"]) <= most
     assert list(load(cache, "argument_generalization", num_test=2, max_arguments=7)) == ["test_arguments_7"]
-
-
-def test_lra(cache):
-    splits = load(cache, "lra", num_train=6, num_validation=3, num_test=3)
-    assert list(splits) == ["train", "validation", "test"]
-    check_rows(splits)
-    for rows in splits.values():
-        assert min(rows["length"]) > 500
-        assert max(rows["length"]) < 2000
-        assert max(rows["depth"]) <= 9
-        assert max(rows["max_arguments"]) <= 10
 
 
 @pytest.mark.parametrize("config", ["original", "lra"])
@@ -144,16 +128,6 @@ def test_operators_and_lengths(cache):
     tokens = {token for text in splits["train"]["text"] for token in text.split()}
     assert {token for token in tokens if token.startswith("[")} == {"[MAX", "[SM"}
     assert max(splits["test"]["length"]) <= 30
-
-
-def test_seeds_sizes_and_other_splits(cache):
-    sizes = {"num_train": 50, "num_validation": 5, "num_test": 20}
-    first = load(cache, **sizes)
-    other = load(cache, seed=1, **sizes)
-    assert set(first["test"]["text"]) != set(other["test"]["text"])
-    longer = load(cache, "lra", num_train=3, num_validation=1, num_test=2)
-    shorter = load(cache, "lra", num_train=0, num_validation=1, num_test=1)
-    assert shorter["test"]["text"][0] == longer["test"]["text"][0]
 
 
 def test_splits_of_different_calls_are_disjoint(cache):

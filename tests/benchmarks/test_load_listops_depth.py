@@ -11,12 +11,6 @@ SMALL = {"num_train": 60, "num_validation": 10, "num_test": 15}
 # fewer and shallower depths, quick to plan
 SHALLOW = {"max_train_depth": 2, "max_test_depth": 4, "length_limit": 24}
 COLUMNS = ["text", "label", "depth", "structural_depth", "length", "num_operators"]
-GOLDEN = [
-    "[MIN 4 [MAX 7 1 [SM 1 8 ] 3 ] 8 ]",
-    "[SM 0 8 [MED 9 [MED 5 [SM 6 9 8 4 6 ] 6 ] 5 ] ]",
-    "[SM 6 5 [MIN 7 2 [MIN 0 [MIN 8 9 9 ] [MIN 1 8 ] 6 ] ] ]",
-    "[SM [MAX 7 6 6 ] [MED 7 [SM 1 6 [SM [MAX [MAX 6 5 5 8 9 ] 1 ] 5 4 2 ] ] ] 4 2 ]",
-]
 
 
 def load(cache, **kwargs):

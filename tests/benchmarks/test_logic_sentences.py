@@ -15,7 +15,6 @@ from hf_recurrent.benchmarks.logical_inference.sentences import (
     make_example,
     normalize,
     parse,
-    relation,
 )
 
 DATA = Path(__file__).parent / "data"
@@ -82,22 +81,6 @@ def test_meaning_agrees_with_brute_force(tree):
 def test_loose_spacing_is_normalized(tree):
     text = write(tree)
     assert normalize(text.replace("( ", "(").replace(" )", ")").upper()) == text
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "label"),
-    [
-        ("a", "b", "#"),
-        ("( a ( and b ) )", "a", "<"),
-        ("a", "( a ( and b ) )", ">"),
-        ("a", "( not ( not a ) )", "="),
-        ("a", "( not a )", "^"),
-        ("( a ( and b ) )", "( not a )", "|"),
-        ("( a ( or b ) )", "( not a )", "v"),
-    ],
-)
-def test_one_example_of_each_relation(first, second, label):
-    assert relation(parse(first.split()).meaning, parse(second.split()).meaning) == label
 
 
 def test_authors_rows():

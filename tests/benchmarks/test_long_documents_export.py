@@ -1,11 +1,7 @@
 """The standard library as a data set for everyone: what its card says is true."""
 
-import json
-import os
 import platform
 import re
-import subprocess
-import sys
 
 import pytest
 from long_document_files import NAME
@@ -14,17 +10,7 @@ from small_export import body, front_matter
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import export_benchmark
 from hf_recurrent.benchmarks.export.card import _fence
-from support.client import LEAVE
 from support.loopback_hub.cards import check_card
-
-AFTER = """
-import json
-print(json.dumps({
-    "splits": {split: [loaded.num_rows, sum(loaded["num_bytes"])] for split, loaded in splits.items()},
-    "streamed": sum(1 for _ in stream["test"]),
-    "rows": rows.num_rows,
-}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +65,6 @@ def test_the_card_says_what_the_rows_are(folder, generated):
         "of each label",
     ):
         assert false not in text
-
-
-@pytest.mark.slow
-def test_code_on_the_card_runs_without_this_package(folder, generated, tmp_path):
-    code = "import sys\nsys.modules['hf_recurrent'] = None\n"
-    code += "\n".join(re.findall(r"```python\n(.*?)```", body(folder), flags=re.DOTALL))
-    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    command = [sys.executable, "-c", code.replace('"long_documents"', repr(str(folder))) + AFTER + LEAVE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["splits"] == {name: [rows.num_rows, sum(rows["num_bytes"])] for name, rows in generated.items()}
-    sizes = generated["test"]["num_bytes"][:]
-    assert found["streamed"] == len(sizes)
-    assert found["rows"] == sum(size <= round(sum(sizes) / len(sizes)) for size in sizes)
 
 
 def test_a_text_cannot_end_the_block_that_shows_it():

@@ -52,16 +52,6 @@ def test_the_only_folder_of_an_archive_may_be_a_split(tmp_path, cache):
     }
 
 
-def test_a_document_keeps_its_split_when_others_come(tmp_path, cache):
-    write_files(tmp_path / "in", {f"{i}.txt": f"text {i}" for i in range(60)})
-    before = {name: set(rows["name"]) for name, rows in load("folder", tmp_path / "in", cache).items()}
-    assert list(before) == ["train", "validation", "test"]
-    assert len(before["train"]) > 40
-    write_files(tmp_path / "in", {f"new {i}.txt": "text" for i in range(60)})
-    after = {name: set(rows["name"]) for name, rows in load("folder", tmp_path / "in", cache).items()}
-    assert all(before[name] < after[name] for name in before)
-
-
 def test_the_split_of_a_name_follows_its_shares():
     names = [str(i) for i in range(4000)]
     params = {"seed": 0, "validation_share": 0.2, "test_share": 0.3}

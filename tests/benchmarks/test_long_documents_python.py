@@ -127,25 +127,6 @@ def test_a_library_without_sources(tmp_path):
         library_documents(tmp_path)
 
 
-def test_the_same_rows_for_any_number_of_processes_and_in_any_cache(splits, tmp_path):
-    again = load_benchmark(NAME, "python", num_proc=2, cache_dir=tmp_path)
-    assert {name: split.to_list() for name, split in again.items()} == {
-        name: split.to_list() for name, split in splits.items()
-    }
-
-
-def test_seed_and_shares_divide_documents_in_other_ways(splits, cache):
-    other = load_benchmark(NAME, seed=3, cache_dir=cache)
-    assert {name for split in other.values() for name in split["name"]} == set(rows_by_name(splits))
-    assert other["test"]["name"][:] != splits["test"]["name"][:]
-    whole = load_benchmark(NAME, validation_share=0, test_share=0, cache_dir=cache)
-    assert list(whole) == ["train"]
-    assert set(whole["train"]["name"]) == set(rows_by_name(splits))
-    # more documents for test are those that were there, and others
-    larger = load_benchmark(NAME, test_share=0.3, split="test", cache_dir=cache)
-    assert set(splits["test"]["name"]) < set(larger["name"])
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [

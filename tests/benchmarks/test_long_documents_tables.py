@@ -2,14 +2,11 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import HfApi
 from long_document_files import NAME, ONE_SPLIT, book, paper, source_file, texts, write_files, write_table
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.benchmarks.files import parquet_rows
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
 
@@ -191,14 +188,3 @@ def test_tables_of_a_split_and_of_none(tmp_path, cache):
         write_table(tmp_path / "in" / name, [book(1, "x")])
     with pytest.raises(ValueError, match=r"the path of more\.parquet names no split"):
         load("pg19", tmp_path / "in", cache)
-
-
-def test_rows_come_as_they_were_stored(tmp_path):
-    """Whatever the groups, encodings and columns."""
-    rows = [
-        {"text": text, "pair": {"en": text, "de": None}, "picture": text.encode(), "n": n, "words": ["a", text]}
-        for n, text in enumerate("abacadaeaf" * 5)
-    ]
-    for group in (7, 50):
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=group)
-        assert list(parquet_rows(str(tmp_path / "a.parquet"), list(rows[0]), rows_at_a_time=8)) == rows

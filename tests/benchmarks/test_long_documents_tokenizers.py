@@ -73,13 +73,6 @@ def test_saved_and_loaded(name, request, tmp_path):
     assert [len(ids) for ids in batch["attention_mask"]] == [len(ids) for ids in batch["input_ids"]]
 
 
-@pytest.mark.parametrize("name", ["bytes_", "bpe"])
-def test_words_have_spaces_between_them(name, request):
-    tokenizer = request.getfixturevalue(name)
-    ids = tokenizer(["def", "cat(mat):"], is_split_into_words=True)["input_ids"]
-    assert ids == tokenizer("def cat(mat):")["input_ids"]
-
-
 def test_sizes(bytes_, bpe):
     assert len(bytes_) == embedding_rows(bytes_) == 260
     assert len(bpe) == embedding_rows(bpe) == 280

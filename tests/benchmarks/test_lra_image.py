@@ -84,13 +84,6 @@ def test_grey_values():
     assert difference.mean() == pytest.approx(0.262, abs=0.003)
 
 
-def test_the_other_grey(tmp_path):
-    write_files(tmp_path, BATCHES)
-    rows = read(tmp_path, grayscale="pil")["test"]
-    for row, colours in zip(rows, COLOURS[20:], strict=True):
-        assert np.array_equal(parse_pixels(row["pixels"]), np.asarray(Image.fromarray(colours).convert("L")))
-
-
 @pytest.mark.parametrize("name", ["data_batch_3.bin", "test_batch.bin"])
 @pytest.mark.parametrize(
     ("content", "message"),

@@ -73,11 +73,3 @@ def test_labels_and_roots(rows, stats):
     for operator, count in stats["root_op"].items():
         check_share(roots[f"[{operator}"] / ROWS, count / stats["n"], operator)
     check_quantiles([root_arguments(row["text"]) for row in rows], stats["root_args"])
-
-
-@pytest.mark.slow
-def test_labels_of_each_root(rows, stats):
-    pairs = Counter((row["text"].split()[0], row["label"]) for row in rows)
-    for operator, counts in stats["label_by_root"].items():
-        for label, count in enumerate(counts):
-            check_share(pairs[f"[{operator}", label] / ROWS, count / stats["n"], (operator, label))

@@ -113,14 +113,6 @@ def test_reviews_wherever_they_are(tmp_path):
     assert (row["text"], row["length"], row["full_length"]) == ("neg 7 ", 6, 7)
 
 
-def test_reviews_keep_their_splits_when_others_come(tmp_path):
-    write_files(tmp_path, FILES)
-    before = {split: set(contents(rows)) for split, rows in planned_rows(TOY_REVIEWS, REVIEWS, tmp_path).items()}
-    write_files(tmp_path, {name.replace("/", "/new "): content + b"!" for name, content in FILES.items()})
-    after = {split: set(contents(rows)) for split, rows in planned_rows(TOY_REVIEWS, REVIEWS, tmp_path).items()}
-    assert all(before[split] < after[split] for split in ("train", "validation", "test"))
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -221,15 +213,6 @@ def test_one_passage_alone_says_nothing():
             )
         assert all((first[0] % 100 == second[0] % 100) == bool(label) for first, second in drawn)
         assert label == passages.UNRELATED or all(first != second for first, second in drawn)
-
-
-def test_passages_do_not_overlap():
-    rng = random.Random(0)
-    source = bytes(range(256))
-    for _ in range(500):
-        first, second = passages.draw(lambda _: source, 1, passages.RELATED, 100, rng)
-        assert not set(first) & set(second)
-        assert len(first) == len(second) == 100
 
 
 def test_bad_sizes_of_passages(library):

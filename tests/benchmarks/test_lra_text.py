@@ -1,7 +1,6 @@
 """The arena's Text: IMDB in folders, zip files and tables, and from a Hub whose connection breaks."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from long_document_files import write_files, write_zip
@@ -157,12 +156,6 @@ def test_missing_and_damaged_tables(tmp_path):
             read(tmp_path, num_validation=num_validation)
 
 
-@pytest.fixture
-def patient(monkeypatch):
-    """The client tries again at once."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
-
-
 def tables_of_the_hub(folder):
     write_tables(folder, train=[TABLE_ROWS], test=[TABLE_ROWS[:4]], unsupervised=[TABLE_ROWS])
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
@@ -170,40 +163,6 @@ def tables_of_the_hub(folder):
 
 def load_from(hub, cache):
     return load_benchmark("lra", "text", dataset="org/imdb", cache_dir=cache)
-
-
-def hashes_of(splits):
-    return {split: rows["text"][:] for split, rows in splits.items()}
-
-
-def test_a_download_that_breaks_off(tmp_path, cache, patient):
-    files = tables_of_the_hub(tmp_path / "tables")
-    texts = [row["text"] for row in TABLE_ROWS]
-    expected = {"train": texts, "validation": texts[:4], "test": texts[:4]}
-    with LoopbackHub() as hub, client_in_this_process(hub, tmp_path):
-        hub.add_repository("org/imdb", "dataset", files=files)
-        broken = hub.fail("GET /datasets/org/imdb/resolve/.*/train-.*", cut=True, times=None)
-        with pytest.raises(ValueError, match="dataset='org/imdb', revision='main' cannot be downloaded from the Hub"):
-            load_from(hub, cache)
-        assert broken.hits > 1
-        # test has come, train has not: then the data set is not here, whether the Hub can be asked or not
-        assert not cached_rows(cache)
-        hub.heal()
-        hub.fail("GET /api/.*", status=503, times=None)
-        with pytest.raises(ValueError, match=r"cannot be downloaded from the Hub: .*train-00000-of-00001"):
-            load_from(hub, cache)
-        assert not cached_rows(cache)
-        hub.heal()
-        # once more, and the client goes on where it was
-        hub.fail("GET /datasets/org/imdb/resolve/.*/train-.*", cut=True, times=1)
-        assert hashes_of(load_from(hub, cache)) == expected
-        blobs = [path for path in (tmp_path / "hub").rglob("blobs/*")]
-        assert sorted(path.read_bytes() for path in blobs) == sorted(
-            content for name, content in files.items() if "unsupervised" not in name
-        )
-        # what is here needs no Hub
-        hub.fail("GET /api/.*", status=503, times=None)
-        assert hashes_of(load_from(hub, cache)) == expected
 
 
 def test_a_damaged_table_of_the_hub(tmp_path, cache):
@@ -220,13 +179,3 @@ def test_a_damaged_table_of_the_hub(tmp_path, cache):
         hub.add_repository("org/half", "dataset", files={name: files[name]})
         with pytest.raises(ValueError, match="plain_text has tables of test: expected those of train and test"):
             load_benchmark("lra", "text", dataset="org/half", cache_dir=cache)
-
-
-def test_files_of_one_s_own_are_read_anew(tmp_path, cache):
-    write_files(tmp_path / "in", IMDB)
-    first = load_benchmark("lra", "text", data_dir=tmp_path / "in", cache_dir=cache)
-    assert labelled(first["train"]) == TRAIN
-    assert Path(first["train"].cache_files[0]["filename"]).is_relative_to(cache)
-    write_files(tmp_path / "in", {"test/neg/0_2.txt": "worse"})
-    again = load_benchmark("lra", "text", data_dir=tmp_path / "in", cache_dir=cache)
-    assert contents(again["test"]) == [b"worse", b"good"]

@@ -93,14 +93,6 @@ def test_any_part_of_the_release_can_be_given(hard, tmp_path):
         assert rows(part) == expected
 
 
-def test_shards_are_parts_of_splits_and_name_the_lists(hard, monkeypatch):
-    monkeypatch.setattr(files, "IMAGES_PER_SHARD", 7)
-    planned = files.Pathfinder(CONFIG).plan_files(CONFIG, PARAMS, hard)
-    assert [len(shard.arguments[2]) for shard in planned["train"]] == [7, 7, 4]
-    lists = tuple(str(hard / "metadata" / f"{batch}.npy") for batch in BATCHES)
-    assert {shard.paths for shards in planned.values() for shard in shards} == {lists}
-
-
 def test_the_empty_image_of_the_release_is_left_out(tmp_path):
     folder = write(tmp_path / CONFIG / "curv_baseline")
     with open(folder / "metadata" / "2.npy", "a") as file:

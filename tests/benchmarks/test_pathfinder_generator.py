@@ -7,7 +7,7 @@ import pytest
 
 from hf_recurrent.benchmarks.lra.pathfinder import contours
 from hf_recurrent.benchmarks.lra.pathfinder.generate import Pictures, generate
-from hf_recurrent.benchmarks.lra.pathfinder.random_bits import below, subkeys, uniform
+from hf_recurrent.benchmarks.lra.pathfinder.random_bits import below, subkeys
 from hf_recurrent.benchmarks.lra.pathfinder.settings import SETTINGS, make_settings
 from reference.pathfinder_naive import Naive
 
@@ -104,17 +104,3 @@ def test_contours_that_never_fit_end_in_an_error(monkeypatch):
     monkeypatch.setattr(contours, "PROBE", 2000)
     with pytest.raises(ValueError, match=r"contour_length=40: two such contours were not found in 2000 attempts"):
         generate(make_settings(32, 40), KEYS[:1])
-
-
-def test_random_numbers():
-    keys = subkeys(np.uint64(2**64 - 1), np.arange(2000))
-    assert len(set(keys.tolist())) == 2000
-    drawn = uniform(keys, 3)
-    assert 0 <= drawn.min() < drawn.max() < 1
-    assert drawn.mean() == pytest.approx(0.5, abs=0.03)
-    counts = np.bincount(below(keys, 4, 5), minlength=5)
-    assert len(counts) == 5
-    assert abs(counts - 400).max() < 100
-    # streams of one key, and one stream of neighbouring keys, have nothing in common
-    assert abs(np.corrcoef(uniform(keys, 0), uniform(keys, 1))[0, 1]) < 0.1
-    assert abs(np.corrcoef(drawn[1:], drawn[:-1])[0, 1]) < 0.1

@@ -52,20 +52,6 @@ def test_a_row_depends_on_its_place_and_the_parameters_alone(monkeypatch):
         assert not {row["pixels"] for row in other} & {row["pixels"] for row in first["train"]}
 
 
-def test_shards_cover_a_split_once():
-    planned = pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(num_train=601, num_validation=0))
-    runs = [shard.arguments for shard in planned["train"]]
-    assert [run[-2:] for run in runs] == [(0, 250), (250, 500), (500, 601)]
-
-    def keys(shards):
-        return np.concatenate(
-            [pathfinder.example_keys(settings, *place) for (settings,), *place in (each.arguments for each in shards)]
-        ).tolist()
-
-    assert len(set(keys(planned["train"]))) == 601
-    assert not set(keys(planned["train"])) & set(keys(planned["test"]))
-
-
 def test_what_cannot_be_planned(monkeypatch):
     with pytest.raises(ValueError, match="every split has 0 examples"):
         pathfinder.Pathfinder("pathfinder32").plan("pathfinder32", params(num_train=0, num_validation=0, num_test=0))

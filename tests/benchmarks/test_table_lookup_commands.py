@@ -1,6 +1,5 @@
 """Compositional table lookup: values, mistakes, trees, and the sets of the reference implementation."""
 
-import random
 from collections import Counter
 from itertools import product
 
@@ -11,7 +10,6 @@ from data_router_files import counts, read, statistics
 from hf_recurrent.benchmarks import build_tokenizer, describe_example, normalize_expression, render_example
 from hf_recurrent.benchmarks.compositional_table_lookup import commands
 from hf_recurrent.benchmarks.compositional_table_lookup.benchmark import CONFIGS, CompositionalTableLookup
-from hf_recurrent.benchmarks.compositional_table_lookup.commands import BLOCK_WORDS, LegacyStream
 from hf_recurrent.benchmarks.compositional_table_lookup.expressions import TABLES, VOCABULARY, evaluate, make_example
 
 # what the reference implementation calls the splits
@@ -116,17 +114,6 @@ def test_trees():
     assert shown[-1].endswith(" ... (4995 more)")
 
 
-def test_stream_is_that_of_random_state():
-    ours, theirs, choose = LegacyStream(77), np.random.RandomState(77), random.Random(0)
-    for _ in range(BLOCK_WORDS // 4):
-        count = choose.choice((1, 2, 3, 7, 8, 9, 10, 1000))
-        assert ours.below(count) == theirs.randint(count)
-    for count in (2, 8, 9, 10):
-        assert list(ours.several(count, 100)) == theirs.randint(count, size=100).tolist()
-    for count in (1, 8, 13):
-        assert ours.permutation(count) == theirs.permutation(count).tolist()
-
-
 @pytest.mark.parametrize("config", ["forward", "backward"])
 def test_sets_have_the_authors_rows(texts, config):
     found = {split: set(rows) for split, rows in texts[config].items()}
@@ -171,15 +158,6 @@ def test_statistics_of_the_authors_sets(extra):
         assert facts(found[NAMES[name.replace("/", "_")]]) == wanted
     pool = [text for split in ("train", "validation", "test") for text in found[split] if text.count(" ") > 1]
     assert counts(make_example(text)["depth"] for text in pool) == expected["pool"]
-
-
-def test_overlap_with_train(texts):
-    found, train = texts["forward"], set(texts["forward"]["train"])
-    overlap = {name: len(set(found[NAMES[name]]) & train) for name in NAMES if not name.startswith("train")}
-    assert overlap == {
-        name.replace("/", "_"): count
-        for name, count in statistics("compositional_table_lookup")["overlap_with_train"].items()
-    }
 
 
 def test_train(texts):
