@@ -4,13 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models
 from transformers import (
     GenerationConfig,
     LogitsProcessorList,
-    PreTrainedTokenizerFast,
     StoppingCriteria,
     StoppingCriteriaList,
+    TextStreamer,
     pipeline,
 )
 from transformers.utils import ModelOutput, logging
@@ -19,7 +18,7 @@ from hf_recurrent.models.common.causal_lm import steps_of_new_tokens
 from support import flash_attention
 from support.batches import tokens_of
 from support.families import LANGUAGE_BY_NAME, STEPS, make_language_model, make_text
-from support.tokenizer import make_tokenizer
+from support.tokenizer import make_letters, make_tokenizer
 
 NEW_TOKENS = 64
 TOLERANCE = 1e-5
@@ -220,36 +219,40 @@ def test_steps_are_those_of_plain_generation(assistance, caplog):
     assert caplog.messages == []
 
 
-WAYS = {"greedy": {}, "beams": {"num_beams": 2}, "samples": {"do_sample": True}}
-PLAIN = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "rnn_lstm", "block_recurrent", "sut")
-
-
-@pytest.fixture(scope="module")
-def letters() -> PreTrainedTokenizerFast:
-    """A tokenizer of special tokens and single letters."""
-    tokens = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", *"abcdefghijklmnopqrst"]
-    ids = {token: number for number, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(ids, []))
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", [*PLAIN, "ouro_recurrent", "huginn_recurrent"])
-def test_a_stop_string_ends_a_text(name, way, letters):
-    model, prompt = make_language_model(LANGUAGE_BY_NAME[name]), prompt_of(LANGUAGE_BY_NAME[name])
+@pytest.mark.parametrize("way", [{}, {"num_beams": 2}, {"do_sample": True}], ids=["greedy", "beams", "samples"])
+def test_a_stop_string_ends_a_text(way):
+    model, prompt, letters = (
+        make_language_model(LANGUAGE_BY_NAME["gut"]),
+        prompt_of(LANGUAGE_BY_NAME["gut"]),
+        make_letters(),
+    )
     # rows that have ended are only filled up where there is an id that ends them
-    options = {"pad_token_id": 3, "eos_token_id": 3, "suppress_tokens": [0, 1, 2, 3], "max_new_tokens": 8, **WAYS[way]}
+    options = {"pad_token_id": 3, "eos_token_id": 3, "suppress_tokens": [0, 1, 2, 3], "max_new_tokens": 8, **way}
     # of greedy texts, a letter that the first row has among its first three
-    stop = letters.decode(int(model.generate(**prompt, **options)[0, 16])) if way == "greedy" else "e"
+    stop = letters.decode(int(model.generate(**prompt, **options)[0, 16])) if not way else "e"
     found = model.generate(**prompt, stop_strings=[stop], tokenizer=letters, **options)
     number = letters.convert_tokens_to_ids(stop)
     for row in found[:, 14:].tolist():
         written = row[: row.index(3)] if 3 in row else row
         assert number not in written[:-1]
         assert written[-1] == number or len(written) == 8
-    if way == "greedy":
+    if not way:
         assert found[0, 14:].tolist().index(number) <= 2
+
+
+def test_a_stop_string_ends_what_is_streamed_and_what_a_pipeline_writes(capsys):
+    model, letters = make_language_model(LANGUAGE_BY_NAME["gut"]), make_letters()
+    options = {"max_new_tokens": 8, "do_sample": False, "suppress_tokens": [0, 1, 2, 3], "pad_token_id": 0}
+    prompt = letters("hat", return_tensors="pt")
+    written = letters.decode(model.generate(**prompt, **options)[0, 3:])
+    # the first letter that is not the first one
+    stop = next(letter for letter in written if letter != written[0])
+    expected = written[: written.index(stop) + 1]
+    model.generate(**prompt, **options, stop_strings=stop, tokenizer=letters, streamer=TextStreamer(letters))
+    assert capsys.readouterr().out == f"hat{expected}\n"
+    writer = pipeline("text-generation", model=model, tokenizer=letters, device="cpu")
+    answer = writer("hat", **options, stop_strings=stop, tokenizer=letters, return_full_text=False)
+    assert answer[0]["generated_text"] == expected
 
 
 def test_any_number_of_guesses_is_taken_back():
@@ -259,15 +262,6 @@ def test_any_number_of_guesses_is_taken_back():
     expected = generate(model, prompt, 4).sequences
     drafted = model.generate(**prompt, max_new_tokens=4, prompt_lookup_num_tokens=150, do_sample=False)
     assert torch.equal(drafted, expected)
-
-
-@pytest.mark.parametrize("name", ["tlb", "gutlb", "rnn_lstm", "block_recurrent"])
-def test_prompt_lookup_is_refused_where_nothing_can_be_taken_back(name):
-    variant = LANGUAGE_BY_NAME[name]
-    with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):
-        make_language_model(variant).generate(
-            **tokens_of(prompt_of(variant), 0), max_new_tokens=4, prompt_lookup_num_tokens=2
-        )
 
 
 @pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "tlb", "gutlb"])

@@ -184,6 +184,17 @@ def test_options_of_a_call_reach_both_stacks():
         assert_near(torch.stack(generated.logits, dim=1), at_once.logits, 1e-6)
 
 
+@pytest.mark.parametrize("assistance", [{"assistant_early_exit": 1}, {"prompt_lookup_num_tokens": 2}], ids=str)
+def test_assisted_decoding_after_several_tokens_returns_the_steps_of_each(assistance):
+    model, row = make("plain"), {"input_ids": torch.tensor(make_rows([6]))}
+    row["decoder_input_ids"] = torch.tensor([[3, 5, 7, 5, 7]])
+    plain, assisted = generate(model, row, 6), generate(model, row, 6, **assistance)
+    assert torch.equal(assisted.sequences, plain.sequences)
+    assert torch.equal(assisted.ponder_steps, plain.ponder_steps)
+    at_once = whole(model, {"input_ids": row["input_ids"]}, plain.sequences)
+    assert torch.equal(plain.ponder_steps, at_once.ponder_steps[:, 4:])
+
+
 def loaded(folder, auto_class=AutoModelForSeq2SeqLM):
     model, info = auto_class.from_pretrained(folder, output_loading_info=True, dtype=torch.float64)
     return model.double(), {name: problems for name, problems in info.items() if problems}

@@ -1,6 +1,6 @@
-"""A word-level tokenizer for the tiny models: words "w4" to "w23", BOS and EOS around a row, pairs by type."""
+"""Tokenizers for the tiny models."""
 
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from .families import VOCAB_SIZE
@@ -9,6 +9,7 @@ SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": "[BOS]", "eo
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Of words "w4" to "w23", with BOS and EOS around a row, and pairs by type."""
     words = [*SPECIAL.values(), *(f"w{index}" for index in range(len(SPECIAL), VOCAB_SIZE))]
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -20,3 +21,11 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, model_input_names=["input_ids", "token_type_ids", "attention_mask"], **SPECIAL
     )
+
+
+def make_letters() -> PreTrainedTokenizerFast:
+    """Of single letters, "a" to "t"."""
+    ids = {token: number for number, token in enumerate((*SPECIAL.values(), *"abcdefghijklmnopqrst"))}
+    tokenizer = Tokenizer(models.BPE(ids, []))
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)

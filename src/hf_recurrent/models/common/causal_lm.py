@@ -142,12 +142,16 @@ def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> N
         )
 
 
-def check_kept(logits_to_keep: int | torch.Tensor) -> None:
-    """Raise a ValueError unless `logits_to_keep` is a number of tokens, or the indices (n,) of some."""
+def check_kept(logits_to_keep: int | torch.Tensor, labelled: bool) -> None:
+    """Raise a ValueError unless `logits_to_keep` is a number of tokens, or the indices (n,) of some; with labels, 0."""
     whole = isinstance(logits_to_keep, int) and not isinstance(logits_to_keep, bool)
     if not whole or logits_to_keep < 0:
         meaning = "a whole number, 0 for all tokens, or a tensor (n,) of torch.long with their indices"
         check_tensor("logits_to_keep", logits_to_keep, is_id, (1,), meaning)
+    if labelled and not (whole and logits_to_keep == 0):
+        raise ValueError(
+            f"logits_to_keep is {shown(logits_to_keep)}: labels need the logits of all tokens, leave it at 0"
+        )
 
 
 def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tuple[torch.Tensor, list[Problem]]:
@@ -181,7 +185,8 @@ class RecurrentGenerationMixin:
         """`GenerationMixin.generate`, whose output with `return_dict_in_generate=True` has one field more.
 
         `ponder_steps` (N, T) of N sequences and T new tokens are the executed depth steps of the position that predicts
-        each new token, -1 after a sequence's end; missing where layers are not shared, and with `custom_generate`.
+        each new token, -1 after a sequence's end; missing where layers are not shared, and where
+        `custom_generate` does not call the model once for each token.
 
         Raises:
             ValueError: as the model; or a prompt of another type or shape, without tokens, or without a token that a
@@ -216,11 +221,15 @@ class RecurrentGenerationMixin:
                 generated = GenerationMixin.generate(self, *args, **with_cache_named(CACHE_NAME, kwargs))
         finally:
             step_calls.reset(token)
-        if isinstance(generated, ModelOutput) and isinstance(generated.get(CACHE_NAME), RecurrentCache):
+        if not isinstance(generated, ModelOutput):
+            return generated
+        if isinstance(generated.get(CACHE_NAME), RecurrentCache):
             generated[CACHE_NAME].unpin()
-        if isinstance(generated, ModelOutput) and chosen.get("custom_generate") is None:
-            known = num_read is not None and not self.config.is_encoder_decoder
-            num_new = generated.sequences.shape[1] - num_read if known else None
+        if self.config.is_encoder_decoder:
+            num_read = 1 if kwargs.get("decoder_input_ids") is None else None
+        num_new = None if num_read is None else generated.sequences.shape[1] - num_read
+        # a caller's own loop may call the model otherwise
+        if chosen.get("custom_generate") is None or sum(each.shape[1] for each in calls) == num_new:
             # a model may write that token, too
             pad = chosen["pad_token_id"] if chosen.get("stop_strings") or chosen.get("stopping_criteria") else None
             steps = steps_of_new_tokens(generated, calls, chosen["eos_token_id"], pad, num_new)
@@ -311,6 +320,9 @@ class RecurrentGenerationMixin:
 
     def _prepare_generation_config(self, generation_config, *args, **kwargs):
         """With the options of a model's calls that `generation_config` holds among those of the call."""
+        if kwargs.get("use_cache", True) is None:
+            # transformers would cache, and read all tokens again after those in the cache
+            del kwargs["use_cache"]
         stored = (vars(config) for config in (self.generation_config, generation_config) if config is not None)
         options = call_options(*stored, kwargs)
         prepared, model_kwargs = super()._prepare_generation_config(generation_config, *args, **kwargs)
@@ -472,10 +484,5 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         if unknown:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {unknown[0]!r}")
         shift_labels = kwargs.get("shift_labels")
-        check_kept(logits_to_keep)
-        all_logits = isinstance(logits_to_keep, int) and logits_to_keep == 0
-        if not all_logits and (labels is not None or shift_labels is not None):
-            raise ValueError(
-                f"logits_to_keep is {shown(logits_to_keep)}: labels need the logits of all tokens, leave it at 0"
-            )
+        check_kept(logits_to_keep, labels is not None or shift_labels is not None)
         return {name: value for name, value in kwargs.items() if name != "shift_labels"}, shift_labels

@@ -11,7 +11,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .cache import RecurrentCache, keeps_cache
 from .cache_name import CACHE_NAME
-from .causal_lm import RecurrentGenerationMixin, next_token_targets
+from .causal_lm import RecurrentGenerationMixin, check_kept, kept_states, next_token_targets
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead, ExitOptions
 from .fields import shown
@@ -22,7 +22,7 @@ from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .sharding import is_sharded
 from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled
 from .unsupported import supported
-from .validation import check_ids, check_not_nan, check_place
+from .validation import check_ids, check_place, is_nan, refuse
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -377,6 +377,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
         min_steps: int | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         **own_kwargs,
     ) -> SUTSeq2SeqOutput:
@@ -385,6 +386,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         Args:
             labels: (B, T) ids to predict, -100 for tokens without a target; without `decoder_input_ids` the inputs of
                 the decoder are the labels shifted by one, after `config.decoder_start_token_id`.
+            logits_to_keep: how many of the last target tokens to give logits for, 0 for all, or (n,) their indices.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
             own_kwargs: no others, unless they are None and known to transformers.
 
@@ -395,6 +397,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
         check_place(self.get_input_embeddings(), labels=labels, attention_mask=attention_mask)
         check_num_items(num_items_in_batch)
+        check_kept(logits_to_keep, labels is not None)
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -424,8 +427,10 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
         )
-        logits = of_tokens(self.lm_head, outputs.last_hidden_state, decoder_attention_mask)
-        check_not_nan("the logits are", logits)
+        states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
+        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
+        logits = of_tokens(self.lm_head, states, decoder_attention_mask if keeps_all else None)
+        refuse(*problems, is_nan("the logits are", logits))
         loss = None
         if targets is not None:
             loss = mean_over_labelled(self.token_losses(logits, targets), targets)
