@@ -22,53 +22,31 @@ BLOCK_PARAMETERS = (
 
 WRONG_FIELDS = [
     ({"num_attention_heads": 3}, "`num_attention_heads` is 3: it must divide hidden_size .32."),
-    ({"num_attention_heads": 0}, "`num_attention_heads` is 0"),
     ({"head_dim": 7}, "`head_dim` is 7: .*must be even"),
-    ({"num_hidden_layers": 0}, "`num_hidden_layers` is 0: it must be at least 1"),
     ({"vocab_size": -1}, "`vocab_size` is -1: it must be at least 1"),
     ({"dropout": 1.0}, r"`dropout` is 1.0: it must lie in \[0, 1\)"),
-    ({"attention_dropout": -0.1}, "`attention_dropout` is -0.1"),
     ({"pad_token_id": VOCAB_SIZE}, r"`pad_token_id` is 24: it must lie in \[0, 24\)"),
-    ({"eos_token_id": -1}, "`eos_token_id` is -1"),
-    ({"xpos_scale_base": 0}, "`xpos_scale_base` is 0: it must be at least 1"),
-    ({"layer_norm_eps": -1e-5}, "`layer_norm_eps` is -1e-05: it must be positive"),
     ({"initializer_range": -0.1}, "`initializer_range` is -0.1: it must not be negative"),
     ({"pooling": "max"}, "`pooling` is 'max': it must be one of .*'mean', '(end', 'cls|last)'"),
-    ({"pair_encoding": "cross"}, "`pair_encoding` is 'cross': it must be one of .*'joint', 'siamese'"),
-    ({"lm_head": "deep"}, "`lm_head` is 'deep': it must be one of .*'linear', 'mlp'"),
     ({"hidden_size": "32"}, "`hidden_size` is '32': it must be a whole number"),
-    ({"num_layers": 3}, "no field `num_layers`: did you mean `num_hidden_layers`"),
     ({"hidden_dropout_prob": 0.5}, "no field `hidden_dropout_prob`: did you mean `dropout`"),
     ({"num_atention_heads": 2}, "no field `num_atention_heads`: did you mean `num_attention_heads`"),
 ]
 WRONG_CHUNKS = [
     ({"chunk_size": 0}, "`chunk_size` is 0: it must be at least 1"),
-    ({"num_chunks": -2}, "`num_chunks` is -2: it must be at least 1"),
-    ({"num_memory_slots": 0}, "`num_memory_slots` is 0: it must be at least 1"),
-    ({"num_memory_layers": 0}, "`num_memory_layers` is 0: it must be at least 1"),
     ({"chunking": "even"}, "`chunking` is 'even': it must be one of .*'fixed', 'balanced', 'count'"),
     ({"pooling": "end"}, "`pooling` is 'end': it must be one of .*'mean', 'last'"),
-    ({"chunk_sizes": 4}, "no field `chunk_sizes`: did you mean `chunk_size`"),
 ]
 WRONG_HALTING = [
     ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: it must lie in \(0, 1\]"),
-    ({"halting_threshold": 1.01}, "`halting_threshold` is 1.01"),
     ({"halting_threshold": float("nan")}, "`halting_threshold` is nan"),
-    ({"halting_threshold": "high"}, "`halting_threshold` is 'high': it must be a number"),
     ({"halting_bias_init": float("nan")}, "`halting_bias_init` is nan: it must be a finite number"),
     ({"halting": "act"}, "`halting` is 'act': it must be one of .*'token', 'global', 'none'"),
     ({"ponder_loss_weight": -0.1}, "`ponder_loss_weight` is -0.1: it must not be negative"),
-    ({"halting_treshold": 0.9}, "no field `halting_treshold`: did you mean `halting_threshold`"),
 ]
 
 
-WRONG_GATES = [
-    ({"feed_forward": "moe"}, "`feed_forward` is 'moe': it must be one of .*'gated', 'plain'"),
-    ({"gate_intermediate_size": 0}, "`gate_intermediate_size` is 0"),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS + WRONG_HALTING + WRONG_GATES)
+@pytest.mark.parametrize(("fields", "message"), WRONG_FIELDS + WRONG_HALTING)
 def test_wrong_config(fields, message):
     with pytest.raises(CONFIG_ERRORS, match=message):
         GUTConfig(**{**TINY, **fields})
@@ -147,30 +125,14 @@ WRONG_INPUTS = {
         lambda batch: {**batch, "input_ids": batch["input_ids"] + 5},
         r"`input_ids` holds ids from \d+ to 28 but `config.vocab_size` is 24: .*tokenizer",
     ),
-    "id_negative": (
-        lambda batch: {**batch, "input_ids": batch["input_ids"] - 5},
-        r"`input_ids` holds ids from -1 to \d+ but `config.vocab_size` is 24",
-    ),
     "all_padding_row": (all_padding_row, r"`attention_mask` row 3 is all padding: drop the row"),
     "narrow_mask": (
         lambda batch: {**batch, "attention_mask": batch["attention_mask"][:, :4]},
         r"`attention_mask` has shape \(10, 4\) but the inputs have \(10, 9\): pass one 0 or 1 per token",
     ),
-    "deep_mask": (
-        lambda batch: {**batch, "attention_mask": batch["attention_mask"][:, None, None]},
-        r"`attention_mask` has shape \(10, 1, 1, 9\) but",
-    ),
-    "no_rows": (
-        lambda batch: {name: value[:0] for name, value in batch.items()},
-        r"`input_ids` has shape \(0, 9\): pass at least one sequence",
-    ),
     "no_tokens": (
         lambda batch: {name: value if name == "labels" else value[:, :0] for name, value in batch.items()},
         r"`input_ids` has shape \(10, 0\): pass at least one sequence and one token",
-    ),
-    "listed_ids": (
-        lambda batch: {**batch, "input_ids": batch["input_ids"].tolist()},
-        r"`input_ids` is \[\[.* \(a list\): pass a tensor \(batch, tokens\) of torch.long",
     ),
     "float_ids": (
         lambda batch: {**batch, "input_ids": batch["input_ids"].float()},
@@ -192,42 +154,18 @@ WRONG_INPUTS = {
         lambda batch: {**batch, "input_ids": batch["input_ids"].to("meta")},
         "`input_ids` is on meta but the model is on cpu: move one to the other",
     ),
-    "mask_elsewhere": (
-        lambda batch: {**batch, "attention_mask": batch["attention_mask"].to("meta")},
-        "`attention_mask` is on meta but",
-    ),
     "labels_elsewhere": (lambda batch: {**batch, "labels": batch["labels"].to("meta")}, "`labels` is on meta but"),
-    "sentences_elsewhere": (
-        lambda batch: {**batch, "token_type_ids": torch.zeros_like(batch["input_ids"], device="meta")},
-        "`token_type_ids` is on meta but",
-    ),
     "sparse_ids": (
         lambda batch: {**batch, "input_ids": batch["input_ids"].to_sparse()},
         r"`input_ids` is of layout torch.sparse_coo: pass input_ids.to_dense\(\)",
-    ),
-    "complex_mask": (
-        lambda batch: {**batch, "attention_mask": batch["attention_mask"].to(torch.complex64)},
-        "`attention_mask` is a Tensor of torch.complex64 .*: pass a tensor with one 0 or 1 per token",
     ),
     "mask_of_halves": (
         lambda batch: {**batch, "attention_mask": batch["attention_mask"] * 0.5},
         "`attention_mask` holds 0.5: pass 0 or 1 for each token",
     ),
-    "mask_of_nan": (
-        lambda batch: {**batch, "attention_mask": batch["attention_mask"] * torch.nan},
-        "`attention_mask` holds nan: pass 0 or 1",
-    ),
-    "listed_labels": (
-        lambda batch: {**batch, "labels": batch["labels"].tolist()},
-        r"`labels` is \[0, 1, .*\]: pass a tensor \(batch,\)",
-    ),
     "one_label": (lambda batch: {**batch, "labels": torch.tensor(1)}, r"`labels` is a Tensor .* with shape \(\): pass"),
     "text_flag": (lambda batch: {**batch, "output_halting": "yes"}, "`output_halting` is 'yes': pass True or False"),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
-    "both_inputs": (
-        lambda batch: {**batch, "inputs_embeds": torch.zeros(10, 9, 32)},
-        "pass exactly one of `input_ids` and `inputs_embeds`",
-    ),
     "flat_ids": (
         lambda batch: {"input_ids": batch["input_ids"].flatten(), "token_type_ids": torch.zeros(1, 1).long()},
         r"`input_ids` is a Tensor of torch.int64 with shape \(90,\): pass a tensor \(batch, tokens\)",
@@ -275,13 +213,9 @@ def test_a_model_without_values(variant):
 
 
 WRONG_OPTIONS = [
-    ({"max_steps": 0}, "max_steps is 0: pass a whole number, at least 1"),
     ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
-    ({"max_steps": -2}, "max_steps is -2: pass a whole number, at least 1"),
     ({"max_steps": 10**20}, "max_steps is 1000.*: pass at most 10000, or set HF_RECURRENT_MAX_LAYERS"),
-    ({"halting_threshold": 0.0}, r"`halting_threshold` is 0.0: pass a number in \(0, 1\]"),
     ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
-    ({"halting_threshold": "high"}, "`halting_threshold` is 'high': pass a number"),
     ({"halting_threshold": torch.tensor([0.5, 0.4])}, r"`halting_threshold` is a Tensor of torch.float32 .*\(2,\)"),
     ({"exit_criterion": ["probe"]}, r"exit_criterion is \['probe'\]: expected one of"),
 ]
@@ -294,13 +228,6 @@ def test_wrong_option_of_a_call(halting_variant, subtests):
             model(**batch, **options)
 
 
-@pytest.mark.parametrize("name", ["xpos_transformer", "ut", "gut", "tlb", "gutlb", "block_recurrent", "rnn_dnc", "sut"])
-def test_caches_have_a_limit_of_depth(name):
-    model = make_model(BY_NAME[name]).base_model
-    with pytest.raises(ValueError, match="max_steps is 1000000000: pass at most 10000"):
-        model.new_cache(max_steps=10**9)
-
-
 def test_the_limit_of_depth_can_be_raised(monkeypatch):
     monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "20000")
     model = make_model(BY_NAME["ut"]).base_model
@@ -310,7 +237,7 @@ def test_the_limit_of_depth_can_be_raised(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
-@pytest.mark.parametrize("name", ["xpos_transformer", "tlb"])
+@pytest.mark.parametrize("name", ["xpos_transformer", "tlb", "block_recurrent", "rnn_lstm", "rnn_dnc"])
 def test_fixed_layers_have_no_halting_options(name, options):
     variant = BY_NAME[name]
     ((option, value),) = options.items()

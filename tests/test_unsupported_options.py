@@ -275,10 +275,17 @@ def test_attention_that_is_not_supported(implementation, message, monkeypatch):
         ("rnn_lstm", "a recurrent network has no attention"),
     ],
 )
-def test_kernels_of_the_hub_are_refused_by_what_a_model_attends_with(name, reason, monkeypatch):
+def test_kernels_are_refused_by_what_a_model_attends_with(name, reason, monkeypatch):
     monkeypatch.setattr("hf_recurrent.models.common.attention_choice.is_kernels_available", lambda: False)
-    with pytest.raises(ValueError, match=f"attn_implementation is '{KERNEL}'.* {reason}"):
-        make_model(BY_NAME[name]).set_attn_implementation(KERNEL)
+    model = make_model(BY_NAME[name])
+    before = model.config._attn_implementation
+    for implementation in (KERNEL, "flash_attention_2"):
+        message = f"attn_implementation is '{implementation}'.* {reason}"
+        with pytest.raises(ValueError, match=message):
+            model.set_attn_implementation(implementation)
+        with pytest.raises(ValueError, match=message):
+            type(model)._from_config(make_config(BY_NAME[name]), attn_implementation=implementation)
+    assert model.config._attn_implementation == before
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
