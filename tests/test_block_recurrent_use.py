@@ -49,26 +49,6 @@ def test_what_is_generated_is_what_the_whole_says(kind, options):
         assert torch.equal(generated.sequences[:, 8:], expected.argmax(-1))
 
 
-@pytest.mark.parametrize("kind", ["feedback_two_layers", "exact"])
-def test_beams_score_what_the_whole_says(kind):
-    model, inputs = make_block_model(kind), prompt()
-    generated = model.generate(
-        **inputs,
-        max_new_tokens=8,
-        num_beams=3,
-        num_return_sequences=3,
-        do_sample=False,
-        length_penalty=0.0,
-        pad_token_id=0,
-        return_dict_in_generate=True,
-        output_scores=True,
-    )
-    expected = whole(model, generated.sequences, inputs["attention_mask"])[:, 7:-1].log_softmax(-1)
-    expected = expected.gather(2, generated.sequences[:, 8:, None]).sum((1, 2))
-    torch.testing.assert_close(generated.sequences_scores.double(), expected, rtol=0, atol=1e-4)
-    assert len({tuple(row) for row in generated.sequences.tolist()}) == 12
-
-
 def size_of(cache) -> int:
     """Bytes that it keeps in memory."""
     storages = [tensor.untyped_storage() for tensor in cache.state_dict().values()]

@@ -4,10 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.engine import chunk_loop
 from hf_recurrent.models.engine.chunk_plan import plan_chunks
-from support.compare import compute
-from support.families import BY_NAME, make_batch, make_model
 
 
 def config_of(model_type: str = "tlb", **fields):
@@ -75,18 +72,3 @@ def test_padding_and_longer_sequences_drop_no_token(auto_class, model_type, num_
     target.pow(2).sum().backward()
     touched = embeds.grad.abs().sum(-1) > 0
     assert bool((touched == mask.bool()).all())
-
-
-@pytest.mark.parametrize("name", ["tlb", "gutlb"])
-def test_chunks_share_the_tables_of_their_positions(name, monkeypatch):
-    variant = BY_NAME[name]
-    model, batch, calls = make_model(variant), make_batch(variant), []
-    rotations = chunk_loop.xpos_rotations
-
-    def counted(positions, *others):
-        calls.append(positions.shape)
-        return rotations(positions, *others)
-
-    monkeypatch.setattr(chunk_loop, "xpos_rotations", counted)
-    compute(model, variant, batch)
-    assert calls == [(model.config.chunk_size,)]

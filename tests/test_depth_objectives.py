@@ -8,11 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from hf_recurrent.models.common.depth_objectives import (
-    depth_prior,
-    halting_distribution,
-    prior_divergence,
     sampled_depth,
-    step_weights,
 )
 from support.compare import assert_close, gradients
 from support.families import (
@@ -341,18 +337,6 @@ def test_distribution_of_drawn_depths():
     assert {sampled_depth(config, 8, generator) for _ in range(300)} == {3, 4, 5, 6}
 
 
-def test_distributions_sum_to_one():
-    config = make_model(BY_NAME["gut_no_halt"]).config
-    torch.manual_seed(0)
-    distribution = halting_distribution(torch.rand(5, STEPS))
-    assert_close(distribution.sum(-1), torch.ones(5), tolerance=1e-6)
-    prior = depth_prior(config, STEPS, distribution)
-    assert_close(prior.sum(), torch.tensor(1.0), tolerance=1e-6)
-    assert_close(step_weights(config, STEPS, prior).sum(), torch.tensor(1.0), tolerance=1e-6)
-    assert_close(prior_divergence(config, prior[None]), torch.zeros(1), tolerance=1e-6, min_scale=1.0)
-    assert (prior_divergence(config, distribution) > 0).all()
-
-
 @pytest.mark.parametrize("name", ["xpos_transformer", "tlb", "rnn_lstm", "block_recurrent"])
 def test_models_without_iterated_block_read_no_objective_over_depth(name):
     variant = BY_NAME[name]
@@ -368,9 +352,6 @@ def test_models_without_iterated_block_read_no_objective_over_depth(name):
         ({"depth_objective": "expected", "halting": "none"}, "needs a halting distribution"),
         ({"depth_sampling": "uniform", "depth_range": [4, 2]}, "1 <= low <= high"),
         ({"depth_range": [1, 2]}, "draws nothing"),
-        ({"backprop_steps": 0}, "backprop_steps"),
-        ({"depth_prior_rate": 1.0}, "depth_prior_rate"),
-        ({"depth_prior_weight": math.inf}, "must be a finite number"),
         ({"exit_criterion": "probe"}, "fit-probe"),
         ({"exit_threshold": 0.5}, "halting_threshold"),
         ({"exit_criterion": "confidence", "exit_threshold": 2}, "smallest probability"),
@@ -389,9 +370,3 @@ def test_objectives_set_after_loading_are_refused_in_training(objective):
     model.eval()(**batch)
     with pytest.raises(ValueError, match=f"`depth_objective` is '{objective}': it trains no halting head"):
         model.train()(**batch)
-
-
-def test_one_bound_of_depth_is_refused_under_adaptive_computation_time():
-    changes = {"halting": "act", "copy_gate": False, "depth_sampling": "uniform", "depth_range": [1]}
-    with pytest.raises(Exception, match="pass the smallest and the largest number of steps"):
-        AutoConfig.for_model("ndr", **changes)

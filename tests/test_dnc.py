@@ -85,49 +85,10 @@ def test_empty_memories_have_gradients():
         assert gradient.isfinite().all()
 
 
-def test_content_is_found_by_the_part_that_masks_show():
-    slots = torch.tensor([[[1.0, 0.0, 9.0], [0.0, 1.0, -9.0]]])
-    keys, strengths = torch.tensor([[[0.0, 1.0, 9.0]]]), torch.tensor([[50.0]])
-    assert content_weights(slots, keys, strengths, None).argmax() == 0
-    assert content_weights(slots, keys, strengths, torch.tensor([[[1.0, 1.0, 0.0]]])).argmax() == 1
-    # the direction counts, not how long anything is
-    torch.testing.assert_close(
-        content_weights(slots * 7, keys * 3, strengths, None), content_weights(slots, keys, strengths, None)
-    )
-
-
 def test_the_first_of_equally_free_cells_is_allocated():
     usage = torch.tensor([[1.0, 0.0, 0.0, 0.5], [0.5, 1.0, 0.25, 1.0]])
     expected = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.125, 0.0, 0.75, 0.0]])
     torch.testing.assert_close(allocation_weights(usage), expected, rtol=0, atol=1e-5)
-
-
-def test_freed_cells_are_emptied_only_by_deallocation():
-    slots = torch.ones(1, CELLS, WIDTH)
-    nothing, retained = torch.zeros(1, CELLS), torch.tensor([[1.0, 0.0, 0.5, 1.0]])
-    arguments = (slots, nothing, torch.zeros(1, WIDTH), torch.ones(1, WIDTH))
-    assert_close(write_slots(*arguments, None), slots)
-    assert_close(write_slots(*arguments, retained), slots * retained[..., None])
-
-
-def test_links_lead_from_one_write_to_the_next():
-    order = [2, 0, 3]
-    links, precedence = torch.zeros(1, CELLS, CELLS), torch.zeros(1, CELLS)
-    for cell in order:
-        write = torch.nn.functional.one_hot(torch.tensor([cell]), CELLS).float()
-        links, precedence = next_links(links, precedence, write), next_precedence(precedence, write)
-    expected = torch.zeros(1, CELLS, CELLS)
-    expected[0, 0, 2] = expected[0, 3, 0] = 1
-    assert_close(links, expected)
-
-
-def test_sharper_links():
-    spread = torch.tensor([[[0.2, 0.3, 0.1, 0.0]]])
-    sharp = sharpened(spread, torch.tensor([[9.0]]))
-    torch.testing.assert_close(sharp.sum(-1), torch.ones(1, 1))
-    assert sharp[0, 0, 1] > 0.9
-    nothing = sharpened(torch.zeros(1, 1, CELLS), torch.tensor([[3.0]]))
-    torch.testing.assert_close(nothing, torch.full((1, 1, CELLS), 1 / CELLS))
 
 
 def config_of(num_layers: int = 1, **changes) -> RNNConfig:

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, logging
 from transformers.testing_utils import CaptureLogger
 
-from hf_recurrent import GUTForCausalLM, NDRForSequenceClassification, NDRModel
+from hf_recurrent import GUTForCausalLM, NDRForSequenceClassification
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem, weights_digest
 from support.client import run_client
@@ -111,16 +111,6 @@ def test_tied_weights_count_once():
     copied = {name: tensor.clone() for name, tensor in state.items()}
     saved = {name: tensor for name, tensor in state.items() if name not in model.all_tied_weights_keys}
     assert weights_digest(model) == weights_digest(model, copied) == weights_digest(model, saved)
-
-
-def test_the_same_weights_pass(tmp_path, warned):
-    model = calibrated("ndr", "same")
-    assert warned(model.save_pretrained, tmp_path)[0] == ""
-    output, again = warned(NDRForSequenceClassification.from_pretrained, tmp_path)
-    assert output == ""
-    assert again.config.exit_calibration == model.config.exit_calibration
-    # and so does a model that answers nothing
-    assert warned(NDRModel.from_pretrained, tmp_path)[0] == ""
 
 
 def test_casting_is_said_when_it_is_loaded(tmp_path, warned):

@@ -163,7 +163,6 @@ def test_loop_ends_with_the_last_unit():
 @pytest.mark.parametrize(
     ("name", "depth", "options", "message"),
     [
-        ("ut", "quick", {}, "depth is 'quick': expected one of fixed, loop"),
         ("ut", "fixed", {"tokens": 2}, "tokens is 2: pass 3 or more"),
         ("tlb", "loop", {}, "depth of TLBForSequenceClassification is fixed: its layers are not shared"),
         (
@@ -172,17 +171,11 @@ def test_loop_ends_with_the_last_unit():
             {"max_steps": 1},
             r"it never halts \(halting='none'\); choose an exit_criterion",
         ),
-        ("ut", "loop", {"exit_criterion": "luck"}, "exit_criterion is 'luck': expected one of"),
     ],
 )
 def test_refusals(name, depth, options, message):
     with pytest.raises(ValueError, match=message):
         export_program(model_of(name), depth, **options)
-
-
-def test_hard_stop_is_named():
-    with pytest.raises(ValueError, match="hard_stop is False, so that every unit takes every step"):
-        export_program(model_of("gut_upper_bound"), "loop", max_steps=1)
 
 
 def test_missing_packages_are_named(monkeypatch, tmp_path):

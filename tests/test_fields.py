@@ -1,12 +1,11 @@
 """Config fields are checked by their declarations, those that transformers declares included."""
 
 import json
-import sys
 
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
 from hf_recurrent.hub.checkpoint import read_config
@@ -97,15 +96,3 @@ def test_nobody_is_told_to_trust_code(tmp_path, model_type):
     with pytest.raises(ValueError, match=r"has model_type .*: expected one of xpos_transformer, ") as refused:
         read_config(tmp_path)
     assert "trust_remote_code" not in str(refused.value)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_fields_are_read_without_calls(architecture):
-    config, calls = AutoConfig.for_model(architecture), []
-    sys.setprofile(lambda _, event, __: calls.append(event))
-    try:
-        value = config.dropout
-    finally:
-        sys.setprofile(None)
-    assert value == config.to_dict()["dropout"]
-    assert "call" not in calls

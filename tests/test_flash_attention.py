@@ -80,14 +80,6 @@ def test_kernels_of_the_hub_are_loaded_by_transformers(name, kernel):
         assert flash_attention.calls
 
 
-@pytest.mark.parametrize("implementation", ["kernels-community/flash-attn2", "flash_attention_2"])
-def test_kernels_of_the_hub_are_not_loaded_for_attention_of_another_kind(implementation):
-    with flash_attention.on_the_hub() as get_kernel:
-        with pytest.raises(ValueError, match=f"is '{implementation}' but scores of geometric attention"):
-            make_model(BY_NAME["ndr"]).set_attn_implementation(implementation)
-        assert not get_kernel.mock_calls
-
-
 def test_a_missing_package_is_named():
     model = make_model(BY_NAME["gut"])
     with pytest.raises(ImportError, match=r"FlashAttention2 .*installed"):

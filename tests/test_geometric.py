@@ -8,7 +8,7 @@ import torch
 
 from hf_recurrent.models.ndr import geometric
 from hf_recurrent.models.ndr.geometric import geometric_attention, geometric_scores, geometric_weights
-from reference.geometric_naive import scores_of, visiting_order, weights_of
+from reference.geometric_naive import scores_of, weights_of
 from support.compare import assert_close
 from support.golden import load_case
 
@@ -46,15 +46,6 @@ def test_fixture(name):
     assert (grad[case["logits"].isinf()] == 0).all()
     normalized = geometric_weights(case["logits"], normalize=True)
     assert (normalized - case["A_normalized"]).abs().max() <= (1e-4 if "extreme" in name else 2e-6)
-
-
-@pytest.mark.parametrize("length", [5, 6])
-def test_visiting_order_of_the_fixture(length):
-    ranks = FIXTURE[f"order_n{length}.rank"][0]
-    ours = geometric.visiting_ranks(length, length, torch.device("cpu")) - 1
-    assert torch.equal(ours, ranks)
-    for query in range(length):
-        assert visiting_order(query, length) == ranks[query].argsort()[1:].tolist()
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -259,15 +250,6 @@ def test_tables_kept_from_inference_serve_training():
     weights, grad = gradient(geometric_weights, scores, torch.ones_like(scores))
     assert_close(weights, expected)
     assert grad.abs().max() > 0
-
-
-def test_large_tables_are_not_kept(monkeypatch):
-    monkeypatch.setattr(geometric, "MAX_CACHED_ENTRIES", 24)
-    geometric.cached_visiting_tables.cache_clear()
-    scores = random_scores(2, 5, 5)
-    expected = weights_of(scores)
-    torch.testing.assert_close(geometric_weights(scores), expected)
-    assert geometric.cached_visiting_tables.cache_info().currsize == 0
 
 
 def test_bad_input():

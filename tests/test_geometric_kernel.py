@@ -3,9 +3,7 @@
 import importlib.util
 import multiprocessing
 import os
-import sys
 from concurrent.futures import ProcessPoolExecutor
-from types import ModuleType
 
 import pytest
 import torch
@@ -192,69 +190,10 @@ def refuse_bfloat16() -> None:
     kernel_module().geometric_attention_triton(*tensors)
 
 
-def availability() -> bool:
-    return kernel_module().kernel_available("cpu")
-
-
-@pytest.mark.slow
-@needs_triton
-def test_the_interpreter_makes_the_kernel_available(interpreter):
-    assert interpreter.submit(availability).result()
-    assert not kernel_module().kernel_available("cpu")
-    assert kernel_module().kernel_available("cuda") == torch.cuda.is_available()
-
-
 def test_a_second_derivative_is_refused():
     """Before any kernel is launched; torch would leave its part out without a word."""
     with pytest.raises(RuntimeError, match="set attn_implementation='eager'"):
         kernel_module().FusedGeometricAttention.backward(None, torch.ones(1))
-
-
-def test_refused_where_it_does_not_run():
-    tensors, _, _ = make(4, 4, 8)
-    with pytest.raises(ValueError, match="query is on cpu, where the kernel does not run"):
-        kernel_module().geometric_attention_triton(*tensors)
-
-
-def test_triton_without_its_knobs_has_no_kernel(monkeypatch):
-    """As before 3.4."""
-    triton, language = ModuleType("triton"), ModuleType("triton.language")
-    triton.jit, triton.language, triton.__path__ = (lambda kernel: kernel), language, []
-    for module in (triton, language):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.delitem(sys.modules, "triton.knobs", raising=False)
-    ours = kernel_module()
-    spec = importlib.util.spec_from_file_location(f"{ours.__package__}.with_old_triton", ours.__file__)
-    with_old_triton = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, with_old_triton)
-    spec.loader.exec_module(with_old_triton)
-    assert not with_old_triton.kernel_available("cuda")
-
-
-def wrong_arguments() -> list[str]:
-    messages = []
-    for change in (
-        lambda q, k, v: (q.double(), k.double(), v.double()),
-        lambda q, k, v: (q, k.half(), v),
-        lambda q, k, v: (torch.zeros(1, 1, 4, 257), torch.zeros(1, 1, 4, 257), torch.zeros(1, 1, 4, 257)),
-        lambda q, k, v: (q, k[:, :, :2], v[:, :, :2]),
-    ):
-        tensors, _, _ = make(4, 4, 8)
-        try:
-            kernel_module().geometric_attention_triton(*change(*tensors[:3]), *tensors[3:])
-        except ValueError as error:
-            messages.append(str(error))
-    return messages
-
-
-@pytest.mark.slow
-@needs_triton
-def test_bad_input(interpreter):
-    double, mixed, wide, short = interpreter.submit(wrong_arguments).result()
-    assert "float64" in double
-    assert "float16" in mixed
-    assert "257" in wide
-    assert "4 queries and 2 keys" in short
 
 
 def test_the_hub_does_not_ask_for_triton():

@@ -11,7 +11,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -104,12 +103,6 @@ def test_finished_checks_are_not_made_again(tmp_path):
     assert made == ["a", "b"]
 
 
-def test_no_check_begins_after_the_end_of_the_time(tmp_path):
-    setting = setting_in(tmp_path, seconds=-1.0)
-    checks.run(CHECKS, setting)
-    assert checks.read_results(setting.results) == {"finished": False, "checks": {}}
-
-
 def late() -> None:
     raise checks.OutOfTimeError("3 s are left")
 
@@ -119,20 +112,6 @@ def test_a_check_without_time_is_made_by_a_later_run(tmp_path):
     assert checks.run([Check("a", lambda: None), Check("b", late), Check("c", late)], setting) == checks.OVER
     found = checks.read_results(setting.results)
     assert (list(found["checks"]), found["finished"], "running" in found) == (["a"], False, False)
-
-
-def test_a_part_whose_checks_have_no_time_is_not_broken(tmp_path, monkeypatch):
-    setting, processes = setting_in(tmp_path), []
-
-    def run_process(part, setting, log) -> int:
-        processes.append(part)
-        log.write_text("b: 3 s are left\n")
-        return checks.run([Check("b", late)], setting)
-
-    monkeypatch.setattr(day, "run_process", run_process)
-    day.run_part(catalogue.BY_NAME["learned"], setting)
-    assert len(processes) == 1
-    assert checks.read_results(setting.results) == {"finished": False, "checks": {}}
 
 
 @pytest.mark.slow
@@ -292,34 +271,10 @@ def test_parts_that_do_not_fit_give_way_to_those_that_do(tmp_path, monkeypatch):
     assert len(ran) == 2
 
 
-def test_parts_are_chosen_by_name_and_kind():
-    args = day.parse(["--only", "fast", "models", "--skip", "compiled"])
-    assert [part.name for part in day.chosen(args)] == ["models", "halting", "looped", "steps", "lengths"]
-    with pytest.raises(SystemExit):
-        day.parse(["--minutes", "0"])
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu_is_one_line():
     with pytest.raises(device.NoDeviceError, match=r"^no GPU: torch .* sees none; `python -m gpu.day --rehearse`"):
         device.require()
-
-
-def test_a_kernel_package_that_does_not_load_is_named(tmp_path, monkeypatch):
-    """As one that was built for another CUDA."""
-    (tmp_path / "flash_attn.py").write_text('raise ImportError("libcudart.so.11: cannot open\\nshared object file")\n')
-    monkeypatch.syspath_prepend(tmp_path)
-    trouble = device.trouble_with("flash_attn")
-    assert trouble.startswith("flash_attn ? does not load with torch")
-    assert "libcudart.so.11: cannot open shared object file" in trouble
-
-
-def test_a_batch_that_does_not_fit_gives_way_to_one_that_does():
-    whole = plan.estimate("flip_flop_gut").bytes
-    batch = plan.fitting_batch("flip_flop_gut", int(whole))
-    assert batch == 16
-    assert 0 < plan.fitting_batch("flip_flop_gut", int(whole / 2)) < batch
-    assert plan.fitting_batch("flip_flop_gut", 2**20) == 0
 
 
 @pytest.mark.parametrize("architecture", ["ut", "tlb", *map(slow, ("gut", "xpos_transformer", "ndr", "sut", "gutlb"))])
@@ -330,16 +285,6 @@ def test_planned_products_are_those_that_are_counted(architecture):
         never_halt(model)
     products = work_of(model, lambda: infer(model, batch)).products
     assert plan.forward_products(model, 4, 30) == pytest.approx(products, rel=0.2)
-
-
-def test_every_recipe_of_a_paper_is_estimated():
-    names = plan.names()
-    assert {"flip_flop_tlb", "listops_gut", "wmt14_en_de_sut_big", "long_documents_rec_fixed_skip"} <= set(names)
-    assert {*prepare.RECIPES} <= set(names)
-    small, large = plan.estimate("compositional_table_lookup_ndr"), plan.estimate("listops_depth_ndr")
-    assert small.products < large.products
-    assert small.bytes < large.bytes
-    assert small.steps == 30_000
 
 
 @pytest.mark.parametrize("name", [name for name in kernels.SMALL_ATTENTION if "low" in name])
@@ -412,11 +357,6 @@ def test_prepared_files_give_the_examples_back(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 0.01 * prepare.MEBIBYTE
     with pytest.raises(FileNotFoundError, match=r"run `python -m gpu.prepare` first"):
         prepare.load_splits(tmp_path, "flip_flop_tlb")
-
-
-def test_a_file_is_as_small_as_its_vocabulary():
-    assert prepare.smallest(17) is np.uint8
-    assert prepare.smallest(40_000) is np.int32
 
 
 @pytest.mark.nightly

@@ -50,12 +50,6 @@ def test_an_existing_file_wins(text, tmp_path, monkeypatch):
     assert packaged_recipe(text) == FOLDER / "listops_gut.yaml"
 
 
-def test_a_folder_of_that_name_is_no_recipe(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("listops_gut").mkdir()
-    assert find_recipe("listops_gut") == FOLDER / "listops_gut.yaml"
-
-
 def test_a_name_mistyped():
     with pytest.raises(ValueError, match="no recipe 'cpu/listop_gut'; did you mean cpu/listops_gut"):
         packaged_recipe("cpu/listop_gut")

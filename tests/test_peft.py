@@ -149,21 +149,6 @@ def test_halting_heads_are_adapted_by_name(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_exit_probe_is_adapted_by_name():
-    """It is fitted to a frozen model, so training computes no gradient for its adapter, either."""
-    variant = BY_NAME["gut"]
-    model, batch = make_classifier(variant), make_batch(variant)
-    options = {"exit_criterion": "probe", "exit_threshold": 0.6}
-    states = torch.randn(5, 32)
-    before = model.exit_probe(states)
-    adapted = peft.get_peft_model(model, lora("SEQ_CLS", target_modules=["exit_probe.up_proj"])).eval()
-    assert not torch.allclose(model.exit_probe(states), before, atol=1e-3)
-    expected = adapted(**batch, **options)
-    merged = adapted.merge_and_unload()(**batch, **options)
-    assert torch.equal(merged.ponder_steps, expected.ponder_steps)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gut", "ndr", "sut"])
 def test_a_calibrated_exit_stays_in_effect(name, tmp_path):
     """Of an adapted model, of the merged one, and of the merged one that was saved; the promise does not."""
@@ -181,19 +166,6 @@ def test_a_calibrated_exit_stays_in_effect(name, tmp_path):
     again = type(merged).from_pretrained(tmp_path).eval()
     assert (again.config.exit_criterion, again.config.exit_threshold) == ("convergence", 0.4)
     assert torch.equal(again(**batch).ponder_steps, steps)
-
-
-@pytest.mark.slow
-def test_adapted_language_models_generate():
-    variant = LANGUAGE_BY_NAME["gut"]
-    text = make_text(variant)
-    prompt = {name: text[name] for name in ("input_ids", "attention_mask")}
-    adapted = peft.get_peft_model(make_language_model(variant), lora("CAUSAL_LM")).eval()
-    options = {"max_new_tokens": 4, "do_sample": False, "return_dict_in_generate": True}
-    found = adapted.generate(**prompt, **options)
-    expected = adapted.merge_and_unload().generate(**prompt, **options)
-    assert torch.equal(found.sequences, expected.sequences)
-    assert torch.equal(found.ponder_steps, expected.ponder_steps)
 
 
 @pytest.mark.parametrize("name", ["ut", "block_recurrent", "ouro_recurrent"])

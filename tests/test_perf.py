@@ -2,7 +2,6 @@
 
 import argparse
 import copy
-import importlib
 
 import pytest
 import torch
@@ -19,9 +18,7 @@ from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
 from perf import albert_exits, core, counted, exit_criteria, language_exits, ouro, stored
-from perf.__main__ import summaries
 from perf.work import counted as work_of
-from perf.work import multiply_accumulates
 from support.compare import assert_close
 from support.families import USUAL_PRODUCTS_TO_PACK, slow
 
@@ -92,18 +89,6 @@ def test_products_of_attention_are_counted(training):
     assert parts["backward"] == 5 * product * training
 
 
-@pytest.mark.parametrize("backward", [False, True])
-def test_products_of_an_lstm_on_a_gpu_are_those_on_a_cpu(backward):
-    lstm = torch.nn.LSTM(8, 16, num_layers=2, bidirectional=True, batch_first=True)
-    states = torch.randn(3, 5, 8, requires_grad=True)
-    work = work_of(lstm, lambda: lstm(states)[0].sum().backward())
-    cpu = work.parts["backward"] if backward else work.products - work.parts["backward"]
-    name = "_cudnn_rnn_backward" if backward else "_cudnn_rnn"
-    packed = states.flatten(0, 1)
-    for given in (states, packed):
-        assert multiply_accumulates(name, (given, lstm._flat_weights, 4), None) == cpu > 0
-
-
 def test_products_of_grouped_experts_and_einsum_are_counted():
     tokens, weights = torch.randn(8, 16), torch.randn(2, 16, 32)
     offsets = torch.tensor([3, 8], dtype=torch.int32)
@@ -129,17 +114,6 @@ def test_waits_for_the_device_are_counted(call, waits):
     assert work_of(torch.nn.Identity(), lambda: call(torch.tensor([1.0, 0.0, 2.0]))).waits == waits
 
 
-def test_ways_take_turns_and_preparation_is_done_for_each():
-    calls = []
-    ways = {
-        "plain": lambda: calls.append("plain"),
-        "prepared": core.Prepared(lambda: "prepared", calls.append),
-    }
-    timings = core.measure(ways, options())
-    assert [set(calls[at : at + 2]) for at in range(0, 8, 2)] == [{"plain", "prepared"}] * 4
-    assert {len(timing.wall) for timing in timings.values()} == {3}
-
-
 def test_a_ratio_is_the_median_of_those_in_the_same_round():
     base = core.Timing([1.0, 10.0, 2.0], [9.0] * 3, by_wall=False)
     timing = core.Timing([2.0, 30.0, 8.0], [9.0] * 3, by_wall=False)
@@ -158,20 +132,6 @@ def test_peak_memory_is_that_of_the_tensors_of_a_call():
 TABLE = core.Table("Title", [{"way": "ours", "ms": 1234.5, "ratio": 0.5, "quartiles": (0.25, 1.0)}, {"way": "theirs"}])
 
 
-def test_tables_are_plain_text_and_markdown():
-    assert core.as_text(TABLE).splitlines() == [
-        "Title",
-        "way        ms  ratio      quartiles",
-        "ours    1,234  0.500  0.250 to 1.00",
-        "theirs      -      -              -",
-    ]
-    assert core.as_markdown(TABLE).splitlines()[2:5] == [
-        "| way | ms | ratio | quartiles |",
-        "| --- | ---: | ---: | ---: |",
-        "| ours | 1,234 | 0.500 | 0.250 to 1.00 |",
-    ]
-
-
 def test_results_are_stored_with_machine_and_versions(tmp_path):
     folder = str(tmp_path / "code")
     args = options(threads=2, dtype="float32")
@@ -187,18 +147,6 @@ def test_results_are_stored_with_machine_and_versions(tmp_path):
 
 def test_page_is_drawn_from_the_stored_results():
     assert stored.PAGE.read_text(encoding="utf-8") == stored.page(), "run `python -m perf page`"
-
-
-@pytest.mark.parametrize("name", [slow(name) for name in summaries()])
-def test_every_script_has_a_summary_options_and_tables(name):
-    assert summaries()[name].endswith(".")
-    script = importlib.import_module(f"perf.{name}")
-    if hasattr(script, "main"):
-        with pytest.raises(SystemExit):
-            script.main(["--unknown"])
-    else:
-        assert core.parse(name, ["--repeats", "1"]).repeats == 1
-        assert callable(script.tables)
 
 
 def test_ouro_is_built_in_the_dtype_that_is_asked_for():

@@ -97,17 +97,6 @@ def test_language_models(name):
     assert model.generate(**prompt, **options).shape == (4, 17)
 
 
-@pytest.mark.slow
-def test_exit_criteria():
-    variant = BY_NAME["gut"]
-    model, batch = make_classifier(variant), make_batch(variant)
-    before = copy.deepcopy(model)
-    model = quantized(model)
-    check_decisions(model, before)
-    for criterion in ("probe", "convergence", "confidence"):
-        assert model(**batch, exit_criterion=criterion).ponder_steps.shape == (10,)
-
-
 def test_layers_that_decide_are_not_quantized():
     """Also where a caller lists all kinds of layers, as it does by default."""
     model = nn.Sequential(nn.Linear(4, 4), ReproducibleLinear(4, 1))

@@ -114,7 +114,7 @@ def test_a_model_that_reads_no_encoder_is_given_none(setup):
 
 
 @pytest.mark.parametrize("name", GROWING)
-@pytest.mark.parametrize("begun", [4, 7, 10])
+@pytest.mark.parametrize("begun", [4, 10])
 def test_the_mask_of_the_new_columns_only_is_refused(setup, begun):
     model, ids, mask = setup
     cache = model(ids[:, :begun], use_cache=True).past_key_values
@@ -175,14 +175,10 @@ def test_a_cache_beside_use_cache_false_is_refused(setup):
 # method, argument, and what the error says
 WRONG_ARGUMENTS = [
     ("crop", -1.0, r"crop\(-1.0\): pass how many tokens"),
-    ("crop", "all", r"crop\('all'\): pass how many tokens"),
     ("crop", 2, r"crop\(2\): pass how many tokens"),
     ("crop", -99, r"crop\(-99\): the cache holds 6 tokens; pass -6"),
     ("reorder_cache", torch.tensor([0, 9]), r"`beam_idx` is \[0, 9\]: .*4 sequences"),
-    ("reorder_cache", torch.tensor([-1]), r"`beam_idx` is \[-1\]"),
-    ("reorder_cache", [0], r"`beam_idx` is \[0\]: pass a tensor \(n,\) of torch.long"),
     ("batch_select_indices", torch.ones(4), "`indices` is a Tensor of torch.float32"),
-    ("batch_select_indices", torch.tensor([4]), r"`indices` is \[4\]: the cache"),
     ("batch_repeat_interleave", 0, "`repeats` is 0: pass a whole number, at least 1"),
 ]
 

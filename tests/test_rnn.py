@@ -157,35 +157,6 @@ def test_reads_of_the_memory():
 
 
 @causal_cells
-def test_pieces_are_the_whole(cell):
-    model, ids = model_of(cell, RNNForCausalLM), rows_of(MASK[:, :5])
-    mask = torch.tensor([[0, 0, 0, 1, 1], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
-    with torch.no_grad():
-        whole = model(ids, mask).logits
-        cache, pieces = None, []
-        for begin, end in ((0, 1), (1, 2), (2, 5)):
-            output = model(ids[:, begin:end], mask[:, :end], past_key_values=cache, use_cache=True)
-            cache = output.past_key_values
-            pieces.append(output.logits)
-    assert cache.get_seq_length() == 5
-    torch.testing.assert_close(torch.cat(pieces, dim=1)[mask.bool()], whole[mask.bool()], rtol=0, atol=1e-6)
-
-
-@causal_cells
-def test_generation_from_states(cell):
-    model, ids = model_of(cell, RNNForCausalLM), rows_of(MASK[:, :4])
-    mask = torch.tensor([[0, 0, 0, 1], [1, 1, 1, 1], [0, 1, 1, 1]])
-    for options in ({}, {"num_beams": 3}):
-        options |= {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
-        sequences = model.generate(ids, attention_mask=mask, **options)
-        assert sequences.shape == (3, 12)
-        assert torch.equal(model.generate(ids, attention_mask=mask, use_cache=False, **options), sequences)
-        for row in range(3):
-            alone = model.generate(ids[row : row + 1, mask[row].bool()], **options)
-            assert torch.equal(alone[0, -8:], sequences[row, -8:])
-
-
-@causal_cells
 def test_caches_do_not_grow_and_cannot_be_cropped(cell):
     model, ids = model_of(cell, RNNForCausalLM), torch.randint(4, VOCAB_SIZE, (2, 9))
     cache = model(ids[:, :4], use_cache=True).past_key_values
@@ -282,15 +253,6 @@ def test_layers_start_as_torchs_and_padding_is_the_tokenizers():
     output = model(torch.full((1, 3), 1), labels=torch.tensor([0]))
     output.loss.backward()
     assert table.weight.grad[1].any()
-
-
-def test_loaded_weights_are_not_drawn_again(tmp_path):
-    for cell in CELLS:
-        model = model_of(cell)
-        model.save_pretrained(tmp_path / cell)
-        loaded = RNNModel.from_pretrained(tmp_path / cell)
-        for name, parameter in model.named_parameters():
-            assert torch.equal(loaded.get_parameter(name), parameter), name
 
 
 def test_layers_missing_from_a_checkpoint_start_as_in_training(tmp_path):

@@ -105,9 +105,7 @@ def check_damaged_states_are_refused(state: dict[str, torch.Tensor], cache) -> N
     damages = {
         "`tensors` lacks 'made_for'": {name: tensor for name, tensor in state.items() if name != "made_for"},
         "`tensors` has 'made_for' as 'gut'": state | {"made_for": "gut"},
-        "`tensors` is 3: pass the dict": 3,
         "`tensors` holds 'layers.-1.keys'": state | {"layers.-1.keys": state[inner]},
-        "`tensors` holds 'weight'": state | {"weight": state[inner]},
         "`tensors` lacks 'layers.0": without,
         f"`tensors` has '{inner}' as None": state | {inner: None},
         r"`tensors` are of \[2, 4\] sequences": state | {inner: state[inner][:2]},

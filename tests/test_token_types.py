@@ -160,14 +160,11 @@ def test_wrong_types(variant, auto_class):
     inputs, types = {name: batch[name] for name in ("input_ids", "attention_mask")}, batch["token_type_ids"]
     for wrong, message in (
         (types + 1, r"`token_type_ids` holds ids from 1 to 2 but `config.type_vocab_size` is 2: was the text encoded"),
-        (types - 1, "`token_type_ids` holds ids from -1 to 0"),
         (
             types[:, 1:],
             r"`token_type_ids` has shape \(10, 8\): the inputs have \(10, 9\), pass one type for each token",
         ),
-        (types[:1], r"has shape \(1, 9\): the inputs have \(10, 9\)"),
         (types.float(), "`token_type_ids` is a Tensor of torch.float32"),
-        (types.tolist(), "`token_type_ids` is .*: pass a tensor"),
     ):
         with pytest.raises(ValueError, match=message):
             model(**inputs, token_type_ids=wrong)
@@ -192,7 +189,6 @@ def test_a_refused_call_leaves_the_cache_alone():
     ("architecture", "fields", "message"),
     [
         ("gut", {"type_vocab_size": -1}, "config field `type_vocab_size` is -1: it must not be negative"),
-        ("gut", {"type_vocab_size": 2.0}, "config field `type_vocab_size` is 2.0"),
         ("tlb", {"type_vocab_size": 2, "pair_encoding": "siamese"}, "siamese pairs are split by their types"),
         ("sut", {"type_vocab_size": 2, "is_encoder_decoder": True}, "a source and a target are in stacks of their own"),
     ],

@@ -242,17 +242,12 @@ KERNEL = "kernels-community/flash-attn2"
     ("implementation", "message"),
     [
         (KERNEL, f"attn_implementation is '{KERNEL}', a kernel of the Hub; .* need the package `kernels`"),
-        (
-            "someone/attention",
-            "attn_implementation is 'someone/attention', a kernel of the Hub; those of FlashAttention",
-        ),
         ("paged|sdpa", r"attn_implementation is 'paged\|sdpa', which is for continuous batching"),
         (
             "sdpa_math",
             r"is 'sdpa_math', which is not supported: pass 'sdpa', and call .* inside torch.nn.attention.sdpa_kernel",
         ),
         ("fastest", "attn_implementation is 'fastest', which is not supported: use 'sdpa', 'eager'"),
-        (3, "attn_implementation is 3: pass a name; use 'sdpa', 'eager'"),
     ],
 )
 def test_attention_that_is_not_supported(implementation, message, monkeypatch):
