@@ -137,21 +137,14 @@ class DocumentSource(TextSource):
     Attributes:
         keep_linebreaks: whether the line breaks of text files stay; else each is a space.
         line_by_line: whether each line of a text file is a document.
-        streaming: whether documents are read anew each time, rather than counted and copied; those of a data set while
-            it is downloaded.
     """
 
     keep_linebreaks: bool = True
     line_by_line: bool = False
-    streaming: bool = False
 
     @property
     def labels(self) -> None:
         """Texts have no labels."""
-
-    @property
-    def load_options(self):
-        return {"streaming": True} if self.streaming else {}
 
     def place_at(self, path):
         if is_folder(path):

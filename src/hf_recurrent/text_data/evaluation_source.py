@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
+SECRET = "the labels of {} are secret: nothing can be measured on it; `hf-recurrent predict` writes predictions"
+
+
 @dataclass(frozen=True)
 class EvaluationSource(TextSource):
     """Splits to evaluate a model on: nothing is held out, and none is for training.
@@ -99,7 +102,7 @@ class EvaluationSource(TextSource):
                 and result.hides_labels
                 and not result.labels.counts.keys() & set(self.answers.names)
             ):
-                raise secret(split)
+                raise ValueError(SECRET.format(split))
             if self.answers is not None:
                 warn_of_unlabelled(self.places[split].name, result)
         return found
@@ -145,7 +148,7 @@ class ChoiceEvaluationSource(EvaluationSource, ChoiceSource):
         labels = Labels(SINGLE, next(iter(self.readings.values())).label_names)
         for split, found in self.scans.items():
             if found.hides_labels:
-                raise secret(split)
+                raise ValueError(SECRET.format(split))
             warn_of_unlabelled(self.places[split].name, found)
             labels.require_known(found.labels, split, "the columns of endings")
         return labels
@@ -158,13 +161,6 @@ class DocumentEvaluationSource(EvaluationSource, DocumentSource):
     @property
     def holds_out(self) -> bool:
         return False
-
-
-def secret(split: str) -> ValueError:
-    """The error for a split without labels."""
-    return ValueError(
-        f"the labels of {split} are secret: nothing can be measured on it; `hf-recurrent predict` writes predictions"
-    )
 
 
 def default_splits(splits: "Mapping[str, Dataset]", dataset: str, label_column: str | None = None) -> list[str]:

@@ -35,17 +35,12 @@ class SeenLabels:
 
     def add(self, label: Any, place: str) -> None:
         """Count one label, or each of a list."""
-        kind = kind_of(label)
+        kinds = {bool: "text", str: "text", list: "list", int: "integer"}
+        kind = kinds.get(type(label), "number")
         self.kinds.setdefault(kind, place)
         for name in map(str, label if kind == "list" else [label]):
             self.counts[name] += 1
             self.first.setdefault(name, place)
-
-
-def kind_of(label: Any) -> str:
-    if isinstance(label, bool | str):
-        return "text"
-    return {list: "list", int: "integer"}.get(type(label), "number")
 
 
 def as_number(value: str | float) -> float | None:

@@ -119,7 +119,15 @@ class Rows:
 
     def _text_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
         if self.file_format in DELIMITERS:
-            yield from self._csv_rows(lines)
+            records = csv_records(lines, DELIMITERS[self.file_format])
+            columns = read_header(records, self.path)
+            for number, values, reason in records:
+                if values is None:
+                    self.reject(number, reason)
+                elif len(values) != len(columns):
+                    self.reject(number, f"it has {len(values)} values, and the header {len(columns)} columns")
+                else:
+                    yield number, dict(zip(columns, values, strict=True))
             return
         if self.is_array:
             for number, row in enumerate(read_items(lines, str(self.path)), start=1):
@@ -140,18 +148,6 @@ class Rows:
                     self.reject(number, f"{error}; expected {expected}")
                     continue
                 yield from self._objects(number, row)
-
-    def _csv_rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-        records = csv_records(lines, DELIMITERS[self.file_format])
-        columns = read_header(records, self.path)
-        width = len(columns)
-        for number, values, reason in records:
-            if values is None:
-                self.reject(number, reason)
-            elif len(values) != width:
-                self.reject(number, f"it has {len(values)} values, and the header {width} columns")
-            else:
-                yield number, dict(zip(columns, values, strict=True))
 
     def _objects(self, number: int, row: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         """A row of JSON, if it is one."""

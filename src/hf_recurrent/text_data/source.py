@@ -60,6 +60,8 @@ class TextSource:
         on_error: "raise" or "skip".
         cache_dir: folder for the examples, instead of the cache of `datasets`.
         token: access token of the Hub.
+        streaming: whether documents are read anew each time, rather than counted and copied; those of a data set while
+            it is downloaded.
     """
 
     text_flags: ClassVar[str] = "--text_column"
@@ -85,6 +87,7 @@ class TextSource:
     on_error: str = "raise"
     cache_dir: str | None = None
     token: str | None = field(default=None, repr=False)
+    streaming: bool = False
 
     @property
     def name(self) -> str:
@@ -150,11 +153,6 @@ class TextSource:
         """The examples of a split of the data set."""
         return DatasetPlace(rows, f"{self.place}, {split}")
 
-    @property
-    def load_options(self) -> dict[str, Any]:
-        """Further arguments of `datasets.load_dataset`."""
-        return {}
-
     def load_data_set(self) -> Mapping[str, "Dataset"]:
         """All splits of the data set, by their own names."""
         name, config = self.dataset_name, self.dataset_config_name
@@ -163,7 +161,7 @@ class TextSource:
         given = {"dataset_name": self.dataset_name, "task_name": self.task_name}
         given |= {"dataset_config_name": self.dataset_config_name, "dataset_revision": self.revision}
         place = " and ".join(f"{flag} {value!r}" for flag, value in given.items() if value is not None)
-        options = {"cache_dir": self.cache_dir, "token": self.token, **self.load_options}
+        options = {"cache_dir": self.cache_dir, "token": self.token, "streaming": self.streaming}
         return load_dataset(place, name, config, self.revision, **options)
 
     @cached_property

@@ -199,7 +199,7 @@ class CompositionalFreebaseQuestions(Benchmark):
             "Exact match compares targets as texts. Of equal queries with another order of triples only one is right; "
             "grouped targets are sorted, so that the order is not left to chance.",
             "Grouping depends on the order of a query's triples where subjects share the same objects in another "
-            "order; `expanded` gives the triples back. Inverse predicates that were replaced stay so.",
+            "order.",
             "The validation questions are in the authors' archive only; the data set on the Hub leaves them out.",
             "They have the distribution of the test questions: a model that is chosen by them has seen what it is to "
             "generalize to. The authors of the data advise to choose by a part of train instead.",

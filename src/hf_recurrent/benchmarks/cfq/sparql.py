@@ -9,9 +9,7 @@ that differ in their object alone come together, then those groups that differ i
 differ in their predicate alone.
 """
 
-import re
 from collections.abc import Hashable, Iterable, Mapping
-from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -38,9 +36,6 @@ INVERSES: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-# what can be a subject; the objects of `a` are the only ones that are none of these
-_ARGUMENT = re.compile(r"\?x\d+|M\d+|m_\w+")
-_IS_A = "a"
 _FILTER = "FILTER"
 
 Name = TypeVar("Name", bound=Hashable)
@@ -118,22 +113,6 @@ def grouped(query: Query) -> str:
     return _written(query.head, sorted([*groups, *query.filters]))
 
 
-def expanded(text: str) -> Query:
-    """The query that `grouped` made a text from: its triples, sorted and each there once, then its filters.
-
-    Raises ValueError for a text that is no such query, such as a model may write.
-    """
-    head, clauses = _clauses(text)
-    triples: set[Triple] = set()
-    filters = []
-    for clause in clauses:
-        if clause[0] == _FILTER:
-            filters.append(" ".join(clause))
-        else:
-            triples.update(map(Triple._make, product(*_parts(clause))))
-    return Query(head, (*sorted(triples), *filters))
-
-
 def _collected(pairs: Iterable[tuple[Name, str]]) -> dict[Name, tuple[str, ...]]:
     """The values of each key, in the order in which they come."""
     found: dict[Name, list[str]] = {}
@@ -160,21 +139,6 @@ def _clauses(text: str) -> tuple[str, list[list[str]]]:
     if not all(clauses):
         raise ValueError(f"expected clauses with '.' between them, got {text!r:.80}")
     return " ".join(words[:start]), clauses
-
-
-def _parts(clause: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """The subjects, predicates and objects of a group."""
-    arguments = [_ARGUMENT.fullmatch(word) is not None for word in clause]
-    start = arguments.index(False) if False in arguments else len(clause)
-    if clause[start : start + 1] == [_IS_A]:
-        # classes look like predicates, but nothing else has them
-        end = start + 1
-    else:
-        end = next((place for place in range(start, len(clause)) if arguments[place]), len(clause))
-    found = clause[:start], clause[start:end], clause[end:]
-    if not all(found) or (not all(arguments[end:]) and clause[start] != _IS_A):
-        raise ValueError(f"expected 'subjects predicates objects', got {' '.join(clause)!r:.80}")
-    return found
 
 
 def _written(head: str, clauses: Iterable[str]) -> str:

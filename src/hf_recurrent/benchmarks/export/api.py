@@ -23,7 +23,7 @@ from .card import (
     render_evaluation,
 )
 from .parquet import rows_digest, write_split
-from .settings import choose, regenerate_command
+from .settings import changed, choose, regenerate_command
 
 if TYPE_CHECKING:
     import datasets
@@ -67,10 +67,10 @@ def export_benchmark(
     choices = choose(benchmark, configs, params or {})
     with new_folder(folder, lambda place: _check_earlier_export(name, place)) as built:
         facts = []
-        for choice in choices:
-            splits = load_benchmark(name, choice.name, num_proc=num_proc, cache_dir=cache_dir, **choice.given)
-            info = benchmark.member(choice.name).info
-            facts.append(_write_config(info, choice.name, choice.changed, splits, built / choice.name))
+        for config, given in choices.items():
+            splits = load_benchmark(name, config, num_proc=num_proc, cache_dir=cache_dir, **given)
+            info = benchmark.member(config).info
+            facts.append(_write_config(info, config, changed(info, config, given), splits, built / config))
         infos = [config.info for config in facts]
         packages = dict.fromkeys([*PACKAGES, *(package for info in infos for package in info.packages)])
         versions = {package: importlib.metadata.version(package) for package in packages}

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...files import plain
 from ..benchmark import Benchmark
@@ -11,17 +11,11 @@ from ..info import BenchmarkInfo
 from ..parameters import unknown
 
 
-class ConfigChoice(NamedTuple):
-    """A config to export: `given` are the parameters it takes of those that the user gave, checked; `changed` those
-    of them that differ from the default."""
+def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configs to export, in the benchmark's order, each with those of the parameters that it takes, checked.
 
-    name: str
-    given: dict[str, Any]
-    changed: dict[str, Any]
-
-
-def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[str, Any]) -> list[ConfigChoice]:
-    """The configs to export, in the benchmark's order, each with the parameters that it takes; None: all that may be.
+    Args:
+        configs: None: all that may be exported.
 
     Raises:
         ValueError: for an unknown config, one whose examples are others' to publish, a parameter that no chosen config
@@ -48,7 +42,7 @@ def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[
     for name in params:
         if name not in known:
             raise unknown("parameter", name, known, of=f" for benchmark {info.name!r}, configs {', '.join(chosen)}")
-    choices = []
+    choices = {}
     for config in chosen:
         member, defaults = benchmark.member(config), info.parameters[config]
         # in the order of the defaults, so that the order in which they were given changes nothing
@@ -57,19 +51,24 @@ def choose(benchmark: Benchmark, configs: Sequence[str] | None, params: Mapping[
         # parameters that contradict each other are reported before the first config is generated
         if member.generated:
             member.split_names(config, member.complete(config, dict(resolved)))
-        given = {name: resolved[name] for name in own}
-        changed = {name: value for name, value in given.items() if value != defaults[name]}
-        choices.append(ConfigChoice(config, given, changed))
+        choices[config] = {name: resolved[name] for name in own}
     return choices
 
 
-def regenerate_command(info: BenchmarkInfo, choices: Sequence[ConfigChoice]) -> str:
+def changed(info: BenchmarkInfo, config: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given parameters of a config that differ from their defaults."""
+    return {name: value for name, value in given.items() if value != info.parameters[config][name]}
+
+
+def regenerate_command(info: BenchmarkInfo, choices: Mapping[str, Mapping[str, Any]]) -> str:
     """The shell command that makes the same export, without arguments that are the default."""
     arguments = ["hf-recurrent", "benchmark", "export", info.name, info.name]
     if len(choices) < len(info.configs):
-        arguments += [argument for choice in choices for argument in ("--config", choice.name)]
-    changed = {name: value for choice in choices for name, value in choice.changed.items()}
-    for name, value in changed.items():
+        arguments += [argument for config in choices for argument in ("--config", config)]
+    settings: dict[str, Any] = {}
+    for config, given in choices.items():
+        settings |= changed(info, config, given)
+    for name, value in settings.items():
         arguments += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
     return shlex.join(arguments)
 

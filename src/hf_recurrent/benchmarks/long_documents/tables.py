@@ -172,9 +172,4 @@ def _string(row: Row, column: str, place: str) -> str:
     value = row.get(column)
     if not isinstance(value, str):
         raise ValueError(f"{place}: expected text in column {column!r}, got {value!r:.80}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        # JSON can spell half of a pair
-        raise ValueError(f"{place}: column {column!r} is not Unicode text ({error}): mend the table") from error
     return value
