@@ -259,13 +259,6 @@ def test_files_without_any_whole_row_or_archive_say_why(tmp_path):
             DocumentSource(files={"train": str(tmp_path / name)}).counts  # noqa: B018
 
 
-def test_documents_to_train_on_are_not_those_to_validate_on(tmp_path):
-    path = tmp_path / "book.txt"
-    path.write_text("line\n" * 50)
-    with pytest.raises(ValueError, match=r"train_file and validation_file are both .*: name different examples"):
-        DocumentSource(files={"train": str(path), "validation": str(path)}).counts  # noqa: B018
-
-
 @pytest.mark.parametrize(
     ("columns", "chosen", "message"),
     [
@@ -294,12 +287,3 @@ def test_nothing_stands_around_a_text_so_that_a_prompt_goes_on(tmp_path, kind):
         assert tokenizer.padding_side == "left"
         for role in ("pad_token_id", "eos_token_id", "unk_token_id", "bos_token_id"):
             assert getattr(tokenizer, role) == getattr(loaded, role)
-
-
-def test_names_of_special_tokens_stay_text_where_nothing_stands_around_one():
-    framed = train_tokenizer("bytes", [], frame="classification")
-    plain = with_plain_texts(framed)
-    assert plain.model_max_length == framed.model_max_length
-    expected = framed("a [EOS] b", add_special_tokens=False)["input_ids"]
-    assert len(expected) == len("a [EOS] b")
-    assert plain("a [EOS] b")["input_ids"] == expected

@@ -11,18 +11,6 @@ from hf_recurrent.text_data.tasks import GLUE, SUPER_GLUE, TASKS
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
 
-# what `task_to_keys` of transformers' run_glue.py says
-TASK_TO_KEYS = {
-    "cola": ("sentence", None),
-    "mnli": ("premise", "hypothesis"),
-    "mrpc": ("sentence1", "sentence2"),
-    "qnli": ("question", "sentence"),
-    "qqp": ("question1", "question2"),
-    "rte": ("sentence1", "sentence2"),
-    "sst2": ("sentence", None),
-    "stsb": ("sentence1", "sentence2"),
-    "wnli": ("sentence1", "sentence2"),
-}
 LABELS = {
     "mnli": ["entailment", "neutral", "contradiction"],
     "cb": ["entailment", "contradiction", "neutral"],
@@ -91,12 +79,6 @@ def files_of(dataset):
         )
     files["README.md"] = f"---\nconfigs: {json.dumps(configs)}\n---\n".encode()
     return files
-
-
-def test_columns_are_those_of_transformers():
-    assert {name: TASKS[name].texts for name in TASK_TO_KEYS} == {
-        name: tuple(filter(None, keys)) for name, keys in TASK_TO_KEYS.items()
-    }
 
 
 def loaded(hub, folder, calls, **options):

@@ -150,14 +150,6 @@ def test_broken_rows(name, content, numbers, reason, tmp_path):
     assert len(rows.skipped) == len(numbers), "counted anew"
 
 
-def test_reading_goes_on_after_a_quote_that_is_never_closed(tmp_path):
-    lines = ['"open,0' if number % 3 == 0 else f"{number},1" for number in range(30)]
-    path = write(tmp_path / "a.csv", "a,b\n" + "\n".join(lines))
-    rows = Rows(path, on_error="skip")
-    assert [int(row["a"]) for row in rows] == [number for number in range(30) if number % 3]
-    assert len(rows.skipped) == 10
-
-
 REFUSED = [
     ("a.csv", "", "the file is empty: expected a header line"),
     ("a.csv", "a,b,a\n", "line 1: the columns a are there more than once"),
@@ -183,11 +175,6 @@ def test_refused_files(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)) as raised:
         list(Rows(path))
     assert str(path) in str(raised.value)
-
-
-def test_header_alone_has_no_rows(tmp_path):
-    rows = Rows(write(tmp_path / "a.csv", "text,label\n"))
-    assert (rows.columns, list(rows)) == (["text", "label"], [])
 
 
 def test_index_as_pandas_writes_it(tmp_path):
