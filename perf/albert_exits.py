@@ -20,7 +20,7 @@ import torch
 from transformers import AlbertForSequenceClassification, PreTrainedModel
 
 from hf_recurrent.convert import save_original
-from hf_recurrent.training.data import EvaluationSplit, by_length, encode
+from hf_recurrent.training.data import EvaluationSplit
 from hf_recurrent.training.evaluate import Checkpoint, Request, load_checkpoint, load_examples, requested_data
 from hf_recurrent.training.own_examples import OwnExamples
 
@@ -71,8 +71,8 @@ def encoded(checkpoint: Checkpoint, args: argparse.Namespace) -> list[Batch]:
     settings = {"text_column": args.text_column, "max_seq_length": args.max_seq_length}
     request = Request(splits=(SPLIT,), own=OwnExamples({SPLIT: args.examples}, settings=settings))
     data = requested_data(checkpoint, request)
-    rows = by_length(encode(load_examples(request, data)[SPLIT], data, checkpoint.tokenizer))
-    return [dict(batch) for batch in EvaluationSplit(SPLIT, rows, ()).batches(checkpoint.tokenizer, args.batch_size)]
+    split = EvaluationSplit.of(SPLIT, load_examples(request, data)[SPLIT], data, checkpoint.tokenizer)
+    return [dict(batch) for batch in split.batches(checkpoint.tokenizer, args.batch_size)]
 
 
 def of_transformers(model: PreTrainedModel, depth: int) -> PreTrainedModel:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import torch
 
-from hf_recurrent.analysis.halting import collect_halting, halting_table
 from hf_recurrent.training.arguments import DataArguments
-from hf_recurrent.training.data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples
+from hf_recurrent.training.data import EvaluationSplit, load_config, some_examples
 from hf_recurrent.training.evaluate import load_checkpoint
 
 from .core import Table, compared, measure
@@ -39,16 +38,12 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     checkpoint = load_checkpoint(args.checkpoint, "cpu")
     data = DataArguments(benchmark=args.benchmark, benchmark_config=args.config)
     examples = some_examples(load_config(data, data.benchmark_config)[args.split], args.examples)
-    kinds = kinds_of(data.benchmark, checkpoint.tokenizer)
 
     def split() -> EvaluationSplit:
-        encoded = by_length(encode(examples, data, checkpoint.tokenizer))
-        return EvaluationSplit(args.split, encoded, data.info.slice_columns, kinds)
+        return EvaluationSplit.of(args.split, examples, data, checkpoint.tokenizer)
 
     def evaluate() -> None:
-        own = split()
-        batches = own.batches(checkpoint.tokenizer, args.batch_size)
-        halting_table(collect_halting(checkpoint.model, batches, slices=own.slices, kinds=kinds))
+        split().measure(checkpoint.model, checkpoint.tokenizer, args.batch_size)
 
     batches = [dict(batch) for batch in split().batches(checkpoint.tokenizer, args.batch_size)]
 

@@ -28,7 +28,6 @@ from hf_recurrent.analysis.token_halting import collect_tokens
 from hf_recurrent.inference import processes
 from hf_recurrent.text_data.rows import Rows
 from hf_recurrent.training.seq2seq_data import PairSplit
-from hf_recurrent.training.seq2seq_evaluation import Decoding, collect_pairs
 from support.batches import rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
 from support.token_heads import TOKENS, make_head, make_head_batch
@@ -130,10 +129,9 @@ def of_documents(model, batches, tokenizer):
 
 def of_pairs(model, batches, tokenizer):
     split = PairSplit("test", Dataset.from_list(pair_rows(7, seed=5)), ())
-    record = collect_pairs(model, tokenizer, split, batch_size=2, decoding=Decoding.of(model))
-    examples = record.encoder.examples
+    examples, table = split.measure(model, tokenizer, 2)
     texts = {name: examples[name].tolist() for name in ("label", "prediction")}
-    return {"metrics": record.metrics, "steps": examples["steps"].to_numpy(), **texts}
+    return {"target": table["target"], "steps": examples["steps"].to_numpy(), **texts}
 
 
 def made(name: str):

@@ -7,8 +7,8 @@ from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from hf_recurrent.training.arguments import Seq2SeqArguments
+from hf_recurrent.training.collator import PairCollator
 from hf_recurrent.training.metrics import compute_seq2seq_metrics
-from hf_recurrent.training.seq2seq_data import PairCollator
 from hf_recurrent.training.seq2seq_trainer import RecurrentSeq2SeqTrainer
 
 PAD, END = 0, 3

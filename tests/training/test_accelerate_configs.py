@@ -1,9 +1,6 @@
 """`training/accelerate`: files that accelerate's launcher reads, and whose settings each model and run accepts."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
@@ -114,25 +111,6 @@ def test_processes_without_gpus_train_together(monkeypatch, gpus, variables, joi
         monkeypatch.setenv(name, value)
     join_processes_on_cpus()
     assert os.environ["ACCELERATE_USE_CPU"] == str(joined).lower()
-
-
-@pytest.mark.slow
-def test_two_processes_of_the_file_for_cpus_are_one_run(write_recipe, tmp_path):
-    """By the file alone, without use_cpu in the recipe."""
-    flags = ["--config_file", str(ROOT / "training" / "accelerate" / "cpu.yaml"), "-m", "hf_recurrent.train"]
-    recipe = write_recipe(max_steps=2, eval_steps=2, save_steps=2, use_cpu=None)
-    variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-m", "accelerate.commands.launch", *flags, recipe, "--output_dir", str(tmp_path / "run")],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    # those of both
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["size of a step"] == 2 * 8
-    assert done.stdout.count("test by depth") == 1
 
 
 def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):

@@ -77,15 +77,6 @@ def test_short_examples_come_first_for_as_many_steps_as_are_given():
     assert longest(2, 200).min() < 10  # batches of like length
 
 
-def test_a_power_keeps_short_examples_longer():
-    lengths = np.random.default_rng(0).integers(2, 42, 1000)
-    batches = lengths[list(EpochSampler("short_first", lengths, 10, 1, short_first_power=2.0))].reshape(-1, 10)
-    # 100 batches, 40 lengths
-    assert (batches.max(1) <= np.ceil(40 * (np.arange(1, 101) / 100) ** 2) + 1).all()
-    assert batches[45:50].max() in (10, 11)
-    assert batches[-5:].max() > 35
-
-
 def test_a_share_of_the_lengths_is_drawn_from_the_first_step_on():
     lengths = np.random.default_rng(0).integers(2, 42, 1000)
     growth = {"short_first_share": 0.25, "short_first_power": 2.0}

@@ -32,10 +32,7 @@ def changes(*argv):
             ["benchmark_params.max_depth = 5 (3)", "max_steps = 7 (12)"],
         ),
         (["--learning-rate", "1"], ["learning_rate = 1 (0.05)"]),
-        (["--weight_decay", "0.1"], ["weight_decay = 0.1 (0.0)"]),
-        (["--lr_schedule", "cosine2"], ["lr_schedule = cosine2 (rootwarmup)"]),
         (["--max_train_samples", "20"], ["max_train_samples = 20 (default)"]),
-        (["--load_best_model_at_end", "false"], ["load_best_model_at_end = false (true)"]),
         (["--model_type", "ut"], ["model_type = ut (gut)"]),
     ],
 )
@@ -60,7 +57,6 @@ def test_changes_of_the_experiment_are_reported(write_recipe, flags, reported):
             "1",
         ],
         ["--hub_model_id", "org/tiny", "--push_to_hub", "true", "--logging_steps", "1", "--data_dir", "/home/ada/rows"],
-        ["--title", "Mine", "--paper_table", "Table 9", "--thresholds", "0.5", "--per_device_eval_batch_size", "3"],
     ],
 )
 def test_what_does_not_is_not(write_recipe, flags):

@@ -9,7 +9,6 @@ from transformers.utils import import_utils
 
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.models.common.graphs import capturing
-from hf_recurrent.training import cuda_graphs
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.cuda_graphs import TrainingGraphs, padded, padded_length
 from hf_recurrent.training.trainer_checks import check_graphs
@@ -103,23 +102,6 @@ def test_padding_is_masked_and_has_no_label():
     # the second is beyond the columns, and ignored
     assert batch["end_positions"].tolist() == [2, 16]
     assert padded({"input_ids": ids, "labels": torch.tensor([1, 2])}, config)["labels"].tolist() == [1, 2]
-
-
-def test_kinds_of_batches_beyond_the_most_are_launched(made, monkeypatch):
-    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
-    model = torch.nn.ParameterDict({"weight": torch.ones(2)})
-
-    def step(inputs, depth):
-        loss = (model["weight"] * inputs["x"]).sum()
-        loss.backward()
-        return {"loss": loss.detach()}
-
-    graphs = TrainingGraphs(step, model)
-    for depth in (1, 1, 2, 2, 2, 1):
-        model["weight"].grad = None
-        graphs.run({"x": torch.full((2,), float(depth))}, depth)
-        assert model["weight"].grad.tolist() == [depth, depth]
-    assert len(graphs.graphs) == len(made) == 1
 
 
 PADDED = [each for each in (*VARIANTS, *EXPECTED_VARIANTS) if each.architecture in ARCHITECTURES]

@@ -1,7 +1,6 @@
 """The loop over long documents: an interrupted run goes on in the middle of documents as if nothing had happened."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -119,8 +118,6 @@ def test_last_checkpoints_are_kept(tmp_path):
     ("changes", "message"),
     [
         ({"per_device_train_batch_size": 3}, r"checkpoint-6/reader_0\.json: .* batch_size was 2 and is 3"),
-        ({"segment_length": 12}, "segment_length was 8 and is 12"),
-        ({"seed": 7}, "shuffle_seed was 42 and is 7"),
         ({"documents": {"train": token_corpus(30, 3)}}, "documents was 7 and is 2; tokens was 116 and is 33"),
     ],
 )
@@ -144,40 +141,9 @@ def test_sequences_of_a_checkpoint_are_grouped_in_another_way(tmp_path):
     assert_close(resumed.progress.log, straight.progress.log, 1e-4)
 
 
-def changed(path, **changes):
-    """The JSON of a file, with changes to its fields or without those that are None."""
-    fields = {**json.loads(path.read_bytes()), **changes}
-    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
-
-
-def test_a_damaged_file_of_a_checkpoint_is_named(tmp_path):
+def test_a_checkpoint_without_its_last_file_is_skipped(tmp_path):
     trained(tmp_path / "run")
     last = tmp_path / "run" / "checkpoint-6"
-    binary = ("model.safetensors", "optimizer.bin", "scheduler.bin", "random_states_0.pkl", "caches_0.safetensors")
-    damages = [(name, content) for name in binary for content in (b"", b"{}", None)]
-    progress = last / "progress.json"
-    logs = ([{"step": 2}], [{"step": 2, "validation_bits_per_token": math.nan}])
-    changes = [{"seconds": None}, {"log": None}, *({"log": log} for log in logs)]
-    changes += [{"steps": 3}, {"tokens": -1}, {"nats": math.nan}, {"later": 1}]
-    damages += [("progress.json", changed(progress, **change)) for change in changes]
-    damages += [("reader_0.json", changed(last / "reader_0.json", given=-1))]
-    for name, content in damages:
-        before = (last / name).read_bytes()
-        (last / name).unlink()
-        if content is not None:
-            (last / name).write_bytes(content)
-        with pytest.raises(ValueError, match=rf"checkpoint-6.*{name}"):
-            trained(tmp_path / "run")
-        (last / name).write_bytes(before)
-    trained(tmp_path / "run")
-
-
-def test_damaged_checkpoints(tmp_path):
-    trained(tmp_path / "run")
-    last = tmp_path / "run" / "checkpoint-6"
-    (last / "caches_0.safetensors").write_bytes(b"{")
-    with pytest.raises(ValueError, match=r"checkpoint-6 does not load \(.*remove it to resume from the one before it"):
-        trained(tmp_path / "run")
     (last / "progress.json").unlink()
     assert find_checkpoint(tmp_path / "run", None).name == "checkpoint-3"
     with pytest.raises(ValueError, match=r"progress\.json is missing, so it is no complete checkpoint"):

@@ -1,7 +1,6 @@
 """What `Trainer` reports of language models: token ids instead of logits, ragged batches, ponder steps."""
 
 import numpy as np
-import pytest
 import torch
 from transformers import EvalPrediction
 
@@ -44,9 +43,3 @@ def test_kinds_of_flip_flop_tokens():
     named = [[kinds.names[kind] if kind >= 0 else None for kind in row] for row in kinds.of(ids).tolist()]
     assert named[0] == ["w", "bit after w", "i", "bit after i", "r", "bit after r"]
     assert named[1] == [None, None, "w", "bit after w", "r", "bit after r"]
-
-
-@pytest.mark.parametrize("shape", [(2, 9), (2, 1)])
-def test_widths(shape):
-    logits = torch.zeros(*shape, 5)
-    assert next_token_ids(logits, torch.zeros(shape)).shape == shape

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 import sys
 import warnings
 from itertools import islice
@@ -13,15 +12,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_run import CLM_SCRIPT
 from transformers import AutoModelForCausalLM, AutoTokenizer, ByT5Tokenizer, pipeline
 
 from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.arguments import LanguageDataArguments
-from hf_recurrent.training.language_data import BlockStream, LanguageCollator, TextSplit, load_blocks
+from hf_recurrent.training.language_data import LanguageCollator, load_blocks
 from hf_recurrent.training.language_run import LanguageRun
 from hf_recurrent.training.metrics import compute_text_metrics, token_statistics
 from hf_recurrent.training.model import forget_begin
@@ -29,7 +26,6 @@ from hf_recurrent.training.run import as_command, matching_script, run_and_print
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
 from support.families import nightly
-from support.scripts import run_script
 
 SIZES = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, num_hidden_layers: 2, dropout: 0.1}"
 RNN_SIZES = "{hidden_size: 16, num_hidden_layers: 2}"
@@ -89,18 +85,6 @@ def test_folder_is_publishable(straight):
     assert card["benchmark"]["parameters"]["documents"] == {"train": 38, "validation": 2}
     assert AutoTokenizer.from_pretrained(straight).padding_side == "left"
     assert "bos_token_id" not in json.loads((straight / "generation_config.json").read_text())
-
-
-@pytest.mark.slow
-def test_a_gallery_shows_it(straight, tmp_path):
-    folder = tmp_path / "cards" / "speeches"
-    folder.mkdir(parents=True)
-    for name in ("README.md", "card.json", "recurrence_stats.json", "config.json"):
-        shutil.copy(straight / name, folder)
-    shutil.copytree(straight / "assets", folder / "assets")
-    page = build_page(folder.parent, tmp_path / "page.html").read_text()
-    assert "<h3>Losses by position" in page
-    assert "What the state is for" not in page
 
 
 @pytest.mark.slow
@@ -341,27 +325,6 @@ def test_documents_one_by_one_are_sliced_by_column_and_length(speeches, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* documents have more than block_size")
-def test_a_checkpoint_is_fine_tuned_with_its_tokenizer(straight, speeches, tmp_path):
-    options = {"model_type": None, "config": None, "model_name_or_path": straight, "pack": "false"}
-    trained(tmp_path / "run", speeches, **options)
-    ours, theirs = (AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (tmp_path / "run", straight))
-    assert ours == theirs
-    assert table_of(tmp_path / "run")["bits_per_byte"] < 12
-
-
-@pytest.mark.slow
-def test_the_best_checkpoint_by_perplexity(speeches, tmp_path):
-    options = {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "load_best_model_at_end": "true"}
-    options |= {"metric_for_best_model": "perplexity", "learning_rate": 0.05, "keep_checkpoints": "true"}
-    trained(tmp_path / "run", speeches, tokenizer="bytes", max_steps=6, **options)
-    state = json.loads((tmp_path / "run" / "checkpoint-6" / "trainer_state.json").read_text())
-    found = [log["eval_perplexity"] for log in state["log_history"] if "eval_perplexity" in log]
-    assert state["best_metric"] == min(found)
-    assert "was chosen by its perplexity on `validation`" in (tmp_path / "run" / "README.md").read_text()
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* tokens stand for words that the tokenizer does not know:UserWarning")
 def test_a_test_file_is_what_the_card_is_about(speeches, tmp_path):
     book, other = tmp_path / "book.txt", tmp_path / "other.txt"
@@ -397,28 +360,15 @@ def refuse(tmp_path, speeches):
     [
         ({"block_size": 1}, "block_size is 1: a block needs 2 tokens"),
         ({"block_size": 100_000}, r"block_size is 100000, but speeches.jsonl has \d+ tokens to train on: set it to"),
-        ({"text_column": "txt"}, "text_column is 'txt': speeches.jsonl has the columns 'text', 'year'; did you mean"),
         ({"slice_by": "year"}, "slice_by is year: blocks hold parts of several documents; pass --line_by_line"),
         ({"pack": "true", "line_by_line": "true"}, "pack is True and line_by_line True: .*leave one of them out"),
-        ({"slice_by": "yeer", "pack": "false"}, "slice_by is 'yeer'.*did you mean year"),
-        ({"label_column": "year"}, "unknown argument '--label_column'"),
-        ({"task_name": "sst2"}, "unknown argument '--task_name'"),
         ({"max_seq_length": 9, "block_size": 8}, "max_seq_length is 9 and block_size 8: both are the tokens of"),
-        ({"max_length": 9}, "max_length is 9: the length of blocks is block_size"),
-        ({"num_proc": 2}, "num_proc is 2: .* leave it out"),
+        ({"max_length": 9}, "max_length is 9: the length of own texts here is block_size"),
         ({"benchmark": "flip_flop"}, "benchmark is 'flip_flop' and train_file .*: a benchmark and your own data"),
-        ({"benchmark_config": "x"}, "benchmark_config is 'x', which is of a benchmark"),
         ({"streaming": "true", "max_steps": None}, "streaming is true: the number of blocks is not known, so set max"),
         ({"streaming": "true", "batch_tokens": 9, "per_device_train_batch_size": None}, "batch_tokens is 9 and stream"),
         ({"streaming": "true", "dataloader_num_workers": 2}, "dataloader_num_workers is 2 and streaming true"),
-        ({"streaming": "true", "train_sampling_strategy": "group_by_length"}, "group_by_length' and streaming true"),
-        ({"streaming": "true", "block_size": 100_000}, "block_size is 100000, but"),
         ({"write_predictions": "true"}, "write_predictions is true"),
-        ({"tokenizer": "/nowhere"}, "tokenizer='/nowhere': there is no such folder"),
-        ({"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300 and tokenizer 'bytes'"),
-        ({"encoding": "klingon"}, "encoding is 'klingon'"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'"),
-        ({"model_type": "bert"}, "model_type is 'bert'"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(refuse, options, message):
@@ -483,16 +433,6 @@ def test_a_tokenizer_in_python_is_refused(refuse, tmp_path):
     )
 
 
-def test_a_document_without_its_value_of_difficulty_is_a_broken_row(refuse, tmp_path):
-    file, options = tmp_path / "years.jsonl", {"slice_by": "year", "pack": "false", "tokenizer": "bytes"}
-    # an empty one would make all of them names, out of their order
-    for value in ("", float("nan"), [1901], None):
-        rows = [{"text": "a b c " * 9, "year": year} for year in (1900, value, 1902)]
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        wanted = f"years.jsonl, line 2: year is {value!r}: expected a number or text (slice_by); correct it, or pass"
-        assert wanted in refuse(file, **options)
-
-
 @pytest.mark.parametrize(
     ("flag", "script"), [("--block_size", "run_clm.py"), ("--segment_length", "run_clm_accelerate.py")]
 )
@@ -500,23 +440,7 @@ def test_a_command_for_any_task_knows_documents_by_their_flags(flag, script):
     assert matching_script(["--train_file", "book.txt", flag, "64"], None) == f"training/{script}"
 
 
-@pytest.mark.slow
-def test_help_has_the_flags_of_documents(capsys):
-    run_script(CLM_SCRIPT, "--help")
-    printed = capsys.readouterr().out
-    for flag in ("--block_size", "--pack", "--streaming", "--keep_linebreaks", "--text_column", "--benchmark"):
-        assert flag in printed
-
-
 def test_values_of_files_are_numbers_where_all_are(words, speeches):
     options = {"train_file": str(speeches), "pack": False, "slice_by": ["year"]}
     (split,) = load_blocks(LanguageDataArguments(**options), words).evaluation
-    assert isinstance(split, TextSplit)
     assert split.slices["year"] == [1900, 1902]
-
-
-def test_the_stream_is_iterable_again(speeches, words):
-    stream = load_blocks(LanguageDataArguments(train_file=str(speeches), streaming=True), words).train
-    assert isinstance(stream, BlockStream)
-    first, second = (next(iter(stream))["input_ids"].tolist() for _ in range(2))
-    assert first == second

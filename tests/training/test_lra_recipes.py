@@ -16,7 +16,6 @@ from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.card import split_results
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.paper import PaperRow, papers
-from hf_recurrent.training.report_arguments import RunArguments
 
 TABLE_4 = papers()["dynamic_halt"]["tables"][4]
 TASKS, ROWS = [column["name"] for column in TABLE_4["columns"]], list(TABLE_4["rows"])
@@ -139,22 +138,6 @@ def test_training_is_the_authors(task, row):
     assert yaml.safe_load(found.path.read_text())["bf16"] is True
 
 
-@pytest.mark.parametrize(("task", "row"), CELLS)
-def test_differences_are_reported(task, row):
-    found, chunked = recipe(task, row), row in CHUNK_RECURRENT
-    reported = "; ".join(found.run.differences)
-    assert ("halting bias" in reported) == (row in HALTING)
-    assert ("chunks of exactly" in reported) == (chunked and task in ("ListOps", "Text", "Retrieval"))
-    assert ("leaves them out for" in reported) == chunked
-    assert ("one logit" in reported) == (found.config.num_labels == 2)
-    assert ("embedding of black" in reported) == (task in ("Image", "Pathfinder"))
-    assert ("training ends with the schedule" in reported) == (found.args.lr_schedule == "cosine2")
-    assert found.path.read_text().startswith(f"# Table 4 (LRA), {task}, row {row} of ")
-    accumulated = found.args.gradient_accumulation_steps > 1
-    assert accumulated == ("# Batches of" in found.path.read_text())
-    assert ("15" in found.path.read_text()) == (row == "GUT")
-
-
 def paper_numbers(found, steps=10**6, test_examples=2000, splits=("test",), report=None):
     """Split -> the paper's mean and deviation beside it."""
     tables = {split: {"n": test_examples} for split in splits}
@@ -184,30 +167,6 @@ def test_numbers_of_the_paper():
     assert cell("Pathfinder", "TLB") == (0.6918, 0.13)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"hidden_size": 32},
-        {"max_train_samples": 10},
-        {"max_eval_samples": 10},
-        {"benchmark_params": {"max_bytes": 512}},
-        {"benchmark": "lra_stand_in"},
-        {"benchmark_config": "listops"},
-    ],
-)
-def test_other_runs_are_not_compared(changes):
-    found = recipe("Text", "TLB")
-    assert paper_numbers(found)
-    for name, value in changes.items():
-        setattr(found.config if name == "hidden_size" else found.data, name, value)
-    assert paper_numbers(found) == {}
-
-
-def test_a_run_that_names_no_row_is_not_compared():
-    note = RunArguments(paper_table="none: Table 4 (LRA), Text, row TLB has another width")
-    assert paper_numbers(recipe("Text", "TLB"), report=note) == {}
-
-
 def test_another_draw_of_the_same_images_is_compared():
     found = recipe("Pathfinder", "GUT")
     found.data.benchmark_params = {"seed": 5}
@@ -224,25 +183,9 @@ def test_files_of_another_size_are_not_theirs():
     assert paper_numbers(found, test_examples=8) == {}
 
 
-def test_a_sampling_replaces_a_recipes_other_one():
-    path = str(FOLDER / "demo.yaml")
-    (*_, args), settings = read(path, "--batch_sampling", "short_first")
-    assert (args.batch_sampling, "train_sampling_strategy" in settings) == ("short_first", False)
-    with pytest.raises(ValueError, match="batch_sampling is 'short_first' and train_sampling_strategy 'group_by"):
-        read(path, "--batch_sampling", "short_first", "--train_sampling_strategy", "group_by_length")
-
-
 def test_a_checkpoint_replaces_a_recipes_model(tmp_path):
     path = str(FOLDER / "cpu" / "listops_depth_ndr.yaml")
     (model, *_), settings = read(path, "--model_name_or_path", str(tmp_path))
     assert (model.model_name_or_path, model.model_type, "model_type" in settings) == (str(tmp_path), None, False)
     with pytest.raises(ValueError, match="set exactly one of model_type and model_name_or_path"):
         read(path, "--model_name_or_path", str(tmp_path), "--model_type", "ndr")
-
-
-def test_tokens_of_a_batch_replace_a_recipes_batch_size():
-    path = str(FOLDER / "lra_image_gut.yaml")
-    (*_, args), settings = read(path, "--use_cpu", "--bf16", "false", "--batch_tokens", "65536")
-    assert (args.batch_tokens, "per_device_train_batch_size" in settings) == (65536, False)
-    with pytest.raises(ValueError, match="batch_tokens is 65536 and per_device_train_batch_size 4"):
-        read(path, "--batch_tokens", "65536", "--per_device_train_batch_size", "4")

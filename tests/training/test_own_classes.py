@@ -1,16 +1,13 @@
 """`run_glue_style.py` on a user's own texts: all kinds of labels, from files to a folder that can be published."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from tiny_run import SCRIPT, TINY
+from tiny_run import TINY
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.analysis.inference import several_labels
@@ -206,14 +203,6 @@ def test_labels_and_texts_that_markdown_reads(run):
     assert line.count("|") == 8
 
 
-def test_one_file_is_enough(run, script, tmp_path):
-    train = write(tmp_path / "films.jsonl", [{"text": text, "label": i % 2} for i, text in enumerate(texts(40))])
-    flags = ["--model_type", "gut", "--config", json.dumps(TINY["config"]), "--max_steps", "1", "--logging_steps", "1"]
-    flags += ["--use_cpu", "true", "--thresholds", "0.9", "--validation_split_percentage", "20", "--train_file", train]
-    script.main([*flags, "--output_dir", str(tmp_path / "run")])
-    assert read_card(tmp_path / "run").benchmark.parameters["examples"] == {"train": 32, "validation": 8}
-
-
 def test_cuts_are_said(run, script):
     rows = [{"text": text, "label": i % 2} for i, text in enumerate(texts(24))]
     with pytest.warns(
@@ -270,24 +259,3 @@ def test_a_checkpoint_is_tuned_on_other_labels(run):
         run(rows, **flags, label_list=["1", "0"])
     folder = run(other, **flags, ignore_mismatched_sizes=True)
     assert len(config_of(folder)["id2label"]) == 3
-
-
-@pytest.mark.nightly
-def test_two_processes(tmp_path):
-    rows = [{"text": text, "label": text.split()[0]} for text in texts(24)]
-    files = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "validation")]
-    flags = ["--model_type", "gut", "--config", json.dumps(TINY["config"]), "--max_steps", "4", "--use_cpu", "true"]
-    flags += ["--train_file", files[0], "--validation_file", files[1], "--thresholds", "0.9", "--disable_tqdm", "true"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT)]
-    done = subprocess.run(
-        [*launch, *flags, "--output_dir", str(tmp_path / "run")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    card = read_card(tmp_path / "run")
-    assert "2 processes" in card.training.hardware
-    assert card.results[0].table["n"] == 24

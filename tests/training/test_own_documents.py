@@ -115,19 +115,9 @@ def test_documents_of_one_token_are_refused_before_training(novels, tmp_path, sp
     ("options", "message"),
     [
         ({}, "novels.jsonl has the columns title, body: name the one with the texts with --text_column"),
-        ({"text_column": "bodi"}, "text_column is 'bodi': .*did you mean body"),
         ({"text_column": "body", "slice_by": "title"}, r"slice_by is \['title'\]: documents are read to their ends"),
-        ({"text_column": "body", "max_seq_length": 9}, "max_seq_length is 9: documents are read to their ends"),
-        ({"text_column": "body", "block_size": 9}, "unknown argument '--block_size'"),
         ({"text_column": "body", "vocab_size": 9}, "tokenizer is None and tokenizer_vocab_size 9: bpe and words have"),
-        ({"text_column": "body", "data_dir": "."}, "data_dir is '.' and train_file .*: a benchmark and your own data"),
-        (
-            {"text_column": "body", "benchmark_config": "folder"},
-            "benchmark_config is 'folder', which is of a benchmark",
-        ),
-        ({"text_column": "body", "model_type": "ut", "config": "{}"}, "model_type is 'ut', whose cache grows"),
         ({"train_file": None, "text_column": "body"}, "text_column is 'body', which is for your own data"),
-        ({"train_file": None, "keep_linebreaks": "false"}, "keep_linebreaks is False, which is for your own data"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(novels, tmp_path, options, message):

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from seq2seq_runs import SIZES
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -10,11 +9,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from hf_recurrent.hub import lint_card
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.arguments import PairArguments
-from hf_recurrent.training.data import within
+from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.own_examples import OwnExamples
 from hf_recurrent.training.recipes import with_mapping
-from hf_recurrent.training.seq2seq_data import REFERENCE, encode_own_pairs, load_pairs
+from hf_recurrent.training.seq2seq_data import REFERENCE, PairSplit, encode_own_pairs
 from hf_recurrent.training.seq2seq_evaluation import scores
 from hf_recurrent.training.text_arguments import PAIR_METRICS
 from support.other_tokenizers import OTHERS
@@ -87,7 +86,6 @@ def test_from_lines_to_a_card(seq2seq_script, files, tmp_path):
     assert "| Split | n | BLEU | Exact match |" in card
     assert "It was trained on `pairs` alone: how well it does on texts of another kind was not measured." in card
     assert "`source_column`" in card
-    assert "The right target is" in card
     assert str(tmp_path) not in card
     generation = json.loads((folder / "generation_config.json").read_text())
     assert generation["num_beams"] == 2
@@ -118,18 +116,13 @@ def test_a_checkpoint_is_tuned_further_with_its_tokenizer(seq2seq_script, files,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"source_column": "word"}, r"source_column is 'word': pairs.jsonl has the columns .*did you mean words"),
         ({"target_column": "words"}, "source_column and target_column are both 'words'"),
         ({"target_column": None}, "source_column is 'words' and target_column is not set"),
-        ({"slice_by": ["sizes"]}, "slice_by is 'sizes'"),
-        ({"tokenizer": "bert", "vocab_size": 3}, "vocab_size is 3 and tokenizer 'bert'"),
         ({"max_seq_length": 8}, "set max_source_length and max_target_length"),
-        ({"max_source_length": 1}, "max_source_length is 1: expected a number from 2"),
         ({"metric_name": "rouge"}, "metric_name is 'rouge': expected one of exact_match, bleu"),
         ({"metric_for_best_model": "bleu"}, "metric_for_best_model is 'bleu'"),
         ({"source_lang": "de"}, "source_lang is 'de': name both languages"),
         ({"source_lang": "de", "target_lang": "en"}, "source_lang is 'de' and source_column 'words'"),
-        ({"model_type": "gut"}, "has no AutoModelForSeq2SeqLM"),
     ],
 )
 def test_what_is_refused_leaves_nothing(seq2seq_script, files, tmp_path, changes, message):
@@ -166,28 +159,6 @@ def test_flags_of_transformers_examples(tmp_path):
     assert args.generation_num_beams == 4
 
 
-def test_broken_lines_are_left_out_and_counted(files, tmp_path):
-    broken = [json.dumps(pair(7)), '{"words": "one"', json.dumps({"words": " ", "digits": "1"}), json.dumps(pair(8))]
-    path = tmp_path / "broken.jsonl"
-    path.write_text("\n".join([*broken, json.dumps({"words": 3, "digits": "3"})]))
-    place = {**files, "train_file": str(path)}
-    with pytest.raises(ValueError, match=r"broken.jsonl, line 2"):
-        _ = arguments(place).own.splits
-    own = arguments(place, on_error="skip").own
-    with pytest.warns(UserWarning, match=r"3 broken rows were left out: .*line 3: words is empty"):
-        found = own.splits["train"]
-    assert found["target"][:] == ["7", "8"]
-    assert own.facts["skipped"] == {"train": 3}
-
-
-def test_another_encoding(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_bytes(b"words,digits\n" + "".join(f"fünf {i},5{i}\n" for i in range(30)).encode("latin-1"))
-    with pytest.raises(ValueError, match=r"line 2: the byte 0xFC is not utf-8"):
-        _ = arguments({"train_file": str(path)}).own.splits
-    assert arguments({"train_file": str(path)}, encoding="latin-1").own.splits["train"][0]["source"].startswith("fünf")
-
-
 def encoded(files, tokenizer, **options):
     own = arguments(files, **options)
     return encode_own_pairs(own.own.splits["train"], own, tokenizer, own.own.place_name("train"))
@@ -207,16 +178,6 @@ def test_lengths_are_cut_and_counted(files):
     # lengths before the cut, and whole targets to compare with
     assert max(rows["length"][:]) == max(len(source) + 1 for source in rows["source"][:])
     assert rows[REFERENCE][:] == rows["target"][:]
-
-
-def test_what_is_cut_is_told_by_its_file(files):
-    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
-    for chosen, place in ((files, "held.jsonl"), ({"train_file": files["train_file"]}, "the part of pairs.jsonl that")):
-        with pytest.warns(UserWarning, match="were cut") as said:
-            load_pairs(arguments(chosen, max_source_length=8, max_target_length=2), tokenizer)
-        messages = {str(warning.message) for warning in said if "were cut" in str(warning.message)}
-        for name in ("pairs.jsonl have", place):
-            assert sum(f"s of {name}" in text for text in messages) == 2
 
 
 def test_targets_with_unknown_words_cannot_be_written(files, tmp_path):
@@ -244,31 +205,21 @@ def test_a_tokenizer_that_does_not_end_texts(files):
         encoded(files, OTHERS["gpt2"]())
 
 
-def test_within_keeps_the_end():
-    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
-    found, lengths = within(tokenizer, 3, ["abcdef", "a"])
-    assert lengths == [7, 2]
-    assert [len(ids) for ids in found["input_ids"]] == [3, 2]
-    assert all(ids[-1] == tokenizer.eos_token_id for ids in found["input_ids"])
-
-
 def test_scores_are_those_asked_for(files):
     texts = ["one two three four five", "six seven eight nine ten"]
-    assert scores(arguments(files), texts, texts) == {}
-    assert scores(arguments(files, metric_name="exact_match"), texts, texts) == {}
-    found = scores(arguments(files, metric_name="bleu"), texts, texts)
+    tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
+    forms = {
+        name: load_splits(arguments(files, metric_name=name), tokenizer, PairSplit).evaluation[0].form
+        for name in (None, *PAIR_METRICS)
+    }
+    assert forms == {None: None, "exact_match": None, "bleu": "plain"}
+    assert scores(None, texts, texts) == {}
+    found = scores("plain", texts, texts)
     assert found["bleu"] == pytest.approx(100)
     assert "tok:13a" in found["bleu_signature"]
-    assert PAIR_METRICS == ("exact_match", "bleu")
 
 
 def test_a_long_mapping_is_no_file():
     """Names of files are shorter."""
     fields = {f"field_{number}": number for number in range(100)}
     assert with_mapping("config", json.dumps(fields), dict | str | None) == fields
-
-
-def test_slices_by_length_are_those_of_sources(files):
-    rows = encoded(files, train_tokenizer("bytes", [], frame="seq2seq"), slice_by=["size"])
-    assert np.all(np.array(rows["length"][:]) == np.array([len(text) + 1 for text in rows["source"][:]]))
-    assert rows["size"][:] == [len(text) for text in rows["target"][:]]

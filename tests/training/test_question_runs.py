@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from datasets import ClassLabel, Dataset
 from transformers import AutoModelForMultipleChoice, AutoModelForQuestionAnswering, AutoTokenizer, EvalPrediction
 
 from hf_recurrent import GUTConfig
@@ -15,9 +14,10 @@ from hf_recurrent.metrics.answers import exact_match, f1
 from hf_recurrent.text_data.tokenizers import train_tokenizer
 from hf_recurrent.training.batches import token_counts
 from hf_recurrent.training.collator import ChoiceCollator, SpanCollator
+from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.metrics import compute_span_metrics, span_ends
 from hf_recurrent.training.question_arguments import ChoiceDataArguments, SpanDataArguments
-from hf_recurrent.training.question_data import encode_choices, encode_spans, load_spans, span_columns
+from hf_recurrent.training.question_data import SpanSplit, encode_choices, span_columns
 from hf_recurrent.training.question_evaluation import best_spans, collect_spans
 from hf_recurrent.training.run import matching_script
 
@@ -63,18 +63,12 @@ def places(tmp_path_factory):
         "ANSWERED": [question(number) for number in range(48) if number % 3 < 2],
         "MOVED": [good, moved],
         "LISTS": [{**good, "answers": ["Rome"]}],
-        "SHORT": [{**good, "answers": {"text": ["Rome"], "answer_start": []}}],
         "CHOICES": [choice(number) for number in range(48)],
         "FIFTH": [four, {**four, "label": 5}],
-        "BROKEN_LABEL": [four, {**four, "label": 1.5}],
         "HOLLOW": [{**four, "ending1": ""}],
         "ONE": [{"sent1": "a", "ending0": "b", "label": 0}],
     }
-    found = {name: write(folder / f"{name.lower()}.jsonl", values) for name, values in rows.items()}
-    table = folder / "table.csv"
-    cell = json.dumps(good["answers"]).replace('"', '""')
-    table.write_text(f'question,context,answers\n{good["question"]},{good["context"]},"{cell}"\n')
-    return {**found, "TABLE": str(table)}
+    return {name: write(folder / f"{name.lower()}.jsonl", values) for name, values in rows.items()}
 
 
 @pytest.mark.slow
@@ -199,7 +193,7 @@ def test_windows_cover_long_contexts(places, tokenizer):
     arguments = SpanDataArguments(
         train_file=places["ANSWERED"], max_seq_length=44, doc_stride=8, validation_split_percentage=50
     )
-    splits = load_spans(arguments, tokenizer)
+    splits = load_splits(arguments, tokenizer, SpanSplit)
     split = splits.evaluation[0]
     assert len(split.dataset) > len(split.questions) == 16
     text_of = {}
@@ -220,7 +214,7 @@ def test_questions_have_the_steps_of_all_their_windows(places, tokenizer):
     arguments = SpanDataArguments(
         train_file=places["ANSWERED"], max_seq_length=44, doc_stride=8, validation_split_percentage=25
     )
-    split = load_spans(arguments, tokenizer).evaluation[0]
+    split = load_splits(arguments, tokenizer, SpanSplit).evaluation[0]
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
     config = GUTConfig(**sizes, vocab_size=len(tokenizer), type_vocab_size=2)
@@ -263,18 +257,6 @@ def test_spans_move_with_padding_on_the_left(tokenizer):
     assert batch["input_ids"][0, 3].item() == 6
 
 
-def test_a_table_of_texts_has_answers_as_json(places, tokenizer):
-    arguments = SpanDataArguments(train_file=places["TABLE"])
-    assert arguments.own.read_all()["train"][0]["answers"] == question(0)["answers"]
-
-
-def test_declared_labels_of_a_data_set_are_numbers(tmp_path):
-    rows = Dataset.from_list([choice(number) for number in range(6)])
-    rows.cast_column("label", ClassLabel(names=["first", "second", "third"])).to_parquet(tmp_path / "train.parquet")
-    arguments = ChoiceDataArguments(train_file=str(tmp_path / "train.parquet"))
-    assert arguments.own.read_all()["train"]["label"][:] == [0, 1, 2] * 2
-
-
 @pytest.mark.parametrize(
     ("flags", "script"),
     [
@@ -290,32 +272,21 @@ def test_the_script_of_flags(flags, script, places):
 
 REFUSED_SPANS = [
     ("--train_file ANSWERED --context_column text", "context_column is 'text': answered.jsonl has the columns"),
-    ("--train_file ANSWERED --answer_column answer", "answer_column is 'answer': answered.jsonl has the columns"),
-    ("--train_file ANSWERED --question_column context", "question_column and context_column are both 'context'"),
-    ("--train_file CHOICES", "question_column is 'question': choices.jsonl has the columns 'sent1', "),
     ("--train_file MOVED", "moved.jsonl, line 2: answers is an answer 'Rome' at 3, where the context has 'a lives"),
     ("--train_file LISTS", "answers is ['Rome']: expected lists of the answers' texts and of their first characters"),
-    ("--train_file SHORT", "answers is {'text': ['Rome'], 'answer_start': []}: expected lists"),
-    ("--train_file SPANS", "questions of train have no answer: pass --version_2_with_negative if"),
+    ("--train_file SPANS", "questions of spans.jsonl have no answer: pass --version_2_with_negative if"),
     ("--train_file ANSWERED --max_seq_length 14 --doc_stride 12", "the question 'Where is"),
     ("--train_file ANSWERED --doc_stride 500", "doc_stride is 500 and max_seq_length 384: windows share fewer tokens"),
-    ("--train_file ANSWERED --max_answer_length 0", "max_answer_length is 0"),
     ("--train_file ANSWERED --null_score_diff_threshold 1", "null_score_diff_threshold is 1.0, and every question has"),
-    ("--train_file ANSWERED --max_length 9", "max_length is 9: the length of texts is max_seq_length"),
-    ("--train_file ANSWERED --slice_by question", "slice_by is 'question', a name that examples use themselves"),
+    ("--train_file ANSWERED --max_length 9", "max_length is 9: the length of own texts here is max_seq_length"),
     ("", "train_file is not set: training/run_qa.py trains on your own data"),
 ]
 REFUSED_CHOICES = [
-    ("--train_file CHOICES --context_column ctx", "context_column is 'ctx': choices.jsonl has the columns 'sent1', "),
     ("--train_file CHOICES --ending_columns ending0 endin1", "ending_columns (2) is 'endin1': choices.jsonl has the"),
-    ("--train_file CHOICES --ending_columns ending0 sent1", "context_column and ending_columns (2) are both 'sent1'"),
-    ("--train_file CHOICES --label_column_name right", "label_column is 'right': choices.jsonl has the columns"),
     ("--train_file ONE", "name the two or more to choose from with --ending_columns"),
     ("--train_file FIFTH", "fifth.jsonl, line 2: label is 5, but the data name labels 0 to 2"),
-    ("--train_file BROKEN_LABEL", "broken_label.jsonl, line 2: label is 1.5, but the data name labels 0 to 2"),
     ("--train_file HOLLOW", "hollow.jsonl, line 1: ending1 is empty"),
     ("--train_file CHOICES --max_seq_length 3", "max_seq_length is 3: the tokenizer puts 4 tokens around texts"),
-    ("", "train_file is not set: training/run_multiple_choice.py trains on your own data"),
 ]
 
 
@@ -331,9 +302,3 @@ def test_refused_in_one_line(script, flags, message, places, tmp_path, request):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not folder.parent.exists()
-
-
-def test_encode_spans_counts_whole_texts(places, tokenizer):
-    arguments = SpanDataArguments(train_file=places["ANSWERED"], max_seq_length=None)
-    encoded = encode_spans(arguments.own.read_all()["train"], arguments, tokenizer, "spans")
-    assert [len(ids) for ids in encoded["input_ids"]] == encoded["length"][:]

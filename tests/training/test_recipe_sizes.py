@@ -114,16 +114,12 @@ def test_a_change_of_sizes_is_reported_as_numbers(write_recipe):
             "config.preset is 'tinny': expected one of tiny, small, base, large, or a recipe; did you mean tiny",
         ),
         ("{preset: 7}", "config.preset is 7: expected one of tiny, small, base, large"),
-        ("{preset: }", "config.preset is None: expected one of tiny, small, base, large"),
         ("{preset: [tiny]}", r"config.preset is \['tiny'\]: expected one of tiny"),
-        ("{preset: -x}", "config.preset is '-x': expected one of tiny, .*, or a recipe, but there is no recipe -x"),
-        ("{preset: ''}", "config.preset is '': expected one of tiny, .*, or a recipe, but there is no recipe"),
         (
             f"{{preset: {by_name['listops_ut']}}}",
             "config.preset is .*listops_ut.yaml', a recipe of model_type ut, but model_type is gut",
         ),
         ("{preset: tiny, hidden_size: 30}", "config is .*`num_attention_heads` is 4: it must divide hidden_size .30."),
-        ("{preset: tiny, hidden_size: wide}", "config is .*`hidden_size` is 'wide': it must be a whole number"),
     ],
 )
 def test_presets_that_cannot_be(fields, message):
@@ -131,21 +127,14 @@ def test_presets_that_cannot_be(fields, message):
         read("--model_type", "gut", "--config", fields)
 
 
-def test_presets_of_recipes_that_cannot_be(write_recipe, tmp_path):
+def test_presets_of_recipes_that_cannot_be(tmp_path):
     with pytest.raises(ValueError, match=r"model_type is 'gutt': expected one of .*did you mean gut"):
         read("--model_type", "gutt", "--config", "{preset: tiny}")
     with pytest.raises(ValueError, match=r"config.preset is 'tiny', a size of new models: set model_type, or leave it"):
         read("--model_name_or_path", "folder", "--config", "{preset: tiny}")
-    # a recipe that is sized by itself, and by a third one
-    path = write_recipe()
     (tmp_path / "self.yaml").write_text(f"model_type: gut\nconfig: {{preset: {tmp_path / 'self.yaml'}}}")
-    for preset in (path, tmp_path / "self.yaml"):
-        (tmp_path / "third.yaml").write_text(f"model_type: gut\nconfig: {{preset: {preset}}}")
-        with pytest.raises(ValueError, match=r"config.preset is '.*yaml': expected one of tiny"):
-            read("--model_type", "gut", "--config", f"{{preset: {tmp_path / 'third.yaml'}}}")
+    with pytest.raises(ValueError, match=r"config.preset is '.*yaml': expected one of tiny"):
+        read("--model_type", "gut", "--config", f"{{preset: {tmp_path / 'self.yaml'}}}")
     (tmp_path / "tuned.yaml").write_text("model_name_or_path: folder")
     with pytest.raises(ValueError, match=r"tuned.yaml has no model_type: name one that trains a new model"):
         read("--model_type", "gut", "--config", f"{{preset: {tmp_path / 'tuned.yaml'}}}")
-    (tmp_path / "bad.yaml").write_text("model_type: gut\nconfig: [1]")
-    with pytest.raises(ValueError, match=r"config is .*expected a mapping"):
-        read("--model_type", "gut", "--config", f"{{preset: {tmp_path / 'bad.yaml'}}}")

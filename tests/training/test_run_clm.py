@@ -12,7 +12,6 @@ from hf_recurrent.hub import lint_card
 from hf_recurrent.training.run import matching_script
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
-from support.scripts import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -76,17 +75,6 @@ def test_folder_loads_and_generates(straight):
     model = AutoModelForCausalLM.from_pretrained(straight)
     inputs = tokenizer("w 1 i 0 r", return_tensors="pt")
     assert model.generate(**inputs, max_new_tokens=3, do_sample=False).shape == (1, 8)
-
-
-def test_evaluations_on_the_way(straight):
-    state = json.loads((straight / "checkpoint-12" / "trainer_state.json").read_text())
-    evaluations = [log for log in state["log_history"] if "eval_loss" in log]
-    assert len(evaluations) == 3
-    for log in evaluations:
-        assert 0 <= log["eval_accuracy"] <= 1
-        assert 0 <= log["eval_token_accuracy"] <= 1
-        assert 0 < log["eval_ponder_steps"] <= 3
-    assert state["best_metric"] == max(log["eval_token_accuracy"] for log in evaluations)
 
 
 def test_resumed_run_equals_straight_run(clm_script, straight, tmp_path, monkeypatch):
@@ -176,19 +164,3 @@ def test_without_a_benchmark_a_script_keeps_its_own_default(tmp_path):
 def test_a_command_for_any_objective_finds_it(argv, expected, recwarn):
     assert matching_script(argv, None) == f"training/{expected.name}"
     assert not recwarn.list
-
-
-def test_another_scripts_recipe_is_run(script, tmp_path):
-    schedule = {"max_steps": 1, "eval_steps": 1, "save_steps": 1, "thresholds": []}
-    with pytest.warns(UserWarning, match=r"running training/run_clm\.py instead of training/run_glue_style\.py"):
-        script.main([recipe_in(tmp_path, **schedule), "--output_dir", str(tmp_path / "run")])
-    card = json.loads((tmp_path / "run" / "card.json").read_text())
-    assert card["training"]["command"].startswith("accelerate launch training/run_clm.py tiny.yaml")
-
-
-def test_errors_come_in_one_line(tmp_path):
-    flags = ["--benchmark_params", "{train_length: 15}", "--output_dir", tmp_path / "run"]
-    printed = run_script(CLM_SCRIPT, recipe_in(tmp_path), *flags)
-    assert printed.startswith("error: ")
-    assert "train_length" in printed
-    assert len(printed.splitlines()) == 1

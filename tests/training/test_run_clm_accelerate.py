@@ -7,7 +7,6 @@ import torch
 import yaml
 from document_runs import TINY_DOCUMENTS, tiny_texts
 from safetensors.torch import load_file
-from tiny_run import DOCUMENT_SCRIPT
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.hub import lint_card
@@ -16,7 +15,6 @@ from hf_recurrent.training.arguments import DocumentArguments
 from support.client import client_in_this_process
 from support.compare import assert_close
 from support.loopback_hub import LoopbackHub
-from support.scripts import run_script
 
 pytestmark = pytest.mark.slow
 
@@ -170,10 +168,7 @@ def test_finetuning_takes_the_tokenizer_of_the_checkpoint(document_script, recip
         ({"segment_length": 12}, r"segment_length is 12 and config\.window_size 8"),
         ({"model_type": "ut", "config": {}}, "model_type is 'ut', whose cache grows with the document"),
         ({"tokenizer": "bpe"}, "tokenizer_vocab_size None: bpe needs a size"),
-        ({"optim": "sgd"}, "optim is 'sgd': expected one of adafactor, adamw_torch"),
-        ({"lr_schedule": "rsqrt"}, r"lr_schedule is 'rsqrt': expected one of .*rsqrt_std"),
         ({"lr_schedule": "greedy"}, "'greedy', which needs more than steps"),
-        ({"save_steps": 0}, "save_steps is 0: expected a number from 1"),
         ({"weight_decay": 0.1}, r"weight_decay is 0\.1, which optim: adafactor has not"),
         ({"push_to_hub": True}, "push_to_hub needs hub_model_id"),
     ],
@@ -186,12 +181,6 @@ def test_bad_recipes(document_script, recipe, tmp_path, changes, message):
 def test_other_benchmarks_have_no_documents():
     with pytest.raises(ValueError, match=r"has short examples, not documents: use training/run_clm\.py"):
         DocumentArguments(benchmark="flip_flop")
-
-
-def test_errors_come_in_one_line(recipe, tmp_path):
-    printed = run_script(DOCUMENT_SCRIPT, recipe(segment_length=12), "--output_dir", tmp_path / "run")
-    assert printed.startswith("error: segment_length is 12")
-    assert len(printed.splitlines()) == 1
 
 
 def test_card_compares_with_other_runs(document_script, recipe, straight, tmp_path):

@@ -19,7 +19,6 @@ from hf_recurrent.training.run_folder import (
     last_complete_checkpoint,
     read_run,
     remove_checkpoints,
-    training_finished,
     write_run,
 )
 
@@ -129,11 +128,6 @@ def test_a_folder_with_other_files(tmp_path):
         acquire(tmp_path, SETTINGS)
 
 
-def test_no_checkpoint(tmp_path):
-    assert last_complete_checkpoint(tmp_path) is None
-    assert last_complete_checkpoint(tmp_path / "absent") is None
-
-
 def test_latest_by_number(tmp_path):
     make_checkpoint(tmp_path, 9)
     latest = make_checkpoint(tmp_path, 10)
@@ -167,11 +161,6 @@ def test_a_second_process_is_refused(tmp_path):
     first.communicate()
     with claim(tmp_path) as finished:
         assert not finished
-
-
-def test_training_finished(tmp_path):
-    assert training_finished(make_checkpoint(tmp_path, 1, stop=True))
-    assert not training_finished(make_checkpoint(tmp_path, 2))
 
 
 def test_checkpoint_asked_for(tmp_path):

@@ -7,6 +7,7 @@ from datasets import Dataset
 from seq2seq_runs import END, pair_model, pair_rows, pair_tokenizer
 from transformers import EvalPrediction
 
+from hf_recurrent.training.collator import PairCollator
 from hf_recurrent.training.data import Splits
 from hf_recurrent.training.metrics import (
     HALTING_COLUMNS,
@@ -15,7 +16,7 @@ from hf_recurrent.training.metrics import (
     mean_per_example,
     target_statistics,
 )
-from hf_recurrent.training.seq2seq_data import PairCollator, PairSplit, longest_target
+from hf_recurrent.training.seq2seq_data import PairSplit, longest_target
 from hf_recurrent.training.seq2seq_evaluation import Decoding
 
 ROWS = pair_rows(12)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tiny_run import SEQ2SEQ_RECIPES
 
-from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.registry import ARCHITECTURES
@@ -121,10 +120,3 @@ def test_what_stands_beside_a_run(tokenizer):
     mcd2 = dataclasses.replace(data, benchmark_config="mcd2")
     result = result_of(run, mcd2, make_config(model, data, tokenizer))
     assert (result.paper_accuracy, result.paper_std) == (0.511, 0.018)
-
-
-def test_recipes_know_the_splits_of_their_benchmarks():
-    for path in PAPER_RECIPES:
-        _, data, run, _ = read(path)
-        configs = [name.partition(" = ")[2] for name in run.paper_variants if name.startswith("benchmark_config")]
-        assert set(configs) <= set(benchmark_info(data.benchmark).configs)

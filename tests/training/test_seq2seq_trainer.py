@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from seq2seq_runs import NO_DROPOUT, pair_model, pair_rows, pair_trainer
+from seq2seq_runs import pair_model, pair_rows, pair_trainer
 
 from hf_recurrent.analysis.halting import halting_columns
 from hf_recurrent.analysis.model_facts import DECODER, ENCODER, stack_depths
@@ -155,8 +155,6 @@ def test_best_checkpoints_are_kept_beside_the_last_one(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"label_smoothing_factor": 0.1}, r"label_smoothing_factor is 0\.1: .*config: \{label_smoothing: 0\.1\}"),
-        ({"predict_with_generate": True}, "predict_with_generate is true: leave it out"),
-        ({"max_tokens": 0}, "max_tokens is 0: expected a number from 1"),
         ({"max_tokens": 100, "batch_sampling": "by_length"}, "max_tokens is 100 and batch_sampling 'by_length'"),
         ({"average_checkpoints": 5}, "average_checkpoints needs load_best_model_at_end"),
         (
@@ -176,9 +174,3 @@ def test_fewer_nats_are_better(tmp_path):
         args = Seq2SeqArguments(**common, metric_for_best_model=metric)
         assert args.greater_is_better is greater
         assert args.metric_for_best_model == (metric or "nll")
-
-
-def test_dropout_is_off_in_what_is_compared():
-    shares = {name: value for name, value in pair_model().config.to_dict().items() if name.endswith("dropout")}
-    assert shares.keys() >= NO_DROPOUT.keys()
-    assert set(shares.values()) == {0.0}

@@ -23,12 +23,9 @@ from transformers import (
 )
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.text_data.tokenizers import load_tokenizer, train_tokenizer
 from hf_recurrent.training.embeddings import Taken, take_embeddings
-from support.client import must_succeed, run_client
 from support.families import BY_NAME, make_config
-from support.loopback_hub import LoopbackHub
 from support.other_tokenizers import OTHERS, SENTENCES
 
 WIDTH = 32
@@ -40,22 +37,6 @@ SOURCES = {
         T5Config(vocab_size=size, d_model=WIDTH, d_kv=8, d_ff=8, num_layers=1, num_heads=2)
     ),
 }
-
-FETCH = """
-import json, sys, torch
-from transformers import AutoModelForSequenceClassification
-import hf_recurrent
-from hf_recurrent.text_data.tokenizers import load_tokenizer
-from hf_recurrent.training.embeddings import take_embeddings
-tokenizer = load_tokenizer("org/bert", frame="classification")
-fields = {"vocab_size": 12, "hidden_size": 32, "num_attention_heads": 2, "pad_token_id": 0}
-model = AutoModelForSequenceClassification.from_config(hf_recurrent.GUTConfig(**fields))
-for name in sys.argv[1:]:
-    try:
-        print(json.dumps(take_embeddings(model, tokenizer, name)))
-    except ValueError as error:
-        print(json.dumps(str(error)))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +114,6 @@ def test_both_stacks_take_them(sources, tied):
         assert torch.equal(stack.embed_tokens.weight[: len(tokenizer)], tables["t5"][: len(tokenizer)])
 
 
-def test_those_of_this_package(sources, tmp_path):
-    tokenizer = train_tokenizer("bytes", (), frame="classification")
-    source = new_model(tokenizer, "rnn_lstm")
-    save_checkpoint(source, tmp_path, tokenizer)
-    model = new_model(tokenizer)
-    assert take_embeddings(model, tokenizer, str(tmp_path)).rows == 260
-    tables = [each.get_input_embeddings().weight[:260] for each in (model, source)]
-    assert torch.equal(*tables)
-
-
 def test_base_models_and_several_files(sources, tmp_path):
     place, _ = sources
     tokenizer = load_tokenizer(str(place / "bert"), frame="classification")
@@ -192,26 +163,4 @@ def test_what_cannot_be_taken(sources, tmp_path):
     refused("its embeddings hold NaN or infinite values", new_model(known), damaged, known)
     save_file({name: value for name, value in whole.items() if name != key}, damaged / "model.safetensors")
     refused("does not load: 0 of its weights have the name embeddings.word_embeddings.weight", name=damaged)
-    (damaged / "model.safetensors").write_bytes(b"{}")
-    refused("does not load: ", name=damaged)
-    (damaged / "model.safetensors").unlink()
-    torch.save(whole, damaged / "pytorch_model.bin")
-    refused("does not load: .*model.safetensors", name=damaged)
-    for path in damaged.glob("*token*"):
-        path.unlink()
-    save_file(whole, damaged / "model.safetensors")
-    refused("embeddings_from=.*: the folder has no tokenizer", name=damaged)
     assert torch.equal(model.get_input_embeddings().weight, before)
-
-
-@pytest.mark.slow
-def test_from_the_hub(sources, tmp_path):
-    place, _ = sources
-    with LoopbackHub() as hub:
-        files = {path.name: path.read_bytes() for path in (place / "bert").iterdir()}
-        hub.add_repository("org/bert", files=files)
-        done = run_client(FETCH, hub.environment(tmp_path), "org/bert", "org/none", cwd=tmp_path)
-        taken, refused = map(json.loads, must_succeed(done).splitlines())
-    assert taken == [12, 12]
-    assert refused.startswith("embeddings_from='org/none' does not load: ")
-    assert "\n" not in refused

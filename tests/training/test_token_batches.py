@@ -1,6 +1,5 @@
 """Batches by tokens: within the limit, every row once, the same again for the same seed and epoch, and weighed."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -12,13 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from token_ranks import RUN
-from token_runs import FIELDS, token_model, token_rows, token_trainer
+from token_runs import token_model, token_rows, token_trainer
 
-from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
+from hf_recurrent.training.arguments import Seq2SeqArguments
 from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_tokens, siamese_token_counts
 from support.compare import assert_close
-from support.families import nightly, slow
+from support.families import slow
 
 pytestmark = pytest.mark.slow
 
@@ -79,12 +77,6 @@ def test_costs_of_examples():
     assert siamese_token_counts(rows).tolist() == [2 * max(pair) for pair in sentences]
     chosen = [5, 2, 11]
     assert siamese_token_counts(rows.select(chosen)).tolist() == [2 * max(sentences[place]) for place in chosen]
-
-
-def test_lengths_are_computed_in_pieces(monkeypatch):
-    whole = siamese_token_counts(token_rows("pairs"))
-    monkeypatch.setattr("hf_recurrent.training.batches.PIECE", 5)
-    assert siamese_token_counts(token_rows("pairs")).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("kind", ["classes", "pairs"])
@@ -186,33 +178,6 @@ def test_a_resumed_run_goes_on_with_the_batches_it_would_have_had(tmp_path):
     assert_close(*parameters, 1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gut", "tlb", *map(nightly, ("xpos_transformer", "ut", "gutlb"))])
-def test_half_precision_and_checkpointing(tmp_path, family):
-    """What long rows are trained with; activations that are made anew are the same, dropout included."""
-    # the name before transformers 5.23 was another
-    known = {field.name for field in dataclasses.fields(RecurrentTrainingArguments)}
-    flag = next(name for name in ("activation_checkpointing", "gradient_checkpointing") if name in known)
-    fields = {name: value for name, value in FIELDS.items() if not name.startswith(("ponder", "halting"))}
-    chunks = {"chunk_size": 4} if "tlb" in family else {}
-    logs, counts = [], []
-    for number, options in enumerate(({}, {flag: True})):
-        config = ARCHITECTURES[family].config_class(**{**fields, "dropout": 0.1, **chunks})
-        torch.manual_seed(0)
-        model = ARCHITECTURES[family].model_class("AutoModelForSequenceClassification")(config)
-        trainer = token_trainer(tmp_path / str(number), model=model, batch_tokens=60, bf16=True, **options)
-        calls = []
-        for module in model.modules():
-            if isinstance(module, torch.nn.Linear):
-                module.register_forward_hook(lambda layer, given, made, calls=calls: calls.append(made.dtype))
-        trainer.train()
-        assert calls.count(torch.bfloat16) > len(calls) / 2
-        logs.append([value for name in ("loss", "grad_norm") for value in logged(trainer, name)])
-        counts.append(len(calls))
-    assert logs[0] == pytest.approx(logs[1], rel=1e-6)
-    assert counts[1] > 1.3 * counts[0], "the backward pass makes activations anew"
-
-
 def test_examples_of_a_step_on_average(tmp_path):
     trainer = token_trainer(tmp_path, batch_tokens=24, gradient_accumulation_steps=3)
     assert trainer.get_total_train_batch_size(trainer.args) == round(3 * 12 / len(trainer.token_batches))
@@ -227,12 +192,10 @@ def test_examples_of_a_step_on_average(tmp_path):
             {"batch_tokens": 99, "per_device_train_batch_size": 8},
             "batch_tokens is 99 and per_device_train_batch_size 8: both choose the examples of a batch",
         ),
-        ({"batch_tokens": 99, "batch_sampling": "by_length"}, "batch_tokens is 99 and batch_sampling 'by_length'"),
         (
             {"batch_tokens": 99, "train_sampling_strategy": "group_by_length"},
             "batch_tokens is 99 and train_sampling_strategy 'group_by_length'",
         ),
-        ({"batch_tokens": 99, "auto_find_batch_size": True}, "batch_tokens is 99 and auto_find_batch_size True"),
         (
             {"batch_sampling": "by_length", "train_sampling_strategy": "group_by_length"},
             "batch_sampling is 'by_length' and train_sampling_strategy 'group_by_length'",
@@ -251,7 +214,3 @@ def test_bad_limits(tmp_path, options, message):
 def test_sources_and_targets_have_a_limit_of_their_own(tmp_path):
     with pytest.raises(ValueError, match="batch_tokens is 9: set max_tokens"):
         Seq2SeqArguments(output_dir=str(tmp_path), use_cpu=True, batch_tokens=9)
-
-
-def test_eight_examples_by_default(tmp_path):
-    assert token_trainer(tmp_path).args.per_device_train_batch_size == 8

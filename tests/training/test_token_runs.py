@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer, pipeline
 
@@ -25,8 +24,6 @@ from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.run import matching_script, run_class
 from hf_recurrent.training.token_arguments import MaskedDataArguments
 from hf_recurrent.training.token_data import all_labels, first_labels, words_of_tokens
-from hf_recurrent.training.token_run import MaskedRun
-from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
 from support.families import BY_NAME
 from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
@@ -258,27 +255,17 @@ def test_the_script_of_flags(flags, script, files):
 
 
 REFUSED_WORDS = [
-    ("--train_file TRAIN --text_column_name words", "text_column is 'words': train.jsonl has the columns 'tokens', "),
-    ("--train_file TRAIN --label_column_name tags", "label_column is 'tags': train.jsonl has the columns 'tokens', "),
-    ("--train_file TRAIN --text_column_name ner_tags", "text_column and label_column are both 'ner_tags'"),
     ("--train_file TRAIN --label_column_name year", "train.jsonl, line 1: year is 0: expected a list of labels"),
     ("--train_file LONG", "long.jsonl, line 2: ner_tags is a list of 2 labels for 3 words: expected one for each"),
     ("--train_file TABLE --text_column_name a --label_column_name b", "a is 'x y': expected a list of words, as files"),
     ("--train_file EMPTY", "empty.jsonl, line 1: tokens has ' ' as word 2: expected a text that is not empty"),
     ("--train_file TRAIN --test_file OTHER", "test has 1 label that training has not: 'B-LOC' (2 times), first at "),
-    ("--train_file TRAIN --label_list O B-PER", "train has 1 label that label_list has not: 'I-PER'"),
     ("--train_file SAME", "all words of training have the label 'O': there is nothing to learn"),
-    ("--train_file TRAIN --max_seq_length 1", "max_seq_length is 1: the tokenizer puts 2 tokens around texts"),
     ("--train_file TRAIN --task fill-mask", "task is 'fill-mask', which is for training/run_mlm.py"),
     ("", "train_file is not set: training/run_token_classification.py trains on your own data"),
 ]
 REFUSED_MASKS = [
     ("--train_file BOOK --mlm_probability 0", "mlm_probability is 0.0, which masks no token"),
-    ("--train_file BOOK --mlm_probability 1.5", "mlm_probability is 1.5: expected a number from 0 to 1"),
-    (
-        "--train_file BOOK --max_seq_length 8 --block_size 9",
-        "max_seq_length is 8 and block_size 9: both are the tokens",
-    ),
     ("--train_file BOOK --streaming true", "streaming is true: how often tokens occur in training is counted first"),
     ("--train_file BOOK --write_predictions true", "write_predictions is true: masked tokens are many"),
     ("--train_file BOOK --train_sampling_strategy sequential", "train_sampling_strategy is 'sequential': all epochs"),
@@ -286,9 +273,6 @@ REFUSED_MASKS = [
         "--train_file BOOK --model_type block_recurrent",
         "model_type is 'block_recurrent', which has no AutoModelForMaskedLM",
     ),
-    ('--train_file BOOK --model_type rnn --config {"cell":"lstm"}', "cell"),
-    ('--train_file BOOK --config {"is_causal":true}', "is_causal"),
-    ("", "train_file is not set: training/run_mlm.py trains on your own data"),
 ]
 
 
@@ -321,41 +305,3 @@ def test_refused_in_one_line(script, flags, message, places, tmp_path, request):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not folder.parent.exists()
-
-
-class Killed(BaseException):
-    """Stands for a kill: nothing catches it."""
-
-
-class KilledTrainer(RecurrentTrainer):
-    """Is killed after its third step."""
-
-    def training_step(self, *args, **kwargs):
-        if self.state.global_step == 3:
-            raise Killed
-        return super().training_step(*args, **kwargs)
-
-
-@pytest.mark.nightly
-def test_a_resumed_run_has_the_masks_that_it_would_have_had(files, tmp_path, monkeypatch):
-    flags = [
-        "--model_type",
-        "gut",
-        *OPTIONS,
-        "--train_file",
-        files["book"],
-        "--max_seq_length",
-        "16",
-        "--save_steps",
-        "2",
-    ]
-    flags += ["--save_strategy", "steps", "--tokenizer", "bytes", "--max_steps", "5"]
-    MaskedRun([*flags, "--output_dir", str(tmp_path / "straight")]).execute()
-    resumed = [*flags, "--output_dir", str(tmp_path / "resumed")]
-    monkeypatch.setattr(MaskedRun, "trainer_class", KilledTrainer)
-    with pytest.raises(Killed):
-        MaskedRun(resumed).execute()
-    monkeypatch.undo()
-    MaskedRun(resumed).execute()
-    straight, again = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "resumed"))
-    torch.testing.assert_close(again, straight, rtol=0, atol=0)

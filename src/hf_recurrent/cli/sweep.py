@@ -140,31 +140,13 @@ def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int)
     Raises:
         ValueError: the checkpoint does not fit the benchmark, or there is no such split.
     """
-    from ..training.data import EvaluationSplit, by_length, encode, split_place
-    from ..training.evaluate import OF_TOKENS, load_examples, load_token_splits, reads_texts, requested_data
-    from ..training.objectives import MULTIPLE_CHOICE, SEQ2SEQ
-    from ..training.question_data import question_split
-    from ..training.seq2seq_data import PairSplit, encode_pairs
+    from ..training.evaluate import evaluation_splits, requested_data
 
     def chosen(rows: "Dataset") -> "Dataset":
         return rows.shuffle(seed=seed).select(range(limit)) if limit < len(rows) else rows
 
-    arguments = requested_data(checkpoint, request)
-    if checkpoint.objective in OF_TOKENS or reads_texts(checkpoint, request):
-        found = load_token_splits(checkpoint, request, arguments, chosen)
-        yield from islice(found, None if request.splits else 1)
-        return
-    pairs = checkpoint.objective is SEQ2SEQ
-    loaded = load_examples(request, arguments)
-    for name in list(loaded)[: None if request.splits else 1]:
-        rows = chosen(loaded[name])
-        if checkpoint.objective is MULTIPLE_CHOICE:
-            yield question_split(name, rows, arguments, checkpoint.tokenizer)
-            continue
-        place = split_place(name, arguments)
-        rows = by_length((encode_pairs if pairs else encode)(rows, arguments, checkpoint.tokenizer, place))
-        split_type = PairSplit if pairs else EvaluationSplit
-        yield split_type(name, rows, arguments.info.slice_columns)
+    splits = evaluation_splits(checkpoint, request, requested_data(checkpoint, request), chosen, by_token=True)
+    return islice(splits, None if request.splits else 1)
 
 
 def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:

@@ -3,7 +3,8 @@
 # HfArg makes dataclass fields
 # ruff: noqa: RUF009
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
 from transformers import Seq2SeqTrainingArguments, TrainingArguments
@@ -12,20 +13,15 @@ from transformers.hf_argparser import HfArg
 from ..benchmarks import BenchmarkInfo, benchmark_info
 from ..benchmarks.registry import get_benchmark
 from ..registry import ARCHITECTURES
+from ..templating import near_names
 from ..text_data.documents import DocumentSource
 from ..text_data.source import TextSource
+from ..text_data.tasks import OTHERS, TASKS
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LONG_DOCUMENTS, SEQ2SEQ, TEXT_MODELLING, Objective, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
 from .recipes import mapping, require_known
 from .report_arguments import ReportArguments, RunArguments, TimedReportArguments
-from .text_arguments import (
-    CHOOSING,
-    BlockArguments,
-    DocumentTextArguments,
-    LabelArguments,
-    PairColumnArguments,
-    TextArguments,
-)
+from .text_arguments import CHOOSING, FILES, HELD_OUT_FOR, ON_ERROR, PAIR_METRICS, SCRIPTS, DocumentTextArguments
 from .trainer_checks import check_choices
 from .values import check_numbers
 
@@ -152,8 +148,55 @@ class BenchmarkArguments:
 
 
 @dataclass
-class OwnDataArguments(TextArguments, BenchmarkArguments):
-    """The benchmark or a user's own data."""
+class OwnDataArguments(BenchmarkArguments):
+    """Own data instead of a benchmark: files, or a data set of the Hub; its columns; and the tokenizer.
+
+    Attributes:
+        shared: fields that are for benchmarks, too.
+    """
+
+    shared: ClassVar[frozenset[str]] = frozenset()
+
+    task: str | None = HfArg(
+        default=None,
+        help="text-classification, text-generation, translation (of sources into targets), token-classification, "
+        "fill-mask, question-answering or multiple-choice, where neither the script nor another setting says what own "
+        "data are for.",
+    )
+    dataset_name: str | None = HfArg(default=None, help="A data set of the Hub, or a folder that datasets loads.")
+    dataset_config_name: str | None = HfArg(default=None, help="Its configuration.")
+    dataset_revision: str | None = HfArg(default=None, help="Its branch, tag or commit.")
+    train_file: str | None = HfArg(
+        default=None,
+        help="Training examples: CSV, TSV, JSON, JSONL, Parquet or text; a folder or zip file with a folder of text "
+        "files for each label.",
+    )
+    validation_file: str | None = HfArg(default=None, help="The same, for validation.")
+    test_file: str | None = HfArg(default=None, help="The same, for tests.")
+    train_split: str | None = HfArg(
+        default=None, aliases=["--train_split_name"], help="Split of the data set to train on; train if unset."
+    )
+    validation_split: str | None = HfArg(
+        default=None, aliases=["--validation_split_name"], help="To validate on; validation if unset."
+    )
+    test_split: str | None = HfArg(default=None, aliases=["--test_split_name"], help="To test on; test if unset.")
+    validation_split_percentage: int | None = HfArg(
+        default=None,
+        help="Percentage of the training examples to evaluate on, where there is no other split; 5 if unset.",
+    )
+    slice_by: list[str] = HfArg(
+        default_factory=list, help="Columns by which results are sliced, beside the length in tokens."
+    )
+    encoding: str = HfArg(default="utf-8", help="Encoding of text files.")
+    on_error: str = HfArg(default="raise", help="raise, or skip: leave broken rows out, and count them.")
+    tokenizer: str | None = HfArg(
+        default=None,
+        aliases=["--tokenizer_name"],
+        help="bpe, words or bytes, trained on the training texts; or a tokenizer's name on the Hub or folder. That of "
+        "the checkpoint to fine-tune if unset, or else bpe.",
+    )
+    vocab_size: int | None = HfArg(default=None, help="Tokens of a tokenizer that is trained.")
+    max_seq_length: int | None = HfArg(default=None, help="Cut texts after so many tokens; how many were cut is said.")
 
     def __post_init__(self) -> None:
         if self.is_own and self.benchmark_config is not None:
@@ -162,7 +205,85 @@ class OwnDataArguments(TextArguments, BenchmarkArguments):
                 "set is dataset_config_name"
             )
         super().__post_init__()
-        self.check_own()
+        if self.is_own:
+            self.check_own()
+        else:
+            self.refuse_unused()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user's own data were chosen, rather than a benchmark."""
+        return any(getattr(self, name, None) is not None for name in CHOOSING)
+
+    def check_own(self) -> None:
+        """Raise a ValueError for settings of own data that do not go together."""
+        chosen = [name for name in CHOOSING if getattr(self, name, None) is not None]
+        if len(chosen) > 1:
+            first, second = (f"{name} is {getattr(self, name)!r}" for name in chosen[:2])
+            raise ValueError(f"{first} and {second}: both choose the data, set one of them")
+        for split, name in FILES.items():
+            path = getattr(self, name)
+            if path is None:
+                continue
+            if self.train_file is None:
+                raise ValueError(f"{name} is {path!r} without train_file: it goes with a train_file")
+            if not Path(path).exists():
+                raise ValueError(f"{name} is {path!r}: there is no such file or folder{near_names(Path(path))}")
+            if getattr(self, f"{split}_split") is not None:
+                raise ValueError(f"{split}_split is a split of a data set, but {name} names a file: set one of them")
+        others = [name for name in HELD_OUT_FOR if getattr(self, name) is not None]
+        if others and self.validation_split_percentage is not None:
+            raise ValueError(
+                f"validation_split_percentage is {self.validation_split_percentage} and {others[0]} "
+                f"{getattr(self, others[0])!r}, so that no training examples are held out: set one of them"
+            )
+        for name in ("dataset_config_name", "dataset_revision"):
+            if self.train_file is not None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but train_file names a file: leave it out")
+        require_known("on_error", self.on_error, list(ON_ERROR))
+        if self.task is not None:
+            require_known("task", self.task, list(SCRIPTS))
+        try:
+            "".encode(self.encoding)
+        except LookupError as error:
+            raise ValueError(
+                f"encoding is {self.encoding!r}: expected one that Python knows, such as latin-1"
+            ) from error
+        if self.vocab_size is not None and self.tokenizer not in (None, "bpe", "words"):
+            raise ValueError(
+                f"vocab_size is {self.vocab_size} and tokenizer {self.tokenizer!r}, which has its own size: leave "
+                "vocab_size out"
+            )
+
+    def source_options(self) -> dict[str, Any]:
+        """The fields of a `TextSource` that every objective has."""
+        files = {split: getattr(self, name) for split, name in FILES.items() if getattr(self, name) is not None}
+        options = {
+            "dataset_name": self.dataset_name,
+            "dataset_config_name": self.dataset_config_name,
+            "revision": self.dataset_revision,
+            "files": files,
+            "split_names": {split: getattr(self, f"{split}_split") for split in FILES},
+            "slice_by": tuple(self.slice_by),
+            "encoding": self.encoding,
+            "on_error": self.on_error,
+            "cache_dir": self.cache_dir,
+        }
+        if self.validation_split_percentage is not None:
+            options["validation_split_percentage"] = self.validation_split_percentage
+        return options
+
+    def refuse_unused(self) -> None:
+        """Raise a ValueError for settings of own data where there is none."""
+        for field in fields(self):
+            if field.name not in OWN_FIELDS - self.shared:
+                continue
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            value = getattr(self, field.name)
+            if value != default:
+                raise ValueError(
+                    f"{field.name} is {value!r}, which is for your own data: name it with train_file or dataset_name"
+                )
 
     def choose_own(self) -> None:
         """Let the user's own data take the benchmark's place.
@@ -185,12 +306,18 @@ class OwnDataArguments(TextArguments, BenchmarkArguments):
 
     def make_source(self) -> TextSource:
         """The user's own data."""
-        return TextSource(**self.source_options(), cache_dir=self.cache_dir)
+        return TextSource(**self.source_options())
 
 
 @dataclass
 class DataArguments(OwnDataArguments):
-    """The benchmark or a user's own data, further test data and the maximum length of training examples."""
+    """The benchmark or a user's own data, further test data and the maximum length of training examples.
+
+    Attributes:
+        length_setting: what limits texts instead of `max_length`, if anything does.
+    """
+
+    length_setting: ClassVar[str | None] = None
 
     evaluate_on: list[str] = HfArg(
         default_factory=list, help="Further test data: 'config' (all its test splits) or 'config/split'."
@@ -204,6 +331,8 @@ class DataArguments(OwnDataArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.max_length is not None and self.length_setting is not None:
+            raise ValueError(f"max_length is {self.max_length}: the length of own texts here is {self.length_setting}")
         super().__post_init__()
         self.evaluate_params = mapping("evaluate_params", self.evaluate_params)
         if self.is_own:
@@ -222,33 +351,123 @@ class DataArguments(OwnDataArguments):
 
 
 @dataclass
-class LabelledDataArguments(LabelArguments, DataArguments):
-    """The benchmark, or a user's own texts with labels."""
+class LabelledDataArguments(DataArguments):
+    """The benchmark, or the columns of a user's own texts with labels."""
+
+    task_name: str | None = HfArg(default=None, help=f"A task of GLUE or SuperGLUE: {', '.join(TASKS)}.")
+    text_column: list[str] = HfArg(
+        default_factory=list,
+        aliases=["--text_column_names"],
+        help="The column of texts, or the two of pairs of texts; those with usual names if unset.",
+    )
+    label_column: str | None = HfArg(
+        default=None,
+        aliases=["--label_column_name"],
+        help="The column of labels; label if unset. Lists are several labels, numbers with a fraction a regression.",
+    )
+    label_list: list[str] = HfArg(
+        default_factory=list, help="Names of all labels in the order of their ids; else in alphabetical order."
+    )
+    label_delimiter: str | None = HfArg(
+        default=None, help="Text between the labels of an example that has several, in files without lists."
+    )
+    do_regression: bool | None = HfArg(default=None, help="Whether labels are numbers to predict.")
 
     def __post_init__(self) -> None:
-        self.check_labels()
+        if self.task_name is not None:
+            self.task_name = self.task_name.lower()
+            if self.task_name in OTHERS:
+                raise ValueError(
+                    f"task_name is {self.task_name!r}, which {OTHERS[self.task_name]}: expected one of "
+                    f"{', '.join(TASKS)}, which classify a text or a pair"
+                )
+            require_known("task_name", self.task_name, list(TASKS))
+            fixed = ("text_column", "label_column", "label_list", "dataset_config_name", "train_split", "do_regression")
+            for name in fixed:
+                if getattr(self, name) not in (None, []):
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)!r} and task_name {self.task_name!r}, which has its own: leave "
+                        f"{name} out"
+                    )
+        if len(self.text_column) == 1:
+            # transformers' examples take names with commas between them
+            self.text_column = [name.strip() for name in self.text_column[0].split(",")]
+        if self.label_delimiter == "":
+            raise ValueError("label_delimiter is '': expected the text between labels, such as ;")
+        if self.do_regression and self.label_delimiter is not None:
+            raise ValueError(
+                f"do_regression is true and label_delimiter {self.label_delimiter!r}: a number has no delimiter"
+            )
         super().__post_init__()
 
     def make_source(self) -> TextSource:
-        return TextSource(**self.source_options(), **self.label_options(), cache_dir=self.cache_dir)
+        columns = {"text_columns": tuple(self.text_column), "label_column": self.label_column}
+        names = {"label_names": tuple(self.label_list), "label_delimiter": self.label_delimiter}
+        kind = {"task_name": self.task_name, "do_regression": self.do_regression}
+        return TextSource(**self.source_options(), **columns, **names, **kind)
 
 
 @dataclass
-class LanguageDataArguments(BlockArguments, DataArguments):
-    """A user's own documents for a language model."""
+class LanguageDataArguments(DocumentTextArguments, DataArguments):
+    """A user's own documents as blocks of tokens for a language model.
+
+    Attributes:
+        length_name: the field that the user has set the length of blocks by, for messages.
+    """
 
     own_objective: ClassVar[Objective] = TEXT_MODELLING
+    length_setting: ClassVar[str] = "block_size"
+    length_name: ClassVar[str] = "block_size"
 
+    block_size: int = HfArg(
+        default=512, help="Tokens of a block: what a model is trained on and evaluated on in one piece."
+    )
+    pack: bool | None = HfArg(
+        default=None,
+        help="Join documents, with an end-of-text token after each, and cut them into blocks; else a block is the "
+        "beginning of one document. True if unset, but for line_by_line.",
+    )
+    streaming: bool = HfArg(
+        default=False, help="Read and encode documents while training, without a copy of them; needs max_steps."
+    )
+
+    max_seq_length: int | None = HfArg(default=None, help="Tokens of a block; the same as block_size.")
+    line_by_line: bool = HfArg(
+        default=False, help="Each line of a text file is a document, and a block the beginning of one document."
+    )
     train_file: str | None = HfArg(default=None, help=DOCUMENT_FILE)
 
     def __post_init__(self) -> None:
-        self.name_blocks()
+        if self.max_seq_length is not None:
+            if self.block_size != type(self).block_size:
+                raise ValueError(
+                    f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
+                    "a block, set one of them"
+                )
+            self.block_size, self.max_seq_length, self.length_name = self.max_seq_length, None, "max_seq_length"
         super().__post_init__()
-        self.check_blocks()
+        if self.pack and self.line_by_line:
+            raise ValueError(
+                "pack is True and line_by_line True: a line is a document, and a block the beginning of one; leave one "
+                "of them out"
+            )
+        if self.pack is None:
+            self.pack = not self.line_by_line
+        if self.block_size < 2:
+            raise ValueError(f"{self.length_name} is {self.block_size}: a block needs 2 tokens or more, to predict one")
+        if self.slice_by and self.pack:
+            raise ValueError(
+                f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass "
+                "--line_by_line, for one document a block"
+            )
+        if self.num_proc is not None:
+            raise ValueError(
+                f"num_proc is {self.num_proc}: own documents are encoded by the tokenizer's threads; leave it out"
+            )
 
     def make_source(self) -> DocumentSource:
-        options = {**self.source_options(), **self.document_options(), "line_by_line": self.line_by_line}
-        return DocumentSource(**options, streaming=self.streaming, cache_dir=self.cache_dir)
+        options = {"line_by_line": self.line_by_line, "streaming": self.streaming}
+        return DocumentSource(**self.source_options(), **self.document_options(), **options)
 
 
 @dataclass
@@ -326,7 +545,8 @@ class RecurrentTrainingArguments(TrainingArguments):
         if self.label_smoothing_factor:
             raise ValueError(
                 f"label_smoothing_factor is {self.label_smoothing_factor}: it would replace the model's loss, and with "
-                "it those of steps and halting; leave it out"
+                "it those of steps and halting; leave it out, or let a model of sources and targets smooth labels, "
+                f"with config: {{label_smoothing: {self.label_smoothing_factor}}}"
             )
         if self.lr_schedule is not None:
             check_schedule(self.lr_schedule)
@@ -356,17 +576,51 @@ class RecurrentTrainingArguments(TrainingArguments):
 
 
 @dataclass
-class PairArguments(PairColumnArguments, DataArguments):
-    """The benchmark or a user's own data of sources and targets, and the vocabulary of its tokenizer."""
+class PairArguments(DataArguments):
+    """The benchmark, or the columns of a user's own sources and targets, their lengths, and their score."""
 
     own_objective: ClassVar[Objective] = SEQ2SEQ
 
+    source_column: str | None = HfArg(
+        default=None,
+        aliases=["--text_column"],
+        help="The column of own sources, such as document or translation.de; source if unset.",
+    )
+    target_column: str | None = HfArg(
+        default=None,
+        aliases=["--summary_column"],
+        help="The column of own targets, such as summary or translation.en; target if unset.",
+    )
+    source_lang: str | None = HfArg(
+        default=None, help="Key of the sources in a column translation of texts by language, such as de."
+    )
+    target_lang: str | None = HfArg(default=None, help="Key of the targets there, such as en.")
+    source_prefix: str | None = HfArg(default=None, help="Text before every own source, white space included.")
+    max_source_length: int | None = HfArg(
+        default=None, help="Cut own sources after so many tokens; how many were cut is said."
+    )
+    max_target_length: int | None = HfArg(
+        default=None, help="The same for own targets in training; written ones are compared with whole targets."
+    )
+    metric_name: str | None = HfArg(
+        default=None, help=f"The score of own targets: {' or '.join(PAIR_METRICS)}; exact_match if unset."
+    )
     num_merges: int | None = HfArg(
         default=None, help="Merges of the BPE that is trained on texts of wmt14_en_de; 32,764 if unset."
     )
 
     def __post_init__(self) -> None:
-        self.check_pairs()
+        if (self.source_lang is None) != (self.target_lang is None):
+            given = "source_lang" if self.target_lang is None else "target_lang"
+            raise ValueError(f"{given} is {getattr(self, given)!r}: name both languages, source_lang and target_lang")
+        columns = [name for name in ("source_column", "target_column") if getattr(self, name) is not None]
+        if self.source_lang is not None and columns:
+            raise ValueError(
+                f"source_lang is {self.source_lang!r} and {columns[0]} {getattr(self, columns[0])!r}: both name the "
+                "column, set one of them"
+            )
+        if self.metric_name is not None:
+            require_known("metric_name", self.metric_name, list(PAIR_METRICS))
         if self.max_seq_length is not None:
             raise ValueError(
                 f"max_seq_length is {self.max_seq_length}: set max_source_length and max_target_length, which cut "
@@ -375,7 +629,11 @@ class PairArguments(PairColumnArguments, DataArguments):
         super().__post_init__()
 
     def make_source(self) -> TextSource:
-        return TextSource(pairs=True, **self.source_options(), **self.pair_options(), cache_dir=self.cache_dir)
+        columns = (self.source_column, self.target_column)
+        if self.source_lang is not None:
+            columns = (f"translation.{self.source_lang}", f"translation.{self.target_lang}")
+        options = {"source_column": columns[0], "target_column": columns[1], "source_prefix": self.source_prefix or ""}
+        return TextSource(pairs=True, **self.source_options(), **options)
 
 
 @dataclass
@@ -401,18 +659,6 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
     )
 
     def __post_init__(self) -> None:
-        if self.label_smoothing_factor:
-            raise ValueError(
-                f"label_smoothing_factor is {self.label_smoothing_factor}: it would replace the model's loss and with "
-                "it the auxiliary ones; let the model smooth labels, with config: {label_smoothing: "
-                f"{self.label_smoothing_factor}}}"
-            )
-        if self.predict_with_generate:
-            raise ValueError(
-                "predict_with_generate is true: leave it out; evaluations on the way know what greedy decoding gets "
-                "right without it, from one pass with the target, and at the end targets are written in any case"
-            )
-        check_numbers(self)
         if self.batch_tokens is not None:
             raise ValueError(
                 f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
@@ -432,6 +678,15 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "nll"
         super().__post_init__()
+
+
+# settings of own data alone
+OWN_FIELDS = frozenset(
+    field.name
+    for cls in (OwnDataArguments, LabelledDataArguments, LanguageDataArguments, PairArguments)
+    for field in fields(cls)
+    if field.name not in {other.name for other in fields(BenchmarkArguments)}
+) - {"evaluate_on", "evaluate_params", "max_length", "num_merges"}
 
 
 @dataclass
@@ -511,7 +766,7 @@ class DocumentArguments(DocumentTextArguments, OwnDataArguments):
             )
 
     def make_source(self) -> DocumentSource:
-        return DocumentSource(**self.source_options(), **self.document_options(), cache_dir=self.cache_dir)
+        return DocumentSource(**self.source_options(), **self.document_options())
 
 
 @dataclass

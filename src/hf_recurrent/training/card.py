@@ -5,8 +5,9 @@ import importlib.metadata
 import json
 import platform
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -412,41 +413,6 @@ def beginning(text: str) -> str:
     return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]
 
 
-def common_fields(
-    model: Any, data: DataArguments, report: ReportArguments, facts: RunFacts, table: Mapping[str, Any], script: str
-) -> dict[str, Any]:
-    """Fields of `CardData` that do not depend on the objective; `table` is that of the first split."""
-    config = model.config
-    family = ARCHITECTURES[config.model_type]
-    paper_table, differences = paper_claims(report, facts.changes)
-    return {
-        "model_name": report.title or f"{family.prefix} on {data.info.name}",
-        "repo_id": facts.hub_model_id or facts.name,
-        "family": config.model_type,
-        "notice": report.notice,
-        "max_steps": config.num_hidden_layers,
-        "halting": table["halting"],
-        "paper": paper_with_title(family.paper),
-        "benchmark": benchmark_facts(data, report.dataset_id),
-        "training": Training(
-            command=command(facts.argv, script, data.own is not None),
-            recipe=recipe_name(facts.argv) or "flags",
-            paper_table=paper_table,
-            seed=facts.seed,
-            wall_time=facts.wall_time,
-            hardware=hardware(facts.processes, facts.device),
-            num_parameters=model.num_parameters(),
-            versions=versions(),
-            steps=facts.steps,
-            differences_from_paper=differences,
-        ),
-        "base_model": facts.base_model,
-        "license": report.license,
-        "examples": report.examples and data.own is not None,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-    }
-
-
 def chunk_settings(config: Any) -> dict[str, Any] | None:
     """Config fields of a model that computes chunk by chunk or window by window; None if it takes whole sequences."""
     capabilities = config.capabilities
@@ -459,24 +425,79 @@ def chunk_settings(config: Any) -> dict[str, Any] | None:
     return {name: getattr(config, name) for name in names}
 
 
+def run_card(
+    model: Any,
+    data: DataArguments,
+    report: ReportArguments,
+    facts: RunFacts,
+    tables: Mapping[str, dict[str, Any]],
+    plots: Iterable[Mapping[str, Any]],
+    *,
+    claim: Callable[[str, str, dict[str, Any]], str],
+    limitations: Sequence[str],
+    script: str | None = None,
+    **more: Any,
+) -> CardData:
+    """The card of a run.
+
+    Args:
+        tables: of its splits, by their names.
+        plots: of the first split, unless they name theirs.
+        claim: title, name and table of the first split -> how well the model does, in one sentence.
+        limitations: those of the data and the results.
+        script: that trains so; None for that of the objective.
+        more: further fields of `CardData`, and those that are not as in other cards.
+    """
+    config, objective = model.config, objective_on(data)
+    family, (split, table) = ARCHITECTURES[config.model_type], next(iter(tables.items()))
+    paper_table, differences = paper_claims(report, facts.changes)
+    title = report.title or f"{family.prefix} on {data.info.name}"
+    fields = {
+        "model_name": title,
+        "repo_id": facts.hub_model_id or facts.name,
+        "family": config.model_type,
+        "claim": claim(title, split, table),
+        "task": task_for(objective.auto_class),
+        "metric": objective.metric,
+        "notice": report.notice,
+        "max_steps": config.num_hidden_layers,
+        "halting": table["halting"],
+        "chunks": chunk_settings(config),
+        "paper": paper_with_title(family.paper),
+        "benchmark": benchmark_facts(data, report.dataset_id),
+        "training": Training(
+            command=command(facts.argv, script or objective.script, data.own is not None),
+            recipe=recipe_name(facts.argv) or "flags",
+            paper_table=paper_table,
+            seed=facts.seed,
+            wall_time=facts.wall_time,
+            hardware=hardware(facts.processes, facts.device),
+            num_parameters=model.num_parameters(),
+            versions=versions(),
+            steps=facts.steps,
+            differences_from_paper=differences,
+        ),
+        "results": split_results(tables, report, data, config, facts.steps, changes=facts.changes),
+        "limitations": [*limitations, *history(facts, config)],
+        "plots": [Plot(**{"split": split, **plot}) for plot in plots],
+        "base_model": facts.base_model,
+        "license": report.license,
+        "examples": report.examples and data.own is not None,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+    }
+    return CardData(**{**fields, **more})
+
+
 def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
     """The card of a run that classifies examples or predicts tokens."""
-    config, objective, tables, info = model.config, objective_on(data), evaluation.tables, data.info
-    split, table = next(iter(tables.items()))
-    fields = common_fields(model, data, run, facts, table, objective.script)
-    return CardData(
-        **fields,
-        claim=headline(fields["model_name"], split, table, objective, metric_on(data, objective)),
-        task=task_for(objective.auto_class),
-        metric=metric_on(data, objective),
-        chunks=chunk_settings(config),
-        results=split_results(tables, run, data, config, facts.steps, changes=facts.changes),
-        example=example_of(evaluation.example, info, objective),
-        limitations=[
-            *limitations(data, tables, objective),
-            *history(facts, config),
-        ],
-        plots=[Plot(**plot, split=split) for plot in evaluation.plots],
+    objective, tables = objective_on(data), evaluation.tables
+    metric = metric_on(data, objective)
+    return run_card(
+        *(model, data, run, facts, tables, evaluation.plots),
+        claim=partial(headline, objective=objective, metric=metric),
+        metric=metric,
+        example=example_of(evaluation.example, data.info, objective),
+        limitations=limitations(data, tables, objective),
         routing=[Routing(**example) for example in evaluation.routing],
         pictures=[Picture(**example) for example in evaluation.pictures],
         threshold_curve=evaluation.curve,

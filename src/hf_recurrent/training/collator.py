@@ -97,3 +97,15 @@ class SpanCollator:
             padding = batch["input_ids"].shape[1] - batch["attention_mask"].sum(1)
             batch |= {name: batch[name] + padding for name in self.ends if name in batch}
         return batch
+
+
+class PairCollator(PaddingCollator):
+    """Pads sources, and labels with -100; adds the mask of the decoder's inputs."""
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer, lists_of_labels=True)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = super().__call__(examples)
+        # the decoder's input at a label's place is the token before it
+        return {**batch, "decoder_attention_mask": (batch["labels"] != NO_TARGET).long()}

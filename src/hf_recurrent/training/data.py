@@ -2,18 +2,23 @@
 
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from torch.utils.data import DataLoader
 
-from ..analysis.halting import TokenKinds
+from ..analysis.halting import TokenKinds, collect_halting, halting_table
+from ..analysis.tables import HALTING_FILE
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
+from ..files import plain
+from ..metrics.classification import class_scores, number_scores, set_scores
 from ..text_data.examples import CHOICES, PAIR
-from ..text_data.labels import Labels
+from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
 from ..text_data.source import LENGTH
 from .arguments import BenchmarkArguments, DataArguments
 from .batches import PIECE, token_counts
@@ -22,46 +27,13 @@ from .recipes import near_matches
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from typing_extensions import Self
 
+# tokens of a heat map, and of a card's example, that stay readable
+MAX_EXAMPLE_TOKENS = 40
+# measured examples, and the table of a split
+Measured = tuple[pd.DataFrame, dict[str, Any]]
 MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels", "start_positions", "end_positions"]
-
-
-@dataclass(frozen=True)
-class EvaluationSplit:
-    """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another.
-
-    `kinds` are the kinds of tokens that halting statistics of a language model are kept for, `labels` those of a user's
-    own data.
-    """
-
-    name: str
-    dataset: "Dataset"
-    slice_columns: tuple[str, ...]
-    kinds: TokenKinds | None = None
-    labels: Labels | None = None
-
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns of a user's own texts."""
-        return tuple(name for name in (*PAIR, *CHOICES) if name in self.dataset.column_names)
-
-    @property
-    def slices(self) -> dict[str, list]:
-        return {name: self.dataset[name][:] for name in self.slice_columns}
-
-    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
-        """Padded batches in the order of the examples."""
-        examples = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
-        return DataLoader(examples, batch_size=batch_size, collate_fn=collator(tokenizer, examples))
-
-
-@dataclass(frozen=True)
-class Splits:
-    """`validation` maps names to the validation splits of the benchmark configuration, of which it may have none."""
-
-    train: "Dataset"
-    validation: "dict[str, Dataset]"
-    evaluation: list[EvaluationSplit]
 
 
 def collator(tokenizer: Any, examples: "Dataset") -> Callable[[list[dict]], dict[str, Any]]:
@@ -261,47 +233,6 @@ def require_train(splits: "dict[str, Dataset]", arguments: DataArguments) -> Non
         )
 
 
-def load_splits(
-    arguments: DataArguments,
-    tokenizer: Any,
-    encode: Callable[["Dataset", DataArguments, Any, str], "Dataset"] = encode,
-    split_type: type[EvaluationSplit] = EvaluationSplit,
-) -> Splits:
-    """Load and encode everything a run needs.
-
-    `encode` adds token ids and labels to texts, `split_type` makes batches of test examples.
-
-    Raises:
-        ValueError: a configuration, parameter or split that does not exist, or no training examples.
-    """
-    own = load_config(arguments, arguments.benchmark_config)
-    require_train(own, arguments)
-    chosen = some_examples(own["train"], arguments.max_train_samples)
-    train = encode(chosen, arguments, tokenizer, split_place("train", arguments))
-    if arguments.max_length is not None:
-        train = train.filter(lambda example: len(example["input_ids"]) <= arguments.max_length)
-    if not len(train):
-        raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
-    columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, tokenizer)
-    # own data may have none to test on
-    no_test = arguments.own is not None and not any(name.startswith("test") for name in own)
-    role = "validation" if no_test else "test"
-    tests = {name: examples for name, examples in own.items() if name.startswith(role)}
-    tests = {**training_like_first(own["train"], tests, columns), **dict(further_splits(arguments))}
-    limit, labels = arguments.max_eval_samples, None if arguments.own is None else arguments.own.labels
-
-    def prepare(name: str, examples: "Dataset") -> "Dataset":
-        return by_length(encode(some_examples(examples, limit), arguments, tokenizer, split_place(name, arguments)))
-
-    return Splits(
-        train=train,
-        validation={name: prepare(name, examples) for name, examples in own.items() if name.startswith("validation")},
-        evaluation=[
-            split_type(name, prepare(name, examples), columns, kinds, labels) for name, examples in tests.items()
-        ],
-    )
-
-
 def kinds_of(benchmark: str, tokenizer: Any) -> TokenKinds | None:
     """The kinds of a benchmark's tokens that halting statistics are kept for; None for a benchmark without kinds."""
     return flip_flop_kinds(tokenizer) if benchmark == "flip_flop" else None
@@ -320,3 +251,152 @@ def flip_flop_kinds(tokenizer: Any) -> TokenKinds:
         return kinds
 
     return TokenKinds((*INSTRUCTIONS, *(f"bit after {word}" for word in INSTRUCTIONS)), of)
+
+
+@dataclass(frozen=True)
+class EvaluationSplit:
+    """An encoded test split: `name` is 'split' of the training configuration or 'config/split' of another.
+
+    `kinds` are the kinds of tokens that halting statistics of a language model are kept for, `labels` those of a user's
+    own data. A subclass encodes and measures examples of one kind; `token_columns` are those that `max_length` limits,
+    and `has_classes` says whether answers are numbers of classes.
+    """
+
+    encode: ClassVar = staticmethod(encode)
+    token_columns: ClassVar[tuple[str, ...]] = ("input_ids",)
+    has_classes: ClassVar[bool] = True
+    statistics_file: ClassVar[str] = HALTING_FILE
+
+    name: str
+    dataset: "Dataset"
+    slice_columns: tuple[str, ...]
+    kinds: TokenKinds | None = None
+    labels: Labels | None = None
+
+    @classmethod
+    def of(cls, name: str, rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "Self":
+        """A split of texts, encoded, and sorted by length so that batches hold little padding."""
+        encoded = cls.encode(rows, arguments, tokenizer, split_place(name, arguments))
+        labels = None if arguments.own is None else arguments.own.labels
+        kinds = kinds_of(arguments.benchmark, tokenizer)
+        return cls(name, by_length(encoded), arguments.info.slice_columns, kinds, labels)
+
+    @property
+    def slices(self) -> dict[str, Any]:
+        """Columns of difficulty, with a value for each measured example."""
+        return {name: self.dataset[name][:] for name in self.slice_columns}
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """How much of the split a table counts, by its keys."""
+        return {"n": len(self.dataset)}
+
+    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
+        """Padded batches in the order of the examples."""
+        examples = self.dataset.select_columns([name for name in MODEL_INPUTS if name in self.dataset.column_names])
+        return DataLoader(examples, batch_size=batch_size, collate_fn=collator(tokenizer, examples))
+
+    def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
+        """What a model answers to each example, and the table of its answers and steps (see `halting_table`).
+
+        Args:
+            options: `max_steps`, `halting_threshold` and `progress` of `collect_halting`.
+        """
+        batches = self.batches(tokenizer, batch_size)
+        record = collect_halting(model, batches, slices=self.slices, kinds=self.kinds, **options)
+        table = halting_table(record)
+        if self.labels is not None and self.has_classes:
+            table |= further_scores(record.examples, self.labels)
+        return record.examples, table
+
+    def judged(self, examples: pd.DataFrame) -> pd.DataFrame:
+        """The inputs among measured examples, as a calibration compares them."""
+        return examples
+
+    def predictions(self, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+        """Slice columns of each example, names of label and prediction, and mean executed steps.
+
+        A user's own examples, which are in another order here, have their texts too.
+        """
+        own = [] if self.labels is None else [*PAIR, *CHOICES]
+        columns = (*(name for name in own if name in self.dataset.column_names), *self.slice_columns)
+        name_of = model.config.id2label.__getitem__
+        if "labelled" in examples:
+            name_of = tokenizer.convert_ids_to_tokens
+        elif not self.has_classes or (self.labels is not None and self.labels.problem_type != SINGLE):
+            # names already, or numbers
+            name_of = plain
+        texts = {name: self.dataset[name][:] for name in columns}
+        for number, example in enumerate(examples.to_dict("records")):
+            answer = {name: name_of(example[name]) for name in ("label", "prediction")}
+            steps = {name: example[name] for name in ("steps",) if name in example}
+            yield {**{name: values[number] for name, values in texts.items()}, **answer, **steps}
+
+    def short_example(self) -> dict[str, Any]:
+        """The longest example of at most `MAX_EXAMPLE_TOKENS` tokens, or the shortest one."""
+        lengths = [len(ids) for ids in self.dataset["input_ids"][:]]
+        fitting = [i for i, length in enumerate(lengths) if length <= MAX_EXAMPLE_TOKENS]
+        return self.dataset[fitting[-1] if fitting else 0]
+
+    def figures(self, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+        """Draw a table's figures into a folder, and list them for the card."""
+        # matplotlib is loaded where figures are drawn alone
+        from ..analysis.plots import save_halting_figures
+
+        return save_halting_figures(folder, table, prefix=self.name)
+
+
+def further_scores(examples: pd.DataFrame, labels: Labels) -> dict[str, Any]:
+    """What a table says of a user's own labels: `scores` beside the one that it shows, and the class of `f1`."""
+    predictions, true = (examples[name].to_numpy() for name in ("prediction", "label"))
+    if labels.problem_type == REGRESSION:
+        scores, shown = number_scores(predictions, true), "r_squared"
+    elif labels.problem_type == MULTI:
+        sets = ([set(text.split(JOINED)) for text in texts] for texts in (predictions, true))
+        chosen = (np.array([[name in found for name in labels.names] for found in each]) for each in sets)
+        scores, shown = set_scores(*chosen), "accuracy"
+    else:
+        scores, shown = class_scores(predictions, true, len(labels.names)), "accuracy"
+    return {"scores": {name: score for name, score in scores.items() if name != shown}, **labels.positive}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """`validation` maps names to the validation splits of the benchmark configuration, of which it may have none."""
+
+    train: "Dataset"
+    validation: "dict[str, Dataset]"
+    evaluation: list[EvaluationSplit]
+
+
+def load_splits(
+    arguments: DataArguments, tokenizer: Any, split_type: type[EvaluationSplit] = EvaluationSplit
+) -> Splits:
+    """Load and encode everything a run needs.
+
+    Raises:
+        ValueError: a configuration, parameter or split that does not exist, or no training examples.
+    """
+    own = load_config(arguments, arguments.benchmark_config)
+    require_train(own, arguments)
+    chosen = some_examples(own["train"], arguments.max_train_samples)
+    train = split_type.encode(chosen, arguments, tokenizer, split_place("train", arguments))
+    if (most := arguments.max_length) is not None:
+        train = train.filter(lambda row: all(len(row[name]) <= most for name in split_type.token_columns))
+    if not len(train):
+        raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
+    # own data may have none to test on
+    no_test = arguments.own is not None and not any(name.startswith("test") for name in own)
+    role = "validation" if no_test else "test"
+    tests = {name: examples for name, examples in own.items() if name.startswith(role)}
+    tests = training_like_first(own["train"], tests, arguments.info.slice_columns) | dict(further_splits(arguments))
+
+    def prepared(name: str, examples: "Dataset") -> EvaluationSplit:
+        return split_type.of(name, some_examples(examples, arguments.max_eval_samples), arguments, tokenizer)
+
+    validation = {name: examples for name, examples in own.items() if name.startswith("validation")}
+    return Splits(
+        train=train,
+        validation={name: prepared(name, examples).dataset for name, examples in validation.items()},
+        evaluation=[prepared(name, examples) for name, examples in tests.items()],
+    )

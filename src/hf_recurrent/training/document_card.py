@@ -1,37 +1,41 @@
 """The card of a finished run over long documents, from its recipe and the tables of its test splits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..analysis.text_losses import BLOCKS
 from ..hub import CardData
-from ..hub.card import Benchmark, Example, Plot
-from ..hub.tasks import METRICS, task_for
+from ..hub.card import Benchmark, Example
+from ..hub.tasks import METRICS
 from .arguments import DocumentArguments
-from .card import (
-    RunFacts,
-    benchmark_facts,
-    chunk_settings,
-    common_fields,
-    history,
-    measured_on_validation,
-    split_results,
-    without_folders,
-)
-from .objectives import DOCUMENT_SCRIPT, LANGUAGE_MODELLING
+from .card import RunFacts, benchmark_facts, measured_on_validation, run_card, split_results, without_folders
+from .objectives import DOCUMENT_SCRIPT
 from .report_arguments import ReportArguments
 
 # maximum length of a prompt, in letters
 PROMPT_LETTERS = 48
 
 
+def text_metric(tables: Mapping[str, dict[str, Any]]) -> str:
+    """The measure of a card's tables: bytes are the same for all tokenizers, if they are known."""
+    table = next(iter(tables.values()))
+    return "bits_per_byte" if table["exact_bytes"] and table["bits_per_byte"] is not None else "bits_per_token"
+
+
 def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
     """How well the model predicts, in one sentence."""
-    measure = METRICS[metric]
+    measure, read, depth = METRICS[metric], "documents", ""
+    if table.get("texts") == BLOCKS:
+        read = f"blocks of {table['segment_length']:,} tokens"
+    if "texts" in table and not table["fixed_depth"]:
+        depth = f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average"
     return (
-        f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} documents of the "
-        f"`{split}` split ({table['tokens']:,} tokens), where the best constant prediction needs "
-        f"{table[measure.constant_key]:.3f}."
+        f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} {read} of the `{split}` "
+        f"split ({table['tokens']:,} tokens), where the best constant prediction needs "
+        f"{table[measure.constant_key]:.3f}{depth}."
     )
 
 
@@ -62,7 +66,7 @@ def document_benchmark(data: DocumentArguments, dataset_id: str | None, start: s
     )
     if data.tokenizer_vocab_size is not None:
         parameters["tokenizer_vocab_size"] = data.tokenizer_vocab_size
-    return Benchmark(**{**vars(facts), "parameters": parameters})
+    return replace(facts, parameters=parameters)
 
 
 def prompt_of(text: str) -> str:
@@ -80,7 +84,7 @@ def document_card(
     *,
     batch_size: int,
     prompt: str,
-    plots: list[Plot],
+    plots: Iterable[Mapping[str, Any]],
 ) -> CardData:
     """The card of a run over documents.
 
@@ -89,21 +93,14 @@ def document_card(
         batch_size: sequences of an optimiser step, over all processes.
         prompt: the text that the usage section continues.
     """
-    config = model.config
-    split, table = next(iter(tables.items()))
-    metric = "bits_per_byte" if table["exact_bytes"] else "bits_per_token"
-    fields = common_fields(model, data, report, facts, table, DOCUMENT_SCRIPT)
-    step_tokens = batch_size * data.segment_length
-    return CardData(
-        **{**fields, "benchmark": document_benchmark(data, report.dataset_id, facts.start)},
-        claim=headline(fields["model_name"], split, table, metric),
-        task=task_for(LANGUAGE_MODELLING.auto_class),
+    metric, sizes = text_metric(tables), {"step_tokens": batch_size * data.segment_length, "changes": facts.changes}
+    return run_card(
+        *(model, data, report, facts, tables, plots),
+        claim=partial(headline, metric=metric),
         metric=metric,
-        chunks=chunk_settings(config),
-        results=split_results(
-            tables, report, data, config, facts.steps, step_tokens=step_tokens, changes=facts.changes
-        ),
+        benchmark=document_benchmark(data, report.dataset_id, facts.start),
         example=Example(prompt),
-        limitations=[*document_limitations(data, tables), *history(facts, config)],
-        plots=plots,
+        limitations=document_limitations(data, tables),
+        results=split_results(tables, report, data, model.config, facts.steps, **sizes),
+        script=DOCUMENT_SCRIPT,
     )

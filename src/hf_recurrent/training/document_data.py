@@ -7,7 +7,7 @@ from ..documents import TokenDocuments, encode_documents
 from .arguments import DocumentArguments, ModelArguments
 from .data import load_own_config, some_examples
 from .language_data import load_language_tokenizer
-from .model import load_saved_tokenizer
+from .model import load_saved_tokenizer, require_no_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -46,10 +46,7 @@ def load_document_tokenizer(model: ModelArguments, data: DocumentArguments, trai
     if data.own is not None:
         return load_language_tokenizer(model, data, default="bytes")
     if model.model_name_or_path is not None:
-        if data.tokenizer is not None:
-            raise ValueError(
-                f"tokenizer is {data.tokenizer!r}, but {model.model_name_or_path} has its own: leave it out"
-            )
+        require_no_tokenizer(model.model_name_or_path, tokenizer=data.tokenizer)
         return load_saved_tokenizer(model.model_name_or_path, **model.hub_options)
     if data.tokenizer != "bpe":
         return document_tokenizer(data.tokenizer or "bytes")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -34,13 +34,6 @@ from .engine_checks import check_fsdp_plugin
 from .model import first_not_finite
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .trainer import DivergedError
-
-
-class StepSums(NamedTuple):
-    """`nats` and `tokens` that were predicted in a step by this process, scalars on its device."""
-
-    nats: torch.Tensor
-    tokens: torch.Tensor
 
 
 def require_constant_state(config: Any) -> None:
@@ -77,16 +70,19 @@ def check_segment_length(config: Any, segment_length: int, name: str = "segment_
         )
 
 
-def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segment, caches: list[Any]) -> StepSums:
+def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segment, caches: list[Any]) -> torch.Tensor:
     """Add the gradients of a segment's mean loss, over all labelled tokens of all processes and groups, to `model`.
 
     The segment's sequences are as many groups as there are `caches`, which are computed one after another; each cache
     is replaced by the next one. A ponder loss is a mean over sequences and weighs as much in each group.
+
+    Returns:
+        (2,) nats and tokens that this process has predicted, on its device.
     """
     groups = len(caches)
     size = segment.input_ids.shape[0] // groups
     everywhere = accelerator.reduce((segment.labels != NO_TARGET).sum().to(accelerator.device)).clamp_min(1)
-    sums = StepSums(*torch.zeros(2, device=accelerator.device, dtype=torch.float64))
+    sums = torch.zeros(2, device=accelerator.device, dtype=torch.float64)
     for group in range(groups):
         part = segment.rows(slice(group * size, (group + 1) * size)).to(accelerator.device)
         with accelerator.no_sync(model) if group + 1 < groups else nullcontext():
@@ -106,7 +102,7 @@ def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segmen
             fraction = tokens / everywhere * accelerator.num_processes
             accelerator.backward(prediction * fraction + ponder / groups)
         caches[group] = outputs.past_key_values
-        sums = StepSums(sums.nats + prediction.detach().double() * tokens, sums.tokens + tokens)
+        sums += torch.stack([prediction.detach().double() * tokens, tokens.double()])
     return sums
 
 
@@ -123,7 +119,7 @@ class Session:
     caches: list[Any]
     validation: DocumentReader | None = None
     progress: Progress = field(default_factory=Progress)
-    sums: list[StepSums] = field(default_factory=list)
+    sums: list[torch.Tensor] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -269,8 +265,7 @@ def take_step(session: Session) -> None:
 def add_up(session: Session) -> None:
     """Add the losses of all processes since the last call to the progress."""
     if session.sums:
-        own = torch.stack([torch.stack((sums.nats, sums.tokens.double())) for sums in session.sums]).sum(0)
-        nats, tokens = session.accelerator.reduce(own).tolist()
+        nats, tokens = session.accelerator.reduce(torch.stack(session.sums).sum(0)).tolist()
         session.progress.nats += nats
         session.progress.tokens += int(tokens)
         session.sums = []

@@ -15,7 +15,6 @@ from ..analysis.recurrence import PROSE, evaluate_split
 from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..files import write_json
 from ..hub import CardData
-from ..hub.card import Plot
 from ..hub.checkpoint import save_checkpoint
 from ..hub.comparison import check_finished, compared_cards
 from ..inference.processes import from_first
@@ -170,13 +169,13 @@ def experiment_changes(argv: Sequence[str], settings: dict[str, Any], processes:
     return [change for change in changes if not change.startswith(shared)]
 
 
-def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[Plot]:
+def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[dict[str, str | None]]:
     """The figures of every split, in `folder`."""
     # only the main process draws, and loads matplotlib
     from ..analysis.plots import save_recurrence_figures
 
     return [
-        Plot(**plot, split=name)
+        {**plot, "split": name}
         for name, table in tables.items()
         for plot in save_recurrence_figures(folder, table, prefix=name)
     ]

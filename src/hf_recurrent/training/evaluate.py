@@ -3,19 +3,16 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import torch
 import transformers
 import yaml
 
 from ..analysis.calibration import unusual_inputs
-from ..analysis.halting import collect_halting, halting_table
 from ..benchmarks import benchmark_info
 from ..benchmarks.export.card import DIGEST_PREFIX
 from ..benchmarks.export.parquet import rows_digest
@@ -24,10 +21,9 @@ from ..hub.inputs import check_texts, read_inputs
 from ..hub.tasks import auto_class_of
 from ..inference.processes import is_first
 from ..models.common.exit_criteria import LEARNED
-from .arguments import DataArguments, LanguageDataArguments
-from .data import EvaluationSplit, by_length, encode, kinds_of, load_config, some_examples, split_place
+from .arguments import DataArguments
+from .data import EvaluationSplit, load_config, some_examples
 from .document_checkpoint import quiet
-from .evaluation import further_scores
 from .language_data import TextSplit
 from .model import check_finite, check_place, checkpoint_config, load_saved_tokenizer, revision_options
 from .objectives import (
@@ -43,13 +39,10 @@ from .objectives import (
     objective_of,
 )
 from .own_examples import OwnExamples, own_arguments, settings_of_training
-from .question_data import question_split
-from .question_evaluation import evaluate_choices, evaluate_spans
-from .seq2seq_data import PairSplit, encode_pairs
-from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, require_scores
-from .text_examples import NextTokenSplit, chosen_blocks, evaluate_texts, next_token_splits
-from .token_data import TokenSplit
-from .token_evaluation import evaluate_tokens
+from .question_data import ChoiceSplit, SpanSplit
+from .seq2seq_data import PairSplit, require_scores
+from .seq2seq_evaluation import Decoding
+from .text_examples import chosen_blocks, next_token_splits
 from .token_examples import Choice, masked_splits, word_splits
 
 if TYPE_CHECKING:
@@ -60,6 +53,14 @@ if TYPE_CHECKING:
 OF_SEQUENCES = (CLASSIFICATION, LANGUAGE_MODELLING, SEQ2SEQ)
 OF_TOKENS = (TOKEN_CLASSIFICATION, MASKED_MODELLING)
 OF_QUESTIONS = (QUESTION_ANSWERING, MULTIPLE_CHOICE)
+# how examples are read, of which each has its answer
+SPLITS: dict[Objective, type[EvaluationSplit]] = {
+    CLASSIFICATION: EvaluationSplit,
+    LANGUAGE_MODELLING: EvaluationSplit,
+    SEQ2SEQ: PairSplit,
+    QUESTION_ANSWERING: SpanSplit,
+    MULTIPLE_CHOICE: ChoiceSplit,
+}
 
 
 @dataclass(frozen=True)
@@ -193,26 +194,18 @@ def _of_card(request: Request) -> DataArguments:
     unused = [name for name, value in given.items() if value]
     if unused:
         raise ValueError(f"{' and '.join(unused)}: the examples of {request.benchmark} are as they were published")
-    exported = read_export(request.benchmark)
-    config = exported.default_config if request.config is None else request.config
-    if config not in exported.digests:
-        raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(exported.digests)}")
-    return DataArguments(benchmark=exported.benchmark, benchmark_config=config)
+    benchmark, default, digests = read_export(request.benchmark)
+    config = default if request.config is None else request.config
+    if config not in digests:
+        raise ValueError(f"config is {config!r}: {request.benchmark} has {', '.join(digests)}")
+    return DataArguments(benchmark=benchmark, benchmark_config=config)
 
 
-class Export(NamedTuple):
-    """An exported benchmark by its card: its name here, and the digest of the examples of each configuration."""
-
-    benchmark: str
-    digests: dict[str, str]
-    default_config: str
-
-
-def read_export(place: str) -> Export:
-    """The card of a folder or Hub id.
+def read_export(place: str) -> tuple[str, str, dict[str, str]]:
+    """An exported benchmark by its card: its name here, its default configuration, and digests of examples by these.
 
     Raises:
-        ValueError: there is none, or it is not one of this package's exports.
+        ValueError: there is no card, or it is not one of this package's exports.
     """
     from huggingface_hub import DatasetCard
 
@@ -224,7 +217,7 @@ def read_export(place: str) -> Export:
         own = facts["hf_recurrent"]
         defaults = [entry["config_name"] for entry in facts["configs"] if entry.get("default", False)]
         digests = {name: entry["digest"] for name, entry in own["configs"].items()}
-        return Export(own["benchmark"], digests, next(iter([*defaults, *digests])))
+        return own["benchmark"], next(iter([*defaults, *digests])), digests
     except (KeyError, TypeError, AttributeError, ValueError, StopIteration, yaml.YAMLError) as error:
         raise ValueError(f"benchmark={place!r} was not exported by this package") from error
 
@@ -233,33 +226,27 @@ def load_export(place: str, config: str) -> dict[str, "Dataset"]:
     """The splits of a configuration of an exported benchmark.
 
     Raises:
-        ValueError: a file is damaged, or the examples have other labels than the benchmark, or not the card's digest.
+        ValueError: a file is damaged, or the examples have not the card's digest.
     """
     from datasets import load_dataset
 
-    exported = read_export(place)
-    remedy = "export or download it again"
+    *_, digests = read_export(place)
     try:
         # the error says what it logs
         with quiet("datasets", logging.CRITICAL):
             splits = dict(load_dataset(place, config))
+        label = next(iter(splits.values())).features.get("label")
+        digest = DIGEST_PREFIX + rows_digest(splits, getattr(label, "names", None) or [])
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
         reason = one_line(error.__cause__ or error)
-        raise ValueError(f"benchmark={place!r}: {config!r} does not load ({reason}): {remedy}") from error
-    labels = list(benchmark_info(exported.benchmark, config).label_names)
-    for name, rows in splits.items():
-        found = list(getattr(rows.features.get("label"), "names", None) or [])
-        if found != labels:
-            raise ValueError(
-                f"benchmark={place!r}: the labels of its split {name} are {', '.join(found) or 'none'}, but those of "
-                f"{exported.benchmark} are {', '.join(labels) or 'none'}: {remedy}"
-            )
-    digest = DIGEST_PREFIX + rows_digest(splits, labels)
-    if digest != exported.digests[config]:
+        raise ValueError(
+            f"benchmark={place!r}: {config!r} does not load ({reason}): export or download it again"
+        ) from error
+    if digest != digests[config]:
         raise ValueError(
             f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "
-            f"those that were exported: {remedy}"
+            "those that were exported: export or download it again"
         )
     return splits
 
@@ -297,25 +284,39 @@ def reads_texts(checkpoint: Checkpoint, request: Request) -> bool:
     return checkpoint.objective is LANGUAGE_MODELLING and request.own is not None
 
 
-def load_token_splits(
-    checkpoint: Checkpoint, request: Request, arguments: DataArguments, choose: Choice
-) -> Iterator[TokenSplit | NextTokenSplit]:
-    """The splits to evaluate a model on that answers for each token, encoded.
+def evaluation_splits(
+    checkpoint: Checkpoint,
+    request: Request,
+    arguments: DataArguments,
+    choose: Choice | None = None,
+    by_token: bool = False,
+) -> Iterator[EvaluationSplit | TextSplit]:
+    """The splits to evaluate a checkpoint on, encoded.
 
     Args:
-        choose: chooses some of the rows of a split.
+        choose: chooses some of the rows of a split; None: as many random ones as the request says.
+        by_token: let each predicted token of own texts count for itself.
 
     Raises:
         ValueError: as `load_examples`.
     """
-    tokenizer, train_file = checkpoint.tokenizer, request.own.train_file
-    if checkpoint.objective in (MASKED_MODELLING, LANGUAGE_MODELLING):
-        choices = dict.fromkeys(wanted_splits(request, arguments, list(arguments.own.places)), choose)
-        if checkpoint.objective is LANGUAGE_MODELLING:
-            return next_token_splits(arguments, tokenizer, choices)
-        return masked_splits(arguments, tokenizer, choices, train_file)
-    found = load_examples(replace(request, limit=None), arguments)
-    return word_splits(arguments, tokenizer, {name: choose(rows) for name, rows in found.items()}, train_file)
+    choose = choose or partial(some_examples, limit=request.limit)
+    objective, tokenizer = checkpoint.objective, checkpoint.tokenizer
+    if objective is MASKED_MODELLING or reads_texts(checkpoint, request):
+        names = wanted_splits(request, arguments, list(arguments.own.places))
+        blocks = chosen_blocks(arguments, tokenizer, names, choose)
+        if objective is MASKED_MODELLING:
+            yield from masked_splits(arguments, tokenizer, blocks, request.own.train_file)
+        elif by_token:
+            yield from next_token_splits(arguments, blocks)
+        else:
+            yield from (TextSplit(name, rows, arguments.pack, arguments.block_size) for name, rows in blocks)
+        return
+    examples = ((name, choose(rows)) for name, rows in load_examples(request, arguments).items())
+    if objective is TOKEN_CLASSIFICATION:
+        yield from word_splits(arguments, tokenizer, examples, request.own.train_file)
+    else:
+        yield from (SPLITS[objective].of(name, rows, arguments, tokenizer) for name, rows in examples)
 
 
 def check_fit(checkpoint: Checkpoint, benchmark: str, config: str | None = None) -> None:
@@ -368,97 +369,18 @@ def evaluate_checkpoint(
         )
     if checkpoint.objective is SEQ2SEQ:
         require_scores(arguments)
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold, "progress": progress}
-    if checkpoint.objective in OF_TOKENS:
-        return evaluate_token_splits(checkpoint, request, arguments, batch_size, options)
-    if reads_texts(checkpoint, request):
-        return evaluate_text_splits(checkpoint, request, arguments, batch_size, options)
-    if checkpoint.objective in OF_QUESTIONS:
-        return evaluate_question_splits(checkpoint, request, arguments, batch_size, options)
-    columns = arguments.info.slice_columns
-    kinds = kinds_of(arguments.benchmark, checkpoint.tokenizer)
-    labels = None if arguments.own is None else arguments.own.labels
-    tables = {}
-    for split, examples in load_examples(request, arguments).items():
-        place = split_place(split, arguments)
-        if checkpoint.objective is SEQ2SEQ:
-            pairs = PairSplit(split, by_length(encode_pairs(examples, arguments, checkpoint.tokenizer, place)), columns)
-            decoding = Decoding.of(checkpoint.model)
-            if is_first():
-                decoding.warn_of_longer(pairs)
-            record = collect_pairs(
-                *(checkpoint.model, checkpoint.tokenizer, pairs),
-                batch_size=batch_size,
-                decoding=decoding,
-                **options,
-            )
-            tables[split] = pair_table(record, arguments)
-            continue
-        examples = by_length(encode(examples, arguments, checkpoint.tokenizer, place))
-        encoded = EvaluationSplit(split, examples, columns, kinds)
-        batches = encoded.batches(checkpoint.tokenizer, batch_size)
-        record = collect_halting(checkpoint.model, batches, slices=encoded.slices, kinds=kinds, **options)
-        tables[split] = halting_table(record)
-        if labels is not None:
-            tables[split] |= further_scores(record, labels)
-        add_unusual_inputs(tables[split], checkpoint.model.config, record.examples, options)
-    return tables
-
-
-def evaluate_token_splits(
-    checkpoint: Checkpoint, request: Request, arguments: DataArguments, batch_size: int, options: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """`evaluate_checkpoint` of a model that answers for each token."""
-    tables = {}
-    choose = partial(some_examples, limit=request.limit)
-    for split in load_token_splits(checkpoint, request, arguments, choose):
-        record, table = evaluate_tokens(checkpoint.model, checkpoint.tokenizer, split, batch_size, **options)
-        # a promise is of whole sequences, and the steps that it compares are of all tokens
-        confidences = split.by_example(record.examples["confidence"].to_numpy())
-        examples = pd.DataFrame({"confidence": [np.mean(own) for own in confidences if own]})
-        add_unusual_inputs(table, checkpoint.model.config, examples, options)
+    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    config, tables = checkpoint.model.config, {}
+    for split in evaluation_splits(checkpoint, request, arguments):
+        if isinstance(split, PairSplit) and is_first():
+            Decoding.of(checkpoint.model).warn_of_longer(split)
+        examples, table = split.measure(
+            checkpoint.model, checkpoint.tokenizer, batch_size, **options, progress=progress
+        )
+        calibration = getattr(config, "exit_calibration", None)
+        # it is of models that stop as they were calibrated
+        if calibration is not None and max_steps is None and halting_threshold is None:
+            unusual = unusual_inputs(calibration, split.judged(examples))
+            table |= {} if unusual is None else {"unusual_inputs": unusual}
         tables[split.name] = table
     return tables
-
-
-def evaluate_text_splits(
-    checkpoint: Checkpoint,
-    request: Request,
-    arguments: LanguageDataArguments,
-    batch_size: int,
-    options: Mapping[str, Any],
-) -> dict[str, dict[str, Any]]:
-    """Split name -> losses of a causal language model on own texts, see `text_table`."""
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    choose = partial(some_examples, limit=request.limit)
-    names = wanted_splits(request, arguments, list(arguments.own.places))
-    tables = {}
-    for name, rows in chosen_blocks(arguments, tokenizer, dict.fromkeys(names, choose)):
-        split = TextSplit(name, rows, arguments.pack)
-        found, tables[name] = evaluate_texts(model, tokenizer, split, arguments.block_size, batch_size, **options)
-        examples = pd.DataFrame({"confidence": found.confidence}).dropna()
-        add_unusual_inputs(tables[name], model.config, examples, options)
-    return tables
-
-
-def evaluate_question_splits(
-    checkpoint: Checkpoint, request: Request, arguments: DataArguments, batch_size: int, options: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """`evaluate_checkpoint` of a model that answers questions."""
-    measure = evaluate_spans if checkpoint.objective is QUESTION_ANSWERING else evaluate_choices
-    tables = {}
-    for name, rows in load_examples(request, arguments).items():
-        split = question_split(name, rows, arguments, checkpoint.tokenizer)
-        record, tables[name] = measure(checkpoint.model, checkpoint.tokenizer, split, batch_size, **options)
-        add_unusual_inputs(tables[name], checkpoint.model.config, record.examples, options)
-    return tables
-
-
-def add_unusual_inputs(table: dict[str, Any], config: Any, examples: pd.DataFrame, options: Mapping[str, Any]) -> None:
-    """Let a table say how inputs differ from those of the model's calibration, if it stops as it was calibrated."""
-    calibration = getattr(config, "exit_calibration", None)
-    if calibration is None or options["max_steps"] is not None or options["halting_threshold"] is not None:
-        return
-    unusual = unusual_inputs(calibration, examples)
-    if unusual is not None:
-        table["unusual_inputs"] = unusual

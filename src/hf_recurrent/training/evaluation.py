@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -14,19 +14,17 @@ import pandas
 
 from ..analysis.explain.canvas import symbol_kind
 from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
-from ..analysis.halting import HaltingRecord, collect_halting, halting_table, threshold_curve
+from ..analysis.halting import threshold_curve
 from ..analysis.maps import has_memory, memory_map, token_heat_map
 from ..analysis.tables import HALTING_FILE, write_tables
-from ..files import plain, write_bytes
+from ..files import write_bytes
 from ..inference.processes import alone, is_first
-from ..metrics.classification import class_scores, number_scores, set_scores
 from ..metrics.functional import hardly_better
-from ..text_data.labels import JOINED, MULTI, REGRESSION, SINGLE, Labels
-from .data import EvaluationSplit
-from .report_arguments import RunArguments
+from .data import MAX_EXAMPLE_TOKENS, EvaluationSplit
+from .language_data import TextSplit
+from .report_arguments import RunArguments, TimedReportArguments
 
-# tokens of a heat map, and of a card's example, that stay readable
-MAX_EXAMPLE_TOKENS = 40
+# tokens of a map of memory that stay readable
 MAX_MEMORY_TOKENS = 512
 # headings of a metric, and of the best constant answer
 SHORT_NAMES = {"exact_labels": ("exact", "majority"), "r_squared": ("r_squared", "mean")}
@@ -53,33 +51,25 @@ class Evaluation:
 def evaluate_run(
     model: Any,
     tokenizer: Any,
-    splits: list[EvaluationSplit],
+    splits: Sequence[EvaluationSplit | TextSplit],
     folder: Path,
-    run: RunArguments,
+    run: TimedReportArguments,
     batch_size: int,
     progress: bool = True,
 ) -> Evaluation:
-    """Evaluate `model` on every split; write halting_stats.json, figures and, if asked for, predictions to `folder`.
+    """Evaluate `model` on every split; write statistics, figures and, if asked for, predictions to `folder`.
 
     Of several processes that share the splits, the first one alone writes, and has more than `tables` and `seconds`.
     """
     evaluation = Evaluation()
     for split in splits:
         start = time.perf_counter()
-        batches = split.batches(tokenizer, batch_size)
-        record = collect_halting(model, batches, slices=split.slices, kinds=split.kinds, progress=progress)
+        examples, evaluation.tables[split.name] = split.measure(model, tokenizer, batch_size, progress=progress)
         evaluation.seconds[split.name] = time.perf_counter() - start
-        evaluation.tables[split.name] = halting_table(record)
-        if split.labels is not None:
-            evaluation.tables[split.name] |= further_scores(record, split.labels)
         if run.write_predictions and is_first():
+            lines = [json.dumps(row) for row in split.predictions(examples, model, tokenizer)]
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
-            is_text = "labelled" in record.examples
-            name_of = tokenizer.convert_ids_to_tokens if is_text else model.config.id2label.__getitem__
-            if split.labels is not None and split.labels.problem_type != SINGLE:
-                # names already, or numbers
-                name_of = plain
-            write_predictions(path, split, record, name_of)
+            write_bytes(path, ("\n".join(lines) + "\n").encode())
     if is_first():
         with alone():
             illustrate(evaluation, model, tokenizer, splits[0], folder, run, batch_size)
@@ -90,16 +80,34 @@ def illustrate(
     evaluation: Evaluation,
     model: Any,
     tokenizer: Any,
+    first: EvaluationSplit | TextSplit,
+    folder: Path,
+    run: TimedReportArguments,
+    batch_size: int,
+) -> None:
+    """Add the figures of the first split to an evaluation, and write it to `folder`."""
+    if type(first) is EvaluationSplit:
+        explain(evaluation, model, tokenizer, first, folder, run, batch_size)
+        write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
+    else:
+        evaluation.plots = first.figures(folder, evaluation.tables[first.name], model, tokenizer)
+        write_tables(folder, first.statistics_file, evaluation.tables)
+
+
+def explain(
+    evaluation: Evaluation,
+    model: Any,
+    tokenizer: Any,
     first: EvaluationSplit,
     folder: Path,
     run: RunArguments,
     batch_size: int,
 ) -> None:
-    """Add the threshold curve and figures of the first split to an evaluation, and write it to `folder`."""
+    """Add the threshold curve and all figures of a classifier or a benchmark's language model to an evaluation."""
     # matplotlib is loaded where figures are drawn alone
     from ..analysis.plots import save_halting_figures
 
-    evaluation.example = short_example(first)
+    evaluation.example = first.short_example()
     if run.thresholds:
         curve_split = sample(first, run.threshold_samples)
         evaluation.curve_rows = len(curve_split.dataset)
@@ -122,21 +130,6 @@ def illustrate(
         evaluation.routing.append(routing)
         evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
     draw_pictures(evaluation, folder, model, tokenizer, first)
-    write_tables(folder, HALTING_FILE, evaluation.tables, threshold_curve=evaluation.curve)
-
-
-def further_scores(record: HaltingRecord, labels: Labels) -> dict[str, Any]:
-    """What a table says of a user's own labels: `scores` beside the one that it shows, and the class of `f1`."""
-    predictions, true = (record.examples[name].to_numpy() for name in ("prediction", "label"))
-    if labels.problem_type == REGRESSION:
-        scores, shown = number_scores(predictions, true), "r_squared"
-    elif labels.problem_type == MULTI:
-        sets = ([set(text.split(JOINED)) for text in texts] for texts in (predictions, true))
-        chosen = (np.array([[name in found for name in labels.names] for found in each]) for each in sets)
-        scores, shown = set_scores(*chosen), "accuracy"
-    else:
-        scores, shown = class_scores(predictions, true, len(labels.names)), "accuracy"
-    return {"scores": {name: score for name, score in scores.items() if name != shown}, **labels.positive}
 
 
 def named_scores(table: Mapping[str, Any], between: str = "_") -> dict[str, float]:
@@ -164,29 +157,6 @@ def sample(split: EvaluationSplit, size: int) -> EvaluationSplit:
     total = len(split.dataset)
     chosen = sorted(random.Random(0).sample(range(total), min(size, total)))
     return replace(split, dataset=split.dataset.select(chosen))
-
-
-def short_example(split: EvaluationSplit) -> dict[str, Any]:
-    """The longest example of at most `MAX_EXAMPLE_TOKENS` tokens, or the shortest one; `split` is sorted by length."""
-    lengths = [len(ids) for ids in split.dataset["input_ids"][:]]
-    fitting = [i for i, length in enumerate(lengths) if length <= MAX_EXAMPLE_TOKENS]
-    return split.dataset[fitting[-1] if fitting else 0]
-
-
-def write_predictions(path: Path, split: EvaluationSplit, record: HaltingRecord, name_of: Callable[[int], str]) -> None:
-    """One JSON line per example: slice columns, names of label and prediction, and mean executed steps.
-
-    A user's own examples, which are in another order here, have their texts too.
-    """
-    columns = split.slice_columns if split.labels is None else (*split.text_columns, *split.slice_columns)
-    lines = []
-    for i, example in enumerate(record.examples.to_dict("records")):
-        row = {name: split.dataset[i][name] for name in columns}
-        row |= {"label": name_of(example["label"]), "prediction": name_of(example["prediction"])}
-        if "steps" in example:
-            row["steps"] = example["steps"]
-        lines.append(json.dumps(row))
-    write_bytes(path, ("\n".join(lines) + "\n").encode())
 
 
 def summary(evaluation: Evaluation, epochs: list[float] | None = None, metric: str = "accuracy") -> str:

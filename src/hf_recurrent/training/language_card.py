@@ -2,35 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ..analysis.text_losses import BLOCKS
 from ..hub import CardData
-from ..hub.card import Example, Plot
-from ..hub.tasks import METRICS, task_for
+from ..hub.card import Example
 from .arguments import LanguageDataArguments
-from .card import RunFacts, chunk_settings, common_fields, history, own_facts, own_limitations, split_results
-from .document_card import prompt_of
+from .card import RunFacts, own_facts, own_limitations, run_card
+from .document_card import headline, text_metric
 from .evaluation import Evaluation
-from .objectives import TEXT_MODELLING
 from .report_arguments import ReportArguments
-
-
-def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> str:
-    """How well the model predicts, in one sentence."""
-    measure = METRICS[metric]
-    blocks = table["texts"] == BLOCKS
-    read = f"blocks of {table['segment_length']:,} tokens" if blocks else "documents"
-    depth = (
-        ""
-        if table["fixed_depth"]
-        else (f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average")
-    )
-    return (
-        f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} {read} of the `{split}` "
-        f"split ({table['tokens']:,} tokens), where the best constant prediction needs "
-        f"{table[measure.constant_key]:.3f}{depth}."
-    )
 
 
 def language_limitations(data: LanguageDataArguments, tables: Mapping[str, dict[str, Any]]) -> list[str]:
@@ -65,23 +46,17 @@ def language_card(
     report: ReportArguments,
     evaluation: Evaluation,
     facts: RunFacts,
+    *,
+    prompt: str,
 ) -> CardData:
-    """The card of a run on documents, from its recipe and its evaluation."""
-    config, tables = model.config, evaluation.tables
-    split, table = next(iter(tables.items()))
-    # bytes are the same for all tokenizers, if they are known
-    metric = "bits_per_byte" if table["exact_bytes"] and table["bits_per_byte"] is not None else "bits_per_token"
-    fields = common_fields(model, data, report, facts, table, TEXT_MODELLING.script)
-    read = own_facts(data, report.dataset_id)
-    read = replace(read, parameters={**read.parameters, "tokens of the tokenizer": len(tokenizer)})
-    return CardData(
-        **{**fields, "benchmark": read},
-        claim=headline(fields["model_name"], split, table, metric),
-        task=task_for(TEXT_MODELLING.auto_class),
+    """The card of a run on documents, from its recipe and its evaluation; the usage section continues the prompt."""
+    tables, read = evaluation.tables, own_facts(data, report.dataset_id)
+    metric = text_metric(tables)
+    return run_card(
+        *(model, data, report, facts, tables, evaluation.plots),
+        claim=partial(headline, metric=metric),
         metric=metric,
-        chunks=chunk_settings(config),
-        results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
-        example=Example(prompt_of(evaluation.example["text"])),
-        limitations=[*language_limitations(data, tables), *history(facts, config)],
-        plots=[Plot(**plot, split=split) for plot in evaluation.plots],
+        benchmark=replace(read, parameters={**read.parameters, "tokens of the tokenizer": len(tokenizer)}),
+        example=Example(prompt),
+        limitations=language_limitations(data, tables),
     )

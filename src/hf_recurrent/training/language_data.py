@@ -1,16 +1,20 @@
 """Blocks of a user's own documents, for a language model."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..analysis.recurrence import Corpus, token_bytes
+from ..analysis.tables import RECURRENCE_FILE
+from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.blocks import LENGTH, NUM_BYTES, by_document, document_tokens, packed
 from ..text_data.documents import DocumentSource
@@ -20,8 +24,8 @@ from ..text_data.tokenizers import load_tokenizer as load_foreign_tokenizer
 from .arguments import DocumentArguments, LanguageDataArguments, ModelArguments
 from .batches import token_counts
 from .collator import PaddingCollator
-from .data import PIECE, Splits
-from .model import load_saved_tokenizer
+from .data import PIECE, Measured, Splits
+from .model import load_saved_tokenizer, require_no_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,9 +48,7 @@ def load_language_tokenizer(
     """
     name, size = model.model_name_or_path, data.vocab_size or getattr(data, "tokenizer_vocab_size", None)
     if name is not None:
-        for setting, value in {"tokenizer": data.tokenizer, "vocab_size": size}.items():
-            if value is not None:
-                raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
+        require_no_tokenizer(name, tokenizer=data.tokenizer, vocab_size=size)
         tokenizer = load_saved_tokenizer(name, **model.hub_options)
         if tokenizer.pad_token_id is None:
             raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
@@ -158,11 +160,14 @@ class LanguageCollator:
 
 @dataclass(frozen=True)
 class TextSplit:
-    """The blocks of a split to evaluate: `name`, and whether they hold one document each."""
+    """The blocks of a split to evaluate: whether they hold parts of several documents, and the most tokens of one."""
+
+    statistics_file: ClassVar[str] = RECURRENCE_FILE
 
     name: str
     dataset: "Dataset"
     pack: bool
+    block_size: int
 
     @property
     def slices(self) -> dict[str, list[Any]]:
@@ -171,10 +176,10 @@ class TextSplit:
         columns.pop(NUM_BYTES)
         return {name: parsed(values) for name, values in columns.items()}
 
-    def sizes(self, tokenizer: Any) -> Corpus:
-        return Corpus(
-            np.array(self.dataset[NUM_BYTES][:]), token_counts(self.dataset), token_bytes=token_bytes(tokenizer)
-        )
+    @property
+    def counted(self) -> dict[str, int]:
+        """How much of the split a table counts, by its keys; the first token of a text is given."""
+        return {"documents": len(self.dataset), "tokens": int((token_counts(self.dataset) - 1).sum())}
 
     def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
         """Padded batches of like length, with the number of each `text`."""
@@ -186,6 +191,35 @@ class TextSplit:
 
         order = token_counts(self.dataset).argsort(kind="stable").tolist()
         return DataLoader(order, batch_size=batch_size, collate_fn=collate)
+
+    def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
+        """The confidence of a model in each block, and the table of its losses (see `text_table`).
+
+        Args:
+            options: of `collect_text_losses`.
+        """
+        found = collect_text_losses(model, self.batches(tokenizer, batch_size), len(self.dataset), **options)
+        sizes = np.array(self.dataset[NUM_BYTES][:]), token_counts(self.dataset)
+        table = text_table(
+            *(model, found, Corpus(*sizes, token_bytes=token_bytes(tokenizer))),
+            kind=BLOCKS if self.pack else DOCUMENTS,
+            block_size=self.block_size,
+            max_steps=options.get("max_steps"),
+            halting_threshold=options.get("halting_threshold"),
+            slices=self.slices,
+        )
+        return pd.DataFrame({"confidence": found.confidence}).dropna(), table
+
+    def judged(self, examples: pd.DataFrame) -> pd.DataFrame:
+        """The inputs among measured blocks, as a calibration compares them."""
+        return examples
+
+    def figures(self, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+        """Draw a table's figures into a folder, and list them for the card."""
+        # matplotlib is loaded where figures are drawn alone
+        from ..analysis.plots import save_recurrence_figures
+
+        return save_recurrence_figures(folder, table, prefix=self.name)
 
 
 def with_numbers(rows: "Dataset", columns: tuple[str, ...]) -> "Dataset":
@@ -213,12 +247,12 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     """
     source, blocks = data.own, Blocks(data.own, tokenizer, data.block_size, data.pack)
     if source.streaming:
-        require_block(blocks, data)
+        require_whole_block(blocks("train"), data)
         train: Any = BlockStream(blocks, data.max_train_samples)
     else:
         source.warn()
         train = blocks.dataset("train", data.max_train_samples)
-        require_whole_block(train, data)
+        require_whole_block(iter(train), data)
     limit = STREAM_EVALUATION if source.streaming and data.max_eval_samples is None else data.max_eval_samples
     found = {split: blocks.dataset(split, limit) for split in source.all_splits if split != "train"}
     for split, rows in found.items():
@@ -232,30 +266,18 @@ def load_blocks(data: LanguageDataArguments, tokenizer: Any) -> Splits:
     return Splits(
         train=train,
         validation={split: rows for split, rows in found.items() if split == "validation"},
-        evaluation=[TextSplit(role, found[role], data.pack)],
+        evaluation=[TextSplit(role, found[role], data.pack, data.block_size)],
     )
 
 
-def require_block(blocks: Blocks, data: LanguageDataArguments) -> None:
-    """Raise a ValueError if a stream has no whole block."""
-    first = next(blocks("train"), None)
-    if first is None or (blocks.pack and len(first["input_ids"]) < blocks.block_size):
-        tokens = 0 if first is None else len(first["input_ids"])
-        raise too_short(data, tokens)
-
-
-def require_whole_block(train: "Dataset", data: LanguageDataArguments) -> None:
-    """Raise a ValueError if there are no training documents, or fewer tokens than a block has."""
-    lengths = token_counts(train.select(range(min(len(train), 1))))
-    if not len(lengths) or (data.pack and lengths[0] < data.block_size):
-        raise too_short(data, int(lengths.sum()))
-
-
-def too_short(data: LanguageDataArguments, tokens: int) -> ValueError:
-    remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
-    return ValueError(
-        f"{data.length_name} is {data.block_size}, but {data.own.place} has {tokens} tokens to train on: {remedy}"
-    )
+def require_whole_block(blocks: Iterator[Mapping[str, Any]], data: LanguageDataArguments) -> None:
+    """Raise a ValueError if there are no blocks to train on, or fewer tokens than one has."""
+    tokens = len(next(blocks, {"input_ids": ()})["input_ids"])
+    if not tokens or (data.pack and tokens < data.block_size):
+        remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
+        raise ValueError(
+            f"{data.length_name} is {data.block_size}, but {data.own.place} has {tokens} tokens to train on: {remedy}"
+        )
 
 
 def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> None:

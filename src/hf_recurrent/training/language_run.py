@@ -1,20 +1,15 @@
 """Runs of causal language models on a user's own documents."""
 
-import time
 import warnings
-from pathlib import Path
 from typing import Any
 
-from ..analysis.tables import RECURRENCE_FILE, write_tables
 from ..hub import CardData
-from ..inference.processes import is_first
 from .arguments import LANGUAGE_ARGUMENT_TYPES
 from .card import RunFacts
 from .data import Splits
-from .evaluation import Evaluation
+from .document_card import prompt_of
 from .language_card import language_card
-from .language_data import LanguageCollator, TextSplit, load_blocks, load_language_tokenizer, require_end
-from .text_examples import evaluate_texts
+from .language_data import LanguageCollator, load_blocks, load_language_tokenizer, require_end
 from .trainer_run import TrainerRun
 
 # options of the trainer that need to know all examples, or how many there are
@@ -36,9 +31,6 @@ class LanguageRun(TrainerRun):
 
     def collator(self) -> LanguageCollator:
         return LanguageCollator(self.tokenizer)
-
-    def compute_metrics(self):
-        return self.objective.compute_metrics
 
     def check(self) -> None:
         super().check()
@@ -70,38 +62,14 @@ class LanguageRun(TrainerRun):
         # each process reads all blocks and takes its own: those of a batch need not be equally long
         args.accelerator_config.dispatch_batches = False
 
-    def evaluate_splits(self) -> Evaluation:
-        evaluation, folder = Evaluation(), self.folder
-        for split in self.splits.evaluation:
-            start = time.perf_counter()
-            evaluation.tables[split.name] = self.table_of(split)
-            evaluation.seconds[split.name] = time.perf_counter() - start
-        if is_first():
-            write_tables(folder, RECURRENCE_FILE, evaluation.tables)
-            evaluation.plots = draw(folder, evaluation.tables)
-            first = self.splits.evaluation[0].dataset[0]["input_ids"]
-            evaluation.example = {"text": self.tokenizer.decode(first, skip_special_tokens=True)}
-        return evaluation
-
-    def table_of(self, split: TextSplit) -> dict[str, Any]:
-        """The losses of a split, see `text_table`."""
-        place = (self.model, self.tokenizer, split, self.data_args.block_size)
-        return evaluate_texts(*place, self.args.per_device_eval_batch_size, progress=not self.args.disable_tqdm)[1]
-
     def card(self, facts: RunFacts) -> CardData:
-        return language_card(self.model, self.tokenizer, self.data_args, self.report_args, self.evaluation, facts)
+        first = self.splits.evaluation[0].dataset[0]["input_ids"]
+        prompt = prompt_of(self.tokenizer.decode(first, skip_special_tokens=True))
+        place = (self.model, self.tokenizer, self.data_args, self.report_args, self.evaluation, facts)
+        return language_card(*place, prompt=prompt)
 
     def summary(self) -> str:
         return summary(self.evaluation.tables)
-
-
-def draw(folder: Path, tables: dict[str, dict[str, Any]]) -> list[dict[str, str | None]]:
-    """The figures of the first split, in `folder`."""
-    # only the main process draws, and loads matplotlib
-    from ..analysis.plots import save_recurrence_figures
-
-    split, table = next(iter(tables.items()))
-    return save_recurrence_figures(folder, table, prefix=split)
 
 
 def summary(tables: dict[str, dict[str, Any]]) -> str:

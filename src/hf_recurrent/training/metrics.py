@@ -62,14 +62,21 @@ def scores_of(labels: Labels) -> list[str]:
     return list(text_scores(logits, logits if labels.problem_type == MULTI else np.zeros(2, np.int64), labels))
 
 
-def next_token_ids(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
-    """Logits (B, S, V) -> the token ids (B, S) they predict, aligned with the labels; other outputs stay as they are.
+def of_logits(statistics: Callable[[torch.Tensor, Any], torch.Tensor]) -> Callable:
+    """A `preprocess_logits_for_metrics` of `Trainer` that keeps statistics of the first output instead of it."""
 
-    `Trainer` keeps and gathers these instead of the logits. Nothing predicts the first token.
-    """
-    first, *rest = logits if isinstance(logits, tuple) else (logits,)
-    ids = torch.nn.functional.pad(first.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
-    return (ids, *rest) if rest else ids
+    def kept(outputs: torch.Tensor | tuple[torch.Tensor, ...], labels: Any) -> Any:
+        first, *rest = outputs if isinstance(outputs, tuple) else (outputs,)
+        found = statistics(first, labels)
+        return (found, *rest) if rest else found
+
+    return kept
+
+
+@of_logits
+def next_token_ids(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Logits (B, S, V) -> the token ids (B, S) they predict, aligned with the labels; nothing predicts the first."""
+    return torch.nn.functional.pad(logits.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
 
 
 def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
@@ -88,31 +95,26 @@ def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
     return metrics | ponder_metrics(rest)
 
 
-def token_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
+@of_logits
+def token_statistics(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Logits (B, S, V) -> (B, 3) in double precision: tokens of each example that were predicted, their negative
-    log-likelihood in nats (sum), and how many of them are the likeliest ones; other outputs stay as they are.
+    log-likelihood in nats (sum), and how many of them are the likeliest ones.
 
     Nothing predicts the first token, which may stand after padding.
     """
-    first, *rest = logits if isinstance(logits, tuple) else (logits,)
     targets = labels[:, 1:].masked_fill(labels[:, :-1] == NO_TARGET, NO_TARGET)
-    statistics = statistics_of(first[:, :-1], targets)
-    return (statistics, *rest) if rest else statistics
+    return masked_statistics_of(logits[:, :-1], targets)
 
 
-def statistics_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The statistics (B, 3) of `token_statistics`, of logits (B, S, V) of targets (B, S), -100 where there is none."""
-    known, scores = targets != NO_TARGET, logits.float()
-    nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), targets, reduction="none").double()
-    right = (scores.argmax(-1) == targets) & known
+def masked_statistics_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """As `token_statistics`, of tokens that are predicted at their own place, those with a label."""
+    known, scores = labels != NO_TARGET, logits.float()
+    nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), labels, reduction="none").double()
+    right = (scores.argmax(-1) == labels) & known
     return torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
 
 
-def masked_statistics(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
-    """As `token_statistics`, of tokens that are predicted at their own place, those with a label."""
-    first, *rest = logits if isinstance(logits, tuple) else (logits,)
-    statistics = statistics_of(first, labels)
-    return (statistics, *rest) if rest else statistics
+masked_statistics = of_logits(masked_statistics_of)
 
 
 def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
@@ -128,11 +130,15 @@ def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
     return {"nll": nll, "perplexity": perplexity, "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
 
 
-def token_classes(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor):
-    """Logits (B, S, C) -> the classes (B, S) that they predict; other outputs stay as they are."""
-    first, *rest = logits if isinstance(logits, tuple) else (logits,)
-    classes = first.argmax(-1)
-    return (classes, *rest) if rest else classes
+def perplexity(nll: float) -> float:
+    """The exponential of nats a token, or of as many as a float can hold."""
+    return math.exp(min(nll, LARGEST_EXPONENT))
+
+
+@of_logits
+def token_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Logits (B, S, C) -> the classes (B, S) that they predict."""
+    return logits.argmax(-1)
 
 
 def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ()) -> dict[str, float]:

@@ -42,8 +42,7 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
     """
     name = arguments.model_name_or_path
     if name is not None:
-        if data.tokenizer is not None:
-            raise ValueError(f"tokenizer is {data.tokenizer!r}, but {name} has its own: leave it out")
+        require_no_tokenizer(name, tokenizer=data.tokenizer)
         if is_original(name, **arguments.hub_options):
             # transformers' ALBERT has no types of tokens by default
             return load_foreign_tokenizer(name, frame=frame, **arguments.hub_options)
@@ -54,6 +53,13 @@ def load_tokenizer(arguments: ModelArguments, data: DataArguments, frame: str = 
         return load_foreign_tokenizer(data.tokenizer, frame=frame, token=arguments.token)
     train = some_texts(data)
     return train_tokenizer(data.tokenizer or "bpe", train, data.vocab_size, frame=frame)
+
+
+def require_no_tokenizer(name: str, **settings: Any) -> None:
+    """Raise a ValueError for settings of another tokenizer than that of the checkpoint to fine-tune."""
+    for setting, value in settings.items():
+        if value is not None:
+            raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
 
 
 def some_texts(data: DataArguments) -> Iterator[str]:
@@ -168,16 +174,6 @@ def label_fields(data: BenchmarkArguments) -> dict[str, Any]:
     return {**fields, "problem_type": None if labels.problem_type == TOKENS else labels.problem_type}
 
 
-def check_vocabulary(name: str, config: PreTrainedConfig, tokenizer: Any) -> None:
-    """Raise a ValueError if a checkpoint has no embedding of a token of its tokenizer."""
-    ids = num_token_ids(tokenizer)
-    if ids > config.vocab_size:
-        raise ValueError(
-            f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
-            f"{config.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
-        )
-
-
 def warn_of_other_labels(name: str, config: PreTrainedConfig, data: BenchmarkArguments) -> None:
     """Warn where the classes of own data are not those, or not in the order, that a checkpoint's classifier has."""
     names, saved = data.info.label_names, tuple(str(label) for _, label in sorted(config.id2label.items()))
@@ -223,8 +219,11 @@ def make_config(arguments: ModelArguments, data: BenchmarkArguments, tokenizer: 
         place = ("model_name_or_path", name, read_starting_config)
         saved = checkpoint_config(*place, **arguments.hub_options)
         check_config_fields(type(saved), arguments.config)
-        if tokenizer is not None:
-            check_vocabulary(name, saved, tokenizer)
+        if tokenizer is not None and (ids := num_token_ids(tokenizer)) > saved.vocab_size:
+            raise ValueError(
+                f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
+                f"{saved.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
+            )
         if tokenizer is not None and data.own is not None and data.own.labels is not None:
             warn_of_other_labels(name, saved, data)
         return checkpoint_config(*place, **arguments.hub_options, **fields)

@@ -1,7 +1,7 @@
 """A user's own examples for a checkpoint: files or a data set, read as the checkpoint's task needs them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,34 +39,13 @@ if TYPE_CHECKING:
 
 # settings of blocks of texts
 OF_BLOCKS = ("max_seq_length", "pack", "line_by_line", "keep_linebreaks")
-# settings of each kind of data beside those that all have
-OF_KIND = {
-    CLASSIFICATION: ("text_column", "label_column", "label_delimiter", "max_seq_length"),
-    SEQ2SEQ: ("source_column", "target_column", "source_prefix", "max_source_length", "metric_name"),
-    TOKEN_CLASSIFICATION: ("text_column", "label_column", "max_seq_length"),
-    LANGUAGE_MODELLING: ("text_column", *OF_BLOCKS),
-    MASKED_MODELLING: ("text_column", *OF_BLOCKS, "mlm_probability"),
-    QUESTION_ANSWERING: (
-        *("question_column", "context_column", "answer_column", "max_seq_length", "doc_stride", "max_answer_length"),
-        *("version_2_with_negative", "null_score_diff_threshold"),
-    ),
-    MULTIPLE_CHOICE: ("context_column", "start_column", "ending_columns", "label_column", "max_seq_length"),
-}
 # columns that are as in training where examples have them, unless others are named
 COLUMNS = ("text_column", "label_column", "source_column", "target_column", "start_column")
-# settings that are as in training, unless others are given; lengths of the other kinds are the tokenizer's
-AS_TRAINED = {
-    CLASSIFICATION: (*COLUMNS, "label_delimiter"),
-    TOKEN_CLASSIFICATION: COLUMNS,
-    SEQ2SEQ: (*COLUMNS, "source_prefix"),
-    LANGUAGE_MODELLING: (*COLUMNS, *OF_BLOCKS),
-    MASKED_MODELLING: (*COLUMNS, *OF_BLOCKS, "mlm_probability"),
-    QUESTION_ANSWERING: (
-        *COLUMNS,
-        *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
-    ),
-    MULTIPLE_CHOICE: COLUMNS,
-}
+# settings that are as in training, unless others are given; the length of blocks is, too, others are the tokenizer's
+AS_TRAINED = (
+    *("label_delimiter", "source_prefix", "pack", "line_by_line", "keep_linebreaks", "mlm_probability", "doc_stride"),
+    *("max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
+)
 ARGUMENTS: dict[Objective, type[DataArguments]] = {
     CLASSIFICATION: LabelledDataArguments,
     SEQ2SEQ: PairArguments,
@@ -110,11 +89,6 @@ class OwnExamples:
     train_file: str | None = None
     labelled: bool = True
 
-    def with_settings(self, settings: Mapping[str, Any]) -> "OwnExamples":
-        """The same with other settings where these are not set."""
-        given = {name: value for name, value in self.settings.items() if value is not None}
-        return replace(self, settings={**settings, **given})
-
 
 def holds_examples(place: str) -> bool:
     """Whether a place is a file of a user's examples or a folder of texts by label, rather than a benchmark.
@@ -139,11 +113,15 @@ def is_export(folder: Path) -> bool:
 
 def settings_of_training(name: str, objective: Objective, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """How training read a checkpoint's examples, by its `inputs` and, in the folder of a run, by its recipe."""
-    recipe, facts = recipe_of_training(name), dict(inputs.get("settings", {}))
-    for settings in (recipe, facts):
-        if "block_size" in settings:
-            settings["max_seq_length"] = settings["block_size"]
-    return {key: value for key, value in {**recipe, **facts}.items() if key in AS_TRAINED[objective]}
+    settings, known = {**recipe_of_training(name), **inputs.get("settings", {})}, known_settings(objective)
+    found = {key: value for key, value in settings.items() if key in COLUMNS or (key in AS_TRAINED and key in known)}
+    size = settings.get("block_size", settings.get("max_seq_length")) if "block_size" in known else None
+    return found if size is None else {**found, "max_seq_length": size}
+
+
+def known_settings(objective: Objective) -> set[str]:
+    """The settings of a user's own data for an objective."""
+    return {item.name for item in fields(ARGUMENTS[objective])}
 
 
 def recipe_of_training(name: str) -> dict[str, Any]:
@@ -197,8 +175,9 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
             names = ", ".join(given["text_column"])
             raise ValueError(f"text_column is {names}: name one column, for the model reads no pairs")
         given["text_column"] = column
+    known = known_settings(objective)
     for name in given:
-        if any(name in names for names in OF_KIND.values()) and name not in OF_KIND[objective]:
+        if name not in known:
             raise ValueError(
                 f"{name} is {given[name]!r}, but {checkpoint.name} is {objective.model_kind}: leave it out"
             )
@@ -217,7 +196,7 @@ def own_arguments(own: OwnExamples, checkpoint: "Checkpoint", splits: Sequence[s
     if limit < NO_LIMIT:
         # as training cut them
         given.setdefault("max_source_length" if objective == SEQ2SEQ else "max_seq_length", limit)
-    if "pack" in OF_KIND[objective]:
+    if "pack" in known:
         given.setdefault("max_seq_length", LanguageDataArguments.block_size)
     if objective == QUESTION_ANSWERING and "max_seq_length" in given:
         # the usual share of a window

@@ -16,20 +16,11 @@ from .values import check_numbers
 
 
 @dataclass
-class QuestionArguments(DataArguments):
-    """A user's own questions."""
-
-    def __post_init__(self) -> None:
-        if self.max_length is not None:
-            raise ValueError(f"max_length is {self.max_length}: the length of texts is max_seq_length")
-        super().__post_init__()
-
-
-@dataclass
-class SpanDataArguments(QuestionArguments):
+class SpanDataArguments(DataArguments):
     """A user's own questions with texts that have the answers."""
 
     own_objective: ClassVar[Objective] = QUESTION_ANSWERING
+    length_setting: ClassVar[str] = "max_seq_length"
 
     question_column: str | None = HfArg(default=None, help="The column of questions; question if unset.")
     context_column: str | None = HfArg(
@@ -65,14 +56,15 @@ class SpanDataArguments(QuestionArguments):
 
     def make_source(self) -> SpanSource:
         columns = {name: getattr(self, name) for name in ("question_column", "context_column", "answer_column")}
-        return SpanSource(**self.source_options(), **columns, cache_dir=self.cache_dir)
+        return SpanSource(**self.source_options(), **columns)
 
 
 @dataclass
-class ChoiceDataArguments(QuestionArguments):
+class ChoiceDataArguments(DataArguments):
     """A user's own contexts with several endings, of which one is right."""
 
     own_objective: ClassVar[Objective] = MULTIPLE_CHOICE
+    length_setting: ClassVar[str] = "max_seq_length"
 
     context_column: str | None = HfArg(default=None, help="The column of contexts or questions; sent1 if unset.")
     start_column: str | None = HfArg(
@@ -90,7 +82,7 @@ class ChoiceDataArguments(QuestionArguments):
     def make_source(self) -> ChoiceSource:
         columns = {name: getattr(self, name) for name in ("context_column", "start_column", "label_column")}
         endings = tuple(self.ending_columns)
-        return ChoiceSource(**self.source_options(), **columns, ending_columns=endings, cache_dir=self.cache_dir)
+        return ChoiceSource(**self.source_options(), **columns, ending_columns=endings)
 
 
 SPAN_ARGUMENT_TYPES = (ModelArguments, SpanDataArguments, TimedReportArguments, RecurrentTrainingArguments)

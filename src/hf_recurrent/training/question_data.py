@@ -3,112 +3,42 @@
 Shapes: N windows, Q questions, S tokens of a window.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
+from ..analysis.halting import halting_table
 from ..text_data.source import LENGTH
 from .arguments import DataArguments
-from .data import (
-    EvaluationSplit,
-    Splits,
-    by_length,
-    load_splits,
-    require_room,
-    require_tokens,
-    split_place,
-    warn_of_cuts,
-    within,
-)
-from .question_arguments import ChoiceDataArguments, SpanDataArguments
+from .data import EvaluationSplit, Measured, require_room, require_tokens, warn_of_cuts, within
+from .question_arguments import SpanDataArguments
+from .question_evaluation import ANSWERS, CONTEXT, OFFSETS, QUESTION, collect_spans
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-QUESTION, CONTEXT, ANSWERS, CHOICES = "question", "context", "answers", "choices"
-# columns of windows: the number of their question, and the characters of the context that each token is of
-NUMBER, OFFSETS = "number", "offsets"
+CHOICES = "choices"
+# a column of windows: the number of their question
+NUMBER = "number"
 # in the place of the characters of a token that is not of the context
 OUTSIDE = (-1, -1)
 # where windows that do not have the answer say so: at the token before the question
 NO_ANSWER = 0
 
 
-@dataclass(frozen=True)
-class SpanRules:
-    """How a span is chosen: its most tokens, and whether there may be no answer, at how much greater a score."""
-
-    max_answer_length: int = 30
-    may_lack: bool = False
-    null_score_diff_threshold: float = 0.0
-
-    @classmethod
-    def of(cls, arguments: SpanDataArguments) -> "SpanRules":
-        chosen = (arguments.version_2_with_negative, arguments.null_score_diff_threshold)
-        return cls(arguments.max_answer_length, *chosen)
-
-
-@dataclass(frozen=True)
-class SpanSplit(EvaluationSplit):
-    """A test split of questions, whose `dataset` are the windows of their contexts."""
-
-    rules: SpanRules = field(default_factory=SpanRules)
-
-    @cached_property
-    def owners(self) -> np.ndarray:
-        """The question of each window (N,), from 0 to Q - 1."""
-        return np.unique(self.dataset[NUMBER][:], return_inverse=True)[1]
-
-    @cached_property
-    def questions(self) -> "Dataset":
-        """A window of each question, which has its texts and difficulty."""
-        return self.dataset.select(np.unique(self.owners, return_index=True)[1])
-
-    @property
-    def slices(self) -> dict[str, list]:
-        return {name: self.questions[name][:] for name in self.slice_columns}
-
-
-def load_spans(arguments: SpanDataArguments, tokenizer: Any) -> Splits:
-    """Load and encode everything a run needs.
-
-    Raises:
-        ValueError: as `load_splits` and `require_answers`.
-    """
-    for split, rows in arguments.own.splits.items():
-        require_answers(split, rows, arguments)
-    splits = load_splits(arguments, tokenizer, encode_spans, SpanSplit)
-    rules = SpanRules.of(arguments)
-    return replace(splits, evaluation=[replace(split, rules=rules) for split in splits.evaluation])
-
-
-def require_answers(split: str, rows: "Dataset", arguments: SpanDataArguments) -> None:
+def require_answers(rows: "Dataset", arguments: SpanDataArguments, place: str) -> None:
     """Raise a ValueError for questions without an answer, where all should have one."""
     lacking = sum(not answers["text"] for answers in rows[ANSWERS])
     if lacking and not arguments.version_2_with_negative:
         raise ValueError(
-            f"{lacking:,} of {len(rows):,} questions of {split} have no answer: pass --version_2_with_negative if "
+            f"{lacking:,} of {len(rows):,} questions of {place} have no answer: pass --version_2_with_negative if "
             "that is an answer, too, or leave them out"
         )
-
-
-def question_split(name: str, rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> EvaluationSplit:
-    """A split of questions to evaluate a model on, encoded, sorted by length.
-
-    Raises:
-        ValueError: as `encode_spans`, `encode_choices` and `require_answers`.
-    """
-    columns, place = arguments.info.slice_columns, split_place(name, arguments)
-    if not isinstance(arguments, SpanDataArguments):
-        encoded = by_length(encode_choices(rows, arguments, tokenizer, place))
-        return EvaluationSplit(name, encoded, columns, labels=arguments.own.labels)
-    require_answers(name, rows, arguments)
-    encoded = by_length(encode_spans(rows, arguments, tokenizer, place))
-    return SpanSplit(name, encoded, columns, rules=SpanRules.of(arguments))
 
 
 def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: Any, place: str) -> "Dataset":
@@ -117,8 +47,9 @@ def encode_spans(examples: "Dataset", arguments: SpanDataArguments, tokenizer: A
     A window without the whole answer has the answer at its first token. `length` is that of question and context.
 
     Raises:
-        ValueError: a context without tokens, or a question that leaves it too little room.
+        ValueError: as `require_answers`; a context without tokens, or a question that leaves it too little room.
     """
+    require_answers(examples, arguments, place)
     limit, stride = arguments.max_seq_length, arguments.doc_stride
     require_room(limit, tokenizer, pair=True)
 
@@ -213,10 +144,48 @@ def in_groups(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
     return [[next(rest) for _ in range(count)] for count in counts]
 
 
-def load_choices(arguments: ChoiceDataArguments, tokenizer: Any) -> Splits:
-    """Load and encode everything a run needs.
+@dataclass(frozen=True)
+class SpanSplit(EvaluationSplit):
+    """A test split of questions: windows of their contexts, and `rules` by which spans are chosen."""
 
-    Raises:
-        ValueError: as `load_splits`.
-    """
-    return load_splits(arguments, tokenizer, encode_choices)
+    encode: ClassVar = staticmethod(encode_spans)
+
+    rules: SpanDataArguments | None = None
+
+    @classmethod
+    def of(cls, name: str, rows: "Dataset", arguments: SpanDataArguments, tokenizer: Any) -> "SpanSplit":
+        return replace(super().of(name, rows, arguments, tokenizer), rules=arguments)
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """The question of each window (N,), from 0 to Q - 1."""
+        return np.unique(self.dataset[NUMBER][:], return_inverse=True)[1]
+
+    @cached_property
+    def questions(self) -> "Dataset":
+        """A window of each question, which has its texts and difficulty."""
+        return self.dataset.select(np.unique(self.owners, return_index=True)[1])
+
+    @property
+    def slices(self) -> dict[str, list]:
+        return {name: self.questions[name][:] for name in self.slice_columns}
+
+    def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
+        """What a model answers, and its table (see `halting_table`), whose `accuracy` is exact match, with `scores`."""
+        record = collect_spans(model, tokenizer, self, batch_size, **options)
+        return record.examples, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
+
+    def predictions(self, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+        """The texts of each question, its true answers, the answer given, its `f1` and steps."""
+        kept = [name for name in ("answer", "f1", "steps") if name in examples]
+        for row, found in zip(self.questions, examples[kept].to_dict("records"), strict=True):
+            texts = {name: row[name] for name in (QUESTION, CONTEXT, *self.slice_columns)}
+            yield {**texts, ANSWERS: row[ANSWERS]["text"], **found}
+
+
+@dataclass(frozen=True)
+class ChoiceSplit(EvaluationSplit):
+    """A test split of questions with several answers."""
+
+    encode: ClassVar = staticmethod(encode_choices)
+    has_classes: ClassVar[bool] = False

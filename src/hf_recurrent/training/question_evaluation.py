@@ -1,49 +1,35 @@
-"""Evaluation of models that answer questions, by a span of a text or by one of several choices.
+"""Answers to questions by spans of texts, and the steps that they take.
 
 Shapes: B windows of a batch, N of all, Q questions, S tokens, L maximum depth steps.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from ..analysis.halting import HaltingRecord, collect_halting, halting_columns, halting_table, unit_kind
+from ..analysis.halting import HaltingRecord, halting_columns, unit_kind
 from ..analysis.inference import as_numpy, progress_bar, to_device
 from ..analysis.tables import join_batches
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt
 from ..metrics.answers import exact_match, f1, normalized
 from .collator import SpanCollator
-from .data import EvaluationSplit
-from .question_data import ANSWERS, CONTEXT, OFFSETS, SpanRules, SpanSplit
+
+if TYPE_CHECKING:
+    from .question_data import SpanSplit
 
 
-def evaluate_choices(
-    model: Any, tokenizer: Any, split: EvaluationSplit, batch_size: int, **options: Any
-) -> tuple[HaltingRecord, dict[str, Any]]:
-    """What a model chooses, and its table (see `halting_table`). `options` are those of `collect_halting`."""
-    record = collect_halting(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
-    return record, halting_table(record)
-
-
-def evaluate_spans(
-    model: Any, tokenizer: Any, split: SpanSplit, batch_size: int, **options: Any
-) -> tuple[HaltingRecord, dict[str, Any]]:
-    """What a model answers, and its table (see `halting_table`), whose `accuracy` is exact match, with `scores`.
-
-    Args:
-        options: of `collect_spans`.
-    """
-    record = collect_spans(model, tokenizer, split, batch_size, **options)
-    return record, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
+QUESTION, CONTEXT, ANSWERS = "question", "context", "answers"
+# a column of windows: the characters of the context that each token is of
+OFFSETS = "offsets"
 
 
 def collect_spans(
     model: Any,
     tokenizer: Any,
-    split: SpanSplit,
+    split: "SpanSplit",
     batch_size: int,
     *,
     max_steps: int | None = None,
@@ -63,15 +49,15 @@ def collect_spans(
     config, columns, unit = model.config, [], None
     options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     depth = config.num_hidden_layers if max_steps is None else max_steps
-    halts = config.capabilities.halts
+    halts, longest = config.capabilities.halts, split.rules.max_answer_length
     with inference_mode(model):
         batches = dealt(enumerate(split.batches(tokenizer, batch_size)))
         for number, batch in progress_bar(batches, progress, "reading questions", "batch"):
             first = number * batch_size
             inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
             output = model(**inputs, output_halting=halts, **options)
-            rows = split.dataset[first : first + len(batch["input_ids"])]
-            found = window_answers(output, inputs["attention_mask"].bool(), rows[OFFSETS], split.rules)
+            offsets = split.dataset[first : first + len(batch["input_ids"])][OFFSETS]
+            found = window_answers(output, inputs["attention_mask"].bool(), offsets, longest)
             if halts:
                 unit = unit_kind(output, config)
                 found |= halting_columns(output, config, depth)
@@ -82,19 +68,20 @@ def collect_spans(
     return HaltingRecord.of_run(config, answers | halting, split.slices, unit, **options)
 
 
-def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], rules: SpanRules) -> dict[str, np.ndarray]:
+def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], longest: int) -> dict[str, np.ndarray]:
     """Columns (B,) of windows: characters `begin` to `end` of the likeliest span, its `score` and `confidence`, and the
     `null_score` of no answer.
 
     Args:
         mask: (B, S), of the inputs.
         offsets: the characters of the context that each token of a window is of.
+        longest: the most tokens of a span.
     """
     characters = torch.full((*mask.shape, 2), -1, device=mask.device)
     characters[mask] = torch.tensor([pair for own in offsets for pair in own], device=mask.device)
     allowed = mask & (characters[..., 1] > characters[..., 0])
     ends = [logits.float().log_softmax(-1) for logits in (output.start_logits, output.end_logits)]
-    score, start, end = best_spans(*ends, allowed, rules.max_answer_length)
+    score, start, end = best_spans(*ends, allowed, longest)
     rows = torch.arange(len(mask), device=mask.device)
     before = mask.long().argmax(1)
     logits = [each.float() for each in (output.start_logits, output.end_logits)]
@@ -124,7 +111,7 @@ def best_spans(
     return best, place // length, place % length
 
 
-def question_answers(windows: Mapping[str, np.ndarray], split: SpanSplit) -> dict[str, np.ndarray]:
+def question_answers(windows: Mapping[str, np.ndarray], split: "SpanSplit") -> dict[str, np.ndarray]:
     """Columns (Q,) `label`, `prediction`, `answer`, `f1` and `confidence`, from the best window of each question."""
     rules, owners = split.rules, split.owners
     # of each question the last one, which has the greatest score
@@ -132,7 +119,7 @@ def question_answers(windows: Mapping[str, np.ndarray], split: SpanSplit) -> dic
     best = order[np.append(np.flatnonzero(np.diff(owners[order])), len(order) - 1)]
     null = np.full(len(best), np.inf)
     np.minimum.at(null, owners, windows["null_score"])
-    empty = rules.may_lack & (null - windows["score"][best] > rules.null_score_diff_threshold)
+    empty = rules.version_2_with_negative & (null - windows["score"][best] > rules.null_score_diff_threshold)
     spans = zip(windows["begin"][best], windows["end"][best], empty, strict=True)
     texts, true = split.questions[CONTEXT], [own["text"] for own in split.questions[ANSWERS]]
     answers = ["" if lacks else text[begin:end] for text, (begin, end, lacks) in zip(texts, spans, strict=True)]

@@ -348,7 +348,7 @@ def recipe_model(recipe: str) -> tuple[str, dict[str, Any]]:
 
 
 def make(cls: type, settings: dict[str, Any]) -> Any:
-    """`cls(**settings)`; where another package refuses a setting without naming it, the message does.
+    """`cls(**settings)`; errors of other packages are a ValueError in one line.
 
     Raises:
         ValueError: for a setting that is refused, by whatever error.
@@ -356,23 +356,7 @@ def make(cls: type, settings: dict[str, Any]) -> Any:
     try:
         return cls(**settings)
     except Exception as error:
-        names = "|".join(field.name for field in dataclasses.fields(cls))
-        if isinstance(error, ValueError) and re.search(rf"\b({names})\b", str(error)):
-            raise
-        name = refused(cls, settings)
-        place = "" if name is None else f"{name} is {reprlib.repr(settings[name])}: "
-        raise ValueError(f"{place}{one_line(error)}") from error
-
-
-def refused(cls: type, settings: dict[str, Any]) -> str | None:
-    """The setting without which `cls` can be made; None if it is not one alone."""
-    for name in settings:
-        try:
-            cls(**{key: value for key, value in settings.items() if key != name})
-        except Exception:
-            continue
-        return name
-    return None
+        raise ValueError(one_line(error)) from error
 
 
 def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..analysis.tables import RECURRENCE_FILE, write_tables
-from ..analysis.text_losses import BLOCKS
 from ..benchmarks import benchmark_info
 from ..hub import CardData
 from ..hub.card import Picture, Plot, Routing, read_card
@@ -20,31 +18,18 @@ from ..hub.stored import stored_digest
 from ..models.common.depth_objectives import depth_bounds
 from ..models.common.exit_criteria import CRITERIA
 from ..text_data.source import LENGTH
-from .arguments import DataArguments, LanguageDataArguments
+from .arguments import DataArguments
 from .card import headline, limitations
-from .data import (
-    EvaluationSplit,
-    by_length,
-    encode,
-    further_splits,
-    kinds_of,
-    load_own_config,
-    some_examples,
-    split_place,
-)
-from .evaluate import OF_QUESTIONS, Checkpoint, Request, reads_texts
+from .data import EvaluationSplit, further_splits, load_own_config, some_examples
+from .document_card import headline as texts_headline
+from .evaluate import OF_QUESTIONS, Checkpoint, Request, evaluation_splits, reads_texts
 from .evaluation import Evaluation, evaluate_run
-from .language_card import headline as texts_headline
 from .language_data import TextSplit
 from .objectives import MASKED_MODELLING, SEQ2SEQ, TOKEN_CLASSIFICATION
 from .own_examples import OF_BLOCKS, own_arguments
 from .report_arguments import RunArguments
-from .text_examples import chosen_blocks, evaluate_texts
-from .token_arguments import WordDataArguments
 from .token_card import words_headline
-from .token_data import CONTEXT_FREE, TokenSplit
-from .token_evaluation import evaluate_own_run
-from .token_examples import word_splits
+from .token_data import CONTEXT_FREE
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -66,23 +51,16 @@ class Reevaluation:
     """
 
     card: CardData
-    splits: list[EvaluationSplit] | list[TextSplit]
+    splits: Sequence[EvaluationSplit | TextSplit] = ()
     arguments: DataArguments | None = None
     kept: str | None = None
 
     def evaluated(self, checkpoint: Checkpoint, folder: Path, batch_size: int = 64, progress: bool = False) -> CardData:
         """The card with the results of `checkpoint` on the splits; figures and statistics are written into `folder`."""
+        place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
+        evaluation = evaluate_run(*place, RunArguments(thresholds=[]), batch_size, progress=progress)
         measured = replace(self.card.training, weights=stored_digest(checkpoint.name))
         card = replace(self.card, training=measured)
-        if isinstance(self.arguments, LanguageDataArguments):
-            tables = predicted_texts(checkpoint, self.arguments, self.splits, batch_size, progress)
-            write_tables(folder, RECURRENCE_FILE, tables)
-            return with_text_results(card, checkpoint, tables, folder)
-        place = (checkpoint.model, checkpoint.tokenizer, self.splits, folder)
-        if checkpoint.objective is TOKEN_CLASSIFICATION:
-            evaluation = evaluate_own_run(*place, batch_size, progress=progress)
-        else:
-            evaluation = evaluate_run(*place, RunArguments(thresholds=[]), batch_size, progress=progress)
         return with_results(card, checkpoint, evaluation, self.arguments, self.splits[0])
 
 
@@ -96,132 +74,83 @@ def prepare_reevaluation(folder: str | os.PathLike, checkpoint: Checkpoint, requ
         ValueError: the card's examples are not those that its benchmark gives now, or lie in files that are not given.
     """
     card = read_card(folder)
+    names, facts = [result.split for result in card.results], card.benchmark.parameters
+    own, texts = card.benchmark.is_own, reads_texts(checkpoint, request)
     if checkpoint.objective in (SEQ2SEQ, MASKED_MODELLING, *OF_QUESTIONS):
-        return Reevaluation(card, [], kept=KEPT_OF_TASK)
-    if held_out(card):
-        return Reevaluation(card, [], kept=KEPT_OF_HELD_OUT.format(splits=quoted(held_out(card))))
-    if reads_texts(checkpoint, request):
-        return prepare_texts(card, checkpoint, request)
-    if card.benchmark.is_own:
-        arguments = own_card_arguments(card, checkpoint, request)
-    else:
-        arguments = data_arguments(card, request.data_dir)
-    if checkpoint.objective is TOKEN_CLASSIFICATION:
-        return Reevaluation(card, card_words(card, checkpoint, arguments, request), arguments)
-    labels = None if arguments.own is None else arguments.own.labels
-    columns, kinds = arguments.info.slice_columns, kinds_of(arguments.benchmark, checkpoint.tokenizer)
+        return Reevaluation(card, kept=KEPT_OF_TASK)
+    # no file has splits that were held out of the file of training
+    held_out = [name for name in names if own and facts.get("files") and name not in facts["files"]]
+    if held_out:
+        return Reevaluation(card, kept=KEPT_OF_HELD_OUT.format(splits=quoted(held_out)))
+    if texts and (not own or facts.get("streaming") or not all(name in request.own.files for name in names)):
+        return Reevaluation(card, kept=KEPT_OF_TEXTS.format(splits=quoted(names)))
+    choose = partial(first_rows if texts else some_examples, limit=facts.get(LIMIT))
+    if own:
+        request = own_request(card, checkpoint, request)
+        arguments = own_arguments(request.own, checkpoint, names)
+        splits = list(evaluation_splits(checkpoint, request, arguments, choose))
+        for result, split in zip(card.results, splits, strict=True):
+            require_same(result, split.counted, request.own.files.get(result.split, arguments.benchmark))
+        return Reevaluation(card, splits, arguments)
+    arguments, splits = data_arguments(card, request.data_dir), []
     examples = {**load_own_config(arguments), **dict(further_splits(arguments))}
-    place = f"{arguments.benchmark} ({arguments.benchmark_config})" if labels is None else arguments.benchmark
-    splits = []
     for result in card.results:
-        found = some_examples(examples.get(result.split, ()), arguments.max_eval_samples)
-        require_as_many(result, len(found), place)
-        encoded = by_length(encode(found, arguments, checkpoint.tokenizer, split_place(result.split, arguments)))
-        splits.append(EvaluationSplit(result.split, encoded, columns, kinds, labels))
+        rows = choose(examples[result.split]) if result.split in examples else []
+        require_same(result, {"n": len(rows)}, f"{arguments.benchmark} ({arguments.benchmark_config})")
+        splits.append(EvaluationSplit.of(result.split, rows, arguments, checkpoint.tokenizer))
     return Reevaluation(card, splits, arguments)
-
-
-def prepare_texts(card: CardData, checkpoint: Checkpoint, request: Request) -> Reevaluation:
-    """The splits of a card's results on own texts, as blocks; the results are kept where a split's texts are not given.
-
-    Raises:
-        ValueError: they are others than those of the card.
-    """
-    splits, facts = [result.split for result in card.results], card.benchmark.parameters
-    if not card.benchmark.is_own or facts.get("streaming") or not all(split in request.own.files for split in splits):
-        return Reevaluation(card, [], kept=KEPT_OF_TEXTS.format(splits=quoted(splits)))
-    # as in training, whatever the exit was chosen on
-    settings = {name: value for name, value in request.own.settings.items() if name not in OF_BLOCKS}
-    own = replace(request.own, settings={**settings, "slice_by": sliced_by(card, settings)}, title=card.benchmark.name)
-    arguments = own_arguments(own, checkpoint, splits)
-    choose = partial(first_rows, limit=facts.get(LIMIT))
-    blocks = list(chosen_blocks(arguments, checkpoint.tokenizer, dict.fromkeys(splits, choose)))
-    for result, (_, rows) in zip(card.results, blocks, strict=True):
-        place = request.own.files[result.split]
-        require_as_many(result, len(rows), place, result.table["texts"])
-        # the first one of a text is given
-        require_as_many(result, sum(len(ids) - 1 for ids in rows["input_ids"]), place, "tokens")
-    return Reevaluation(card, [TextSplit(name, rows, arguments.pack) for name, rows in blocks], arguments)
 
 
 def quoted(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names)
 
 
-def held_out(card: CardData) -> list[str]:
-    """Splits of a card's results that were held out of the file of training, so that no file has them."""
-    files = card.benchmark.parameters.get("files") if card.benchmark.is_own else None
-    return [result.split for result in card.results if files and result.split not in files]
-
-
-def sliced_by(card: CardData, settings: Mapping[str, Any]) -> list[str]:
-    """The columns of own data that a card's first results are sliced by, and those of `settings`."""
-    table = card.results[0].table
-    shown = table.get("slices") or table.get("by_column") or {}
-    return list(
-        dict.fromkeys([*(settings.get("slice_by") or ()), *(name for name in shown if name not in OF_ALL_DATA)])
-    )
-
-
 def first_rows(rows: "Dataset", limit: int | None) -> "Dataset":
     return rows if limit is None else rows.select(range(min(limit, len(rows))))
 
 
-def require_as_many(result: SplitResult, found: int, place: str, counted: str = "examples") -> None:
+def require_same(result: SplitResult, counted: Mapping[str, int], place: str) -> None:
     """Raise a ValueError unless a place gives as many examples now as a card has results of."""
-    known = result.table[counted if counted in ("documents", "tokens") else "documents" if counted == BLOCKS else "n"]
-    if found != known:
-        raise ValueError(
-            f"--card: the card has results of {known:,} {counted} of {result.split}, of which {place} "
-            f"gives {found:,} now: leave --card out"
-        )
+    for key, found in counted.items():
+        if found != result.table[key]:
+            raise ValueError(
+                f"--card: the card has results of {result.table[key]:,} {'examples' if key == 'n' else key} of "
+                f"{result.split}, of which {place} gives {found:,} now: leave --card out"
+            )
 
 
-def card_words(
-    card: CardData, checkpoint: Checkpoint, arguments: WordDataArguments, request: Request
-) -> list[TokenSplit]:
-    """The splits of words of a card's results.
+def own_request(card: CardData, checkpoint: Checkpoint, request: Request) -> Request:
+    """The request for a user's own data of a card's results, of the files or the data set that another one names.
 
     Raises:
-        ValueError: they are others, or what training tells of them is not known.
+        ValueError: it names none, or lacks the file of a split or of training.
     """
-    if request.own.train_file is None:
-        raise ValueError(
-            "--card: the card compares words with what training tells of them alone: name its file by --train-file, or "
-            "leave --card out"
-        )
-    examples, limit = arguments.own.splits, arguments.max_eval_samples
-    chosen = {result.split: some_examples(examples[result.split], limit) for result in card.results}
-    splits = list(word_splits(arguments, checkpoint.tokenizer, chosen, request.own.train_file))
-    for result, split in zip(card.results, splits, strict=True):
-        require_as_many(result, int(split.counts.sum()), arguments.benchmark, "words")
-    return splits
-
-
-def own_card_arguments(card: CardData, checkpoint: Checkpoint, request: Request) -> DataArguments:
-    """A user's own data of a card's results, of the files or the data set that a request names.
-
-    Raises:
-        ValueError: it names none, or lacks the file of a split.
-    """
-    facts, own = card.benchmark.parameters, request.own
+    own, names = request.own, [result.split for result in card.results]
     if own is None:
         raise ValueError(
             f"--card: the card's results are of own data, {card.benchmark.name}: name its files instead of "
             f"{request.benchmark}, or leave --card out"
         )
-    splits = [result.split for result in card.results]
-    missing = [split for split in splits if own.files and split not in own.files]
+    missing = [name for name in names if own.files and name not in own.files]
     if missing:
         raise ValueError(
-            f"--card: the card's results are of the splits {', '.join(splits)}, and {', '.join(missing)} has no file: "
+            f"--card: the card's results are of the splits {', '.join(names)}, and {', '.join(missing)} has no file: "
             "name it with --split and --test-file, or leave --card out"
         )
-    kept = {name: facts[name] for name in ("max_seq_length",) if name in facts}
-    own = replace(own, settings={**own.settings, "slice_by": sliced_by(card, own.settings)})
-    arguments = own_arguments(replace(own.with_settings(kept), title=card.benchmark.name), checkpoint, splits)
-    arguments.max_eval_samples = facts.get(LIMIT)
-    return arguments
+    if checkpoint.objective is TOKEN_CLASSIFICATION and own.train_file is None:
+        raise ValueError(
+            "--card: the card compares words with what training tells of them alone: name its file by --train-file, or "
+            "leave --card out"
+        )
+    # blocks are as in training, whatever the exit was chosen on
+    unset = OF_BLOCKS if reads_texts(checkpoint, request) else ()
+    settings = {name: value for name, value in own.settings.items() if name not in unset and value is not None}
+    if not unset and (limit := card.benchmark.parameters.get("max_seq_length")) is not None:
+        settings.setdefault("max_seq_length", limit)
+    table = card.results[0].table
+    sliced = [name for name in table.get("slices") or table.get("by_column") or {} if name not in OF_ALL_DATA]
+    settings["slice_by"] = list(dict.fromkeys([*settings.get("slice_by", ()), *sliced]))
+    return replace(request, own=replace(own, settings=settings, title=card.benchmark.name), splits=names, limit=None)
 
 
 def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
@@ -244,71 +173,45 @@ def data_arguments(card: CardData, data_dir: str | None) -> DataArguments:
 
 
 def with_results(
-    card: CardData, checkpoint: Checkpoint, evaluation: Evaluation, data: DataArguments, first: EvaluationSplit
+    card: CardData,
+    checkpoint: Checkpoint,
+    evaluation: Evaluation,
+    data: DataArguments,
+    first: EvaluationSplit | TextSplit,
 ) -> CardData:
     """A card with another evaluation's results on its data, and with sentences and figures that tell of them.
 
     Args:
         first: the split of the headline.
     """
-    tables = evaluation.tables
+    tables, objective = evaluation.tables, checkpoint.objective
     split, table = next(iter(tables.items()))
-    if checkpoint.objective is TOKEN_CLASSIFICATION:
-        claim = words_headline(card.model_name, first, table)
+    said, says = [], []
+    if isinstance(first, TextSplit):
+        claim = texts_headline(card.model_name, split, table, card.metric)
     else:
-        claim = headline(card.model_name, split, table, checkpoint.objective, card.metric)
-    before = {result.split: result.table for result in card.results}
-    said = limitations(data, before, checkpoint.objective)
+        said = limitations(data, {result.split: result.table for result in card.results}, objective)
+        says = limitations(data, tables, objective)
+        of_words = objective is TOKEN_CLASSIFICATION
+        told = (first, table) if of_words else (split, table, objective, card.metric)
+        claim = (words_headline if of_words else headline)(card.model_name, *told)
     history = [line for line in card.limitations if line not in said]
-    sections = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
+    kept = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
     return replace(
         card,
         claim=claim,
         max_steps=table["max_steps"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],
-        limitations=[
-            *limitations(data, tables, checkpoint.objective),
-            *history,
-            *training_history(card, checkpoint, table),
-        ],
+        limitations=[*says, *history, *training_history(card, checkpoint, table)],
         plots=[
             *(Plot(**plot, split=split) for plot in evaluation.plots),
-            *(plot for plot in card.plots if plot.kind in sections),
+            *(plot for plot in card.plots if plot.kind in kept),
         ],
         routing=[Routing(**example) for example in evaluation.routing],
         pictures=[Picture(**example) for example in evaluation.pictures],
         threshold_curve=[],
         threshold_rows=None,
-    )
-
-
-def predicted_texts(
-    checkpoint: Checkpoint, arguments: LanguageDataArguments, splits: list[TextSplit], batch_size: int, progress: bool
-) -> dict[str, dict[str, Any]]:
-    """Split -> losses of a causal language model on own texts, see `text_table`."""
-    place, size = (checkpoint.model, checkpoint.tokenizer), arguments.block_size
-    return {split.name: evaluate_texts(*place, split, size, batch_size, progress=progress)[1] for split in splits}
-
-
-def with_text_results(
-    card: CardData, checkpoint: Checkpoint, tables: dict[str, dict[str, Any]], folder: Path
-) -> CardData:
-    """A card with other losses on its texts, a sentence that tells of them, and figures, drawn into `folder`."""
-    # matplotlib is slow to import, and only here texts are drawn
-    from ..analysis.plots import save_recurrence_figures
-
-    split, table = next(iter(tables.items()))
-    drawn = save_recurrence_figures(folder, table, prefix=split)
-    kept = [kind for name in KEPT for kind in SECTION_PLOTS[name]]
-    return replace(
-        card,
-        claim=texts_headline(card.model_name, split, table, card.metric),
-        max_steps=table["max_steps"],
-        halting=table["halting"],
-        results=[replace(result, table=tables[result.split]) for result in card.results],
-        limitations=[*card.limitations, *training_history(card, checkpoint, table)],
-        plots=[*(Plot(**plot, split=split) for plot in drawn), *(plot for plot in card.plots if plot.kind in kept)],
     )
 
 

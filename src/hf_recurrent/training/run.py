@@ -53,8 +53,8 @@ RUNS = {
     DOCUMENT_SCRIPT: (".document_run", "DocumentRun"),
     TOKEN_CLASSIFICATION.script: (".token_run", "WordRun"),
     MASKED_MODELLING.script: (".token_run", "MaskedRun"),
-    QUESTION_ANSWERING.script: (".question_run", "SpanRun"),
-    MULTIPLE_CHOICE.script: (".question_run", "ChoiceRun"),
+    QUESTION_ANSWERING.script: (".token_run", "SpanRun"),
+    MULTIPLE_CHOICE.script: (".token_run", "ChoiceRun"),
 }
 # the same for a user's own data, where these have runs of their own
 OWN_RUNS = {**RUNS, LANGUAGE_MODELLING.script: (".language_run", "LanguageRun")}

@@ -89,7 +89,11 @@ def acquire(folder: Path, settings: dict[str, Any], claim: bool = True) -> bool:
         )
     # earlier versions counted more of the settings
     same = digest(settings) in (run["digest"], digest(run["settings"]))
-    if not same and not (now is not None and before == now and shared_anew(run, settings)):
+    if now is not None and before == now:
+        # whatever number of processes shares out the examples of a step
+        there, here = ({**each, **dict.fromkeys(SHARES)} for each in (run["settings"], settings))
+        same = same or digest(there) == digest(here)
+    if not same:
         ours, theirs = single_settings(identity(settings)), single_settings(run["settings"])
         changed = {
             name: f"{name}: {theirs.get(name, '(default)')!r} there, {ours.get(name, '(default)')!r} here"
@@ -112,12 +116,6 @@ def single_settings(settings: dict[str, Any]) -> dict[str, Any]:
         parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
         found |= parts
     return found
-
-
-def shared_anew(run: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Whether settings differ from those of a run only in how the examples of a step are shared out."""
-    there, here = ({name: each[name] for name in each if name not in SHARES} for each in (run["settings"], settings))
-    return digest(there) == digest(here)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_model
 
 from ..templating import percent
 from .arguments import RecurrentTrainingArguments, Seq2SeqArguments
@@ -170,46 +170,12 @@ def best_checkpoints(state: "TrainerState", args: Seq2SeqArguments) -> list[Path
     return [folders[step] for step in steps]
 
 
-def average_weights(files: Sequence[Path]) -> dict[str, torch.Tensor]:
-    """The mean of each tensor over safetensors files of one model, in the tensor's own type; summed in float64.
-
-    Raises:
-        ValueError: there is no file, files have other tensors than the first, or numbers that have no mean differ.
-    """
-    if not files:
-        raise ValueError("there are no checkpoints to average")
-    first = load_file(files[0])
-    total = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in first.items()}
-    for file in files[1:]:
-        weights = load_file(file)
-        if shapes(weights) != shapes(first):
-            raise ValueError(f"{file} has other weights than {files[0]}: average checkpoints of one model")
-        for name, tensor in weights.items():
-            if tensor.is_floating_point():
-                total[name] += tensor
-            elif not tensor.equal(first[name]):
-                raise ValueError(f"{name} of {file} holds other integers than that of {files[0]}: they have no mean")
-    return {
-        name: (tensor / len(files)).to(first[name].dtype) if tensor.is_floating_point() else tensor
-        for name, tensor in total.items()
-    }
-
-
-def shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in weights.items()}
-
-
 def load_average(model: torch.nn.Module, files: Sequence[Path]) -> torch.nn.Module:
-    """`model` with the mean of the weights in `files`, which name one of several parameters that are tied.
-
-    Raises:
-        ValueError: the files are not of this model.
-    """
-    weights = average_weights(files)
-    missing, unexpected = model.load_state_dict(weights, strict=False)
-    own = model.state_dict()
-    filled = {own[name].data_ptr() for name in weights if name in own}
-    wrong = [*unexpected, *(name for name in missing if own[name].data_ptr() not in filled)]
-    if wrong:
-        raise ValueError(f"{files[0]} is not of this {type(model).__name__}: {', '.join(sorted(wrong)[:5])}")
+    """`model` with the mean of its weights in some safetensors files; summed in float64."""
+    sums: dict[str, torch.Tensor] = {}
+    for file in files:
+        load_model(model, file)
+        weights = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+        sums = {name: tensor.double() + sums.get(name, 0.0) for name, tensor in weights.items()}
+    model.load_state_dict({name: total / len(files) for name, total in sums.items()}, strict=False)
     return model

@@ -1,28 +1,29 @@
-"""Sources and targets: their tokenizer, token ids and batches."""
+"""Sources and targets: their tokenizer, token ids and splits."""
 
+import importlib.util
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader
 
+from ..analysis.model_facts import ENCODER
 from ..benchmarks import benchmark_info
-from ..benchmarks.sequence_tokenizers import sequence_tokenizer
-from ..models.common.token_targets import NO_TARGET
+from ..benchmarks.sequence_tokenizers import TRANSLATION, sequence_tokenizer
+from ..files import plain
 from ..text_data.source import LENGTH
 from ..text_data.tokenizers import unknown_token_id
 from .arguments import BenchmarkArguments, DataArguments, ModelArguments, PairArguments
 from .batches import token_counts
-from .collator import PaddingCollator
+from .collator import PairCollator
 from .data import (
     EvaluationSplit,
+    Measured,
     Splits,
     load_own_config,
-    load_splits,
     require_known_words,
     require_tokens,
     require_train,
@@ -32,6 +33,8 @@ from .data import (
 )
 from .model import load_saved_tokenizer, load_tokenizer
 from .objectives import PAIR_COLUMNS
+from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, scores
+from .text_arguments import BLEU
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,42 +46,22 @@ REFERENCE = "reference"
 TARGET_LENGTH, KNOWN = "target_length", "known"
 
 
-class PairCollator(PaddingCollator):
-    """Pads sources, and labels with -100; adds the mask of the decoder's inputs."""
-
-    def __init__(self, tokenizer: Any):
-        super().__init__(tokenizer, lists_of_labels=True)
-
-    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        batch = super().__call__(examples)
-        # the decoder's input at a label's place is the token before it
-        return {**batch, "decoder_attention_mask": (batch["labels"] != NO_TARGET).long()}
-
-
-@dataclass(frozen=True)
-class PairSplit(EvaluationSplit):
-    """An encoded test split of sources and targets."""
-
-    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
-        """Padded batches in the order of the examples."""
-        examples = self.dataset.select_columns(MODEL_INPUTS)
-        return DataLoader(examples, batch_size=batch_size, collate_fn=PairCollator(tokenizer))
-
-    @property
-    def references(self) -> list[str] | None:
-        """The texts that written targets are compared with; None: those of the labels."""
-        return self.dataset[REFERENCE][:] if REFERENCE in self.dataset.column_names else None
-
-    @property
-    def longest_target(self) -> int:
-        """Tokens of the longest target, its end included."""
-        return int(target_token_counts(self.dataset).max())
-
-
 def text_form(data: BenchmarkArguments) -> str | None:
     """Whether texts are plain, tokenized or cut into BPE pieces; None where a benchmark has one form only."""
     defaults = benchmark_info(data.benchmark).parameters[data.benchmark_config]
     return {**defaults, **data.benchmark_params}.get("text_form")
+
+
+def by_bleu(data: BenchmarkArguments) -> bool:
+    """Whether what is written is measured by BLEU."""
+    return data.benchmark == TRANSLATION if data.own is None else getattr(data, "metric_name", None) == BLEU
+
+
+def require_scores(data: BenchmarkArguments) -> None:
+    """Raise a ValueError before training if the package that measures what is written is not installed."""
+    if by_bleu(data) and importlib.util.find_spec("sacrebleu") is None:
+        place = f"benchmark {data.benchmark!r} is measured by BLEU" if data.own is None else "metric_name is 'bleu'"
+        raise ValueError(f"{place}, which needs the package sacrebleu: pip install 'hf-recurrent[translation]'")
 
 
 def load_pair_tokenizer(model: ModelArguments, data: PairArguments, checkpoint: Path | None) -> Any:
@@ -100,19 +83,14 @@ def load_pair_tokenizer(model: ModelArguments, data: PairArguments, checkpoint: 
     return sequence_tokenizer(data.benchmark, some_examples(examples["train"], data.max_train_samples), **options)
 
 
-def target_token_counts(examples: "Dataset") -> np.ndarray:
-    """Tokens of each example's target (N,)."""
-    return token_counts(examples, "labels")
-
-
 def longest_target(splits: Splits) -> int:
     """Tokens of the longest target that a run trains or is evaluated on, its end included."""
-    return max(int(target_token_counts(splits.train).max()), *(split.longest_target for split in splits.evaluation))
+    return max(int(token_counts(splits.train, "labels").max()), *(split.longest_target for split in splits.evaluation))
 
 
 def pair_token_counts(examples: "Dataset") -> np.ndarray:
     """Tokens of the longer one of each example's source and target (N,)."""
-    return np.maximum(token_counts(examples), target_token_counts(examples))
+    return np.maximum(token_counts(examples), token_counts(examples, "labels"))
 
 
 def encode_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
@@ -204,18 +182,48 @@ def encode_own_pairs(examples: "Dataset", arguments: DataArguments, tokenizer: A
     return encoded.remove_columns([TARGET_LENGTH, KNOWN])
 
 
-def load_pairs(arguments: DataArguments, tokenizer: Any) -> Splits:
-    """Load and encode everything a run needs.
+@dataclass(frozen=True)
+class PairSplit(EvaluationSplit):
+    """An encoded test split of sources and targets.
 
-    Raises:
-        ValueError: as `load_splits`, and if no target is short enough.
+    `form` is that of texts which are scored by BLEU: plain, tokenized or cut into BPE pieces; None without BLEU.
     """
-    splits = load_splits(arguments, tokenizer, encode_pairs, PairSplit)
-    if arguments.max_length is None:
-        return splits
-    short = np.flatnonzero(target_token_counts(splits.train) <= arguments.max_length)
-    if not len(short):
-        raise ValueError(
-            f"every target of the training examples has more than max_length={arguments.max_length} tokens"
-        )
-    return Splits(splits.train.select(short), splits.validation, splits.evaluation)
+
+    encode: ClassVar = staticmethod(encode_pairs)
+    token_columns: ClassVar[tuple[str, ...]] = ("input_ids", "labels")
+    has_classes: ClassVar[bool] = False
+
+    form: str | None = None
+
+    @classmethod
+    def of(cls, name: str, rows: "Dataset", arguments: DataArguments, tokenizer: Any) -> "PairSplit":
+        form = "plain" if arguments.own is not None else text_form(arguments)
+        return replace(super().of(name, rows, arguments, tokenizer), form=form if by_bleu(arguments) else None)
+
+    def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
+        examples = self.dataset.select_columns(MODEL_INPUTS)
+        return DataLoader(examples, batch_size=batch_size, collate_fn=PairCollator(tokenizer))
+
+    @property
+    def references(self) -> list[str] | None:
+        """The texts that written targets are compared with; None: those of the labels."""
+        return self.dataset[REFERENCE][:] if REFERENCE in self.dataset.column_names else None
+
+    @property
+    def longest_target(self) -> int:
+        """Tokens of the longest target, its end included."""
+        return int(token_counts(self.dataset, "labels").max())
+
+    def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
+        """What a model writes for each source, and the table of its exact matches and steps, with `pair_table`."""
+        decoding = Decoding.of(model)
+        records, metrics = collect_pairs(model, tokenizer, self, batch_size, decoding, **options)
+        examples = records[ENCODER].examples
+        written, true = (examples[name].tolist() for name in ("prediction", "label"))
+        return examples, plain({**pair_table(records, metrics), **scores(self.form, written, true)})
+
+    def figures(self, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+        # matplotlib is loaded where figures are drawn alone
+        from .seq2seq_plots import plot_pairs
+
+        return plot_pairs(folder, table, prefix=self.name)

@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from ..hub import CardData
-from ..hub.card import Example, Plot
-from ..hub.tasks import TRANSLATION
+from ..hub.card import Example
 from ..templating import percent
 from .arguments import SEQ2SEQ_ARGUMENT_TYPES
-from .card import EXAMPLE_CHARACTERS, RunFacts, beginning, common_fields, history, limitations, split_results
-from .data import Splits
-from .evaluation import Evaluation
+from .card import EXAMPLE_CHARACTERS, RunFacts, beginning, limitations, run_card
+from .collator import PairCollator
 from .objectives import PAIR_COLUMNS, SEQ2SEQ
 from .run_folder import step_of
 from .selection import best_checkpoints, load_average
-from .seq2seq_data import PairCollator, load_pair_tokenizer, load_pairs, longest_target
-from .seq2seq_evaluation import Decoding, evaluate_pairs, require_scores
+from .seq2seq_data import PairSplit, load_pair_tokenizer, longest_target, require_scores
+from .seq2seq_evaluation import Decoding
 from .seq2seq_trainer import RecurrentSeq2SeqTrainer
 from .trainer_run import TrainerRun
 
@@ -27,6 +25,7 @@ class Seq2SeqRun(TrainerRun):
 
     argument_types = SEQ2SEQ_ARGUMENT_TYPES
     trainer_class = RecurrentSeq2SeqTrainer
+    split_type = PairSplit
 
     def __init__(self, argv: Sequence[str]):
         super().__init__(argv)
@@ -39,9 +38,6 @@ class Seq2SeqRun(TrainerRun):
     def load_tokenizer(self) -> Any:
         return load_pair_tokenizer(self.model_args, self.data_args, self.checkpoint)
 
-    def load_splits(self) -> Splits:
-        return load_pairs(self.data_args, self.tokenizer)
-
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return PairCollator(self.tokenizer)
 
@@ -53,31 +49,20 @@ class Seq2SeqRun(TrainerRun):
         steps = sorted(step_of(checkpoint) for checkpoint in averaged)
         return {**super().finalize_model(), "averaged": steps}
 
-    def evaluate_splits(self) -> Evaluation:
-        return evaluate_pairs(
-            *(self.model, self.tokenizer, self.splits.evaluation, self.folder),
-            *(self.data_args, self.report_args, Decoding.of(self.model), self.args),
-        )
-
     def card(self, facts: RunFacts) -> CardData:
-        config, data, report, tables = self.model.config, self.data_args, self.report_args, self.evaluation.tables
-        split, table = next(iter(tables.items()))
-        fields = common_fields(self.model, data, report, facts, table, SEQ2SEQ.script)
-        decoding = Decoding.of(self.model)
-        return CardData(
-            **fields,
-            claim=headline(fields["model_name"], split, table),
-            task=TRANSLATION,
-            metric="bleu" if "bleu" in table else "exact_match",
+        tables, data, decoding = self.evaluation.tables, self.data_args, Decoding.of(self.model)
+        shown = self.splits.evaluation[0].short_example()
+        return run_card(
+            *(self.model, data, self.report_args, facts, tables, self.evaluation.plots),
+            claim=headline,
+            metric="bleu" if "bleu" in next(iter(tables.values())) else "exact_match",
             decoding={
                 "length_penalty": decoding.length_penalty,
                 "num_beams": decoding.num_beams,
                 "max_new_tokens": decoding.max_tokens,
             },
-            results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
-            example=pair_example(*(self.evaluation.example[column] for column in PAIR_COLUMNS)),
-            limitations=[*limitations(data, tables, SEQ2SEQ), *history(facts, config)],
-            plots=[Plot(**plot, split=split) for plot in self.evaluation.plots],
+            example=pair_example(*(shown[column] for column in PAIR_COLUMNS)),
+            limitations=limitations(data, tables, SEQ2SEQ),
         )
 
 

@@ -1,6 +1,6 @@
 """A user's own texts for a causal language model that is trained already: blocks, all of whose tokens are predicted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +8,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..analysis.inference import SHIFTED
-from ..analysis.text_losses import BLOCKS, DOCUMENTS, TextLosses, collect_text_losses, text_table
 from ..models.common.token_targets import NO_TARGET
 from .arguments import LanguageDataArguments
 from .collator import PaddingCollator
 from .data import EvaluationSplit, by_length
-from .language_data import TextSplit, warn_of_cuts, with_numbers
+from .language_data import warn_of_cuts, with_numbers
 from .masked_data import block_columns
 from .token_examples import Choice, blocks_of
 
@@ -37,20 +36,17 @@ class NextTokenSplit(EvaluationSplit):
 
 
 def chosen_blocks(
-    arguments: LanguageDataArguments, tokenizer: Any, choices: Mapping[str, Choice]
+    arguments: LanguageDataArguments, tokenizer: Any, names: Sequence[str], choose: Choice
 ) -> Iterator[tuple[str, "Dataset"]]:
-    """Splits by their names, as blocks.
-
-    Args:
-        choices: split -> choice of its blocks.
+    """Splits by their names, as blocks that were chosen.
 
     Raises:
         ValueError: texts cannot be read, or have no two tokens.
     """
     arguments.own.warn()
     blocks = blocks_of(arguments.own, arguments, tokenizer)
-    for name, choice in choices.items():
-        rows, place = choice(blocks.dataset(name, None)), arguments.own.place_name(name)
+    for name in names:
+        rows, place = choose(blocks.dataset(name, None)), arguments.own.place_name(name)
         if not len(rows):
             raise ValueError(f"{place} has no two tokens of text: name another file")
         if not arguments.pack:
@@ -59,39 +55,10 @@ def chosen_blocks(
 
 
 def next_token_splits(
-    arguments: LanguageDataArguments, tokenizer: Any, choices: Mapping[str, Choice]
+    arguments: LanguageDataArguments, blocks: Iterable[tuple[str, "Dataset"]]
 ) -> Iterator[NextTokenSplit]:
-    """Splits of which each predicted token counts, sorted by length.
-
-    Args:
-        choices: split -> choice of its blocks.
-
-    Raises:
-        ValueError: texts cannot be read, or have no two tokens.
-    """
-    for name, rows in chosen_blocks(arguments, tokenizer, choices):
+    """Splits of which each predicted token counts, sorted by length."""
+    columns = block_columns(arguments)
+    for name, rows in blocks:
         labelled = rows.map(lambda row: {"labels": [*row["input_ids"][1:], NO_TARGET]}, desc="next tokens")
-        columns = block_columns(arguments)
         yield NextTokenSplit(name, by_length(with_numbers(labelled, columns)), columns)
-
-
-def evaluate_texts(
-    model: Any, tokenizer: Any, split: TextSplit, block_size: int, batch_size: int, **options: Any
-) -> tuple[TextLosses, dict[str, Any]]:
-    """The losses of a split, and their `text_table`.
-
-    Args:
-        block_size: most tokens of a block.
-        options: of `collect_text_losses`.
-    """
-    batches = split.batches(tokenizer, batch_size)
-    found = collect_text_losses(model, batches, len(split.dataset), **options)
-    table = text_table(
-        *(model, found, split.sizes(tokenizer)),
-        kind=BLOCKS if split.pack else DOCUMENTS,
-        block_size=block_size,
-        max_steps=options.get("max_steps"),
-        halting_threshold=options.get("halting_threshold"),
-        slices=split.slices,
-    )
-    return found, table

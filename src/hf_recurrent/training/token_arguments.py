@@ -39,7 +39,7 @@ class WordDataArguments(DataArguments):
     def make_source(self) -> WordSource:
         columns = () if self.text_column is None else (self.text_column,)
         options: dict[str, Any] = {"label_column": self.label_column, "label_names": tuple(self.label_list)}
-        return WordSource(**self.source_options(), text_columns=columns, **options, cache_dir=self.cache_dir)
+        return WordSource(**self.source_options(), text_columns=columns, **options)
 
 
 @dataclass

@@ -1,24 +1,14 @@
 """The card of a finished run on a user's own words, masked tokens, or questions."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..hub import CardData
-from ..hub.card import Compared, Example, Plot
-from ..hub.tasks import task_for
+from ..hub.card import Compared, Example
 from ..models.common.token_targets import NO_TARGET
 from ..templating import percent
 from .arguments import DataArguments
-from .card import (
-    EXAMPLE_CHARACTERS,
-    RunFacts,
-    chunk_settings,
-    common_fields,
-    history,
-    in_steps,
-    limitations,
-    split_results,
-)
+from .card import EXAMPLE_CHARACTERS, RunFacts, in_steps, limitations, run_card
 from .data import EvaluationSplit
 from .evaluation import Evaluation
 from .objectives import (
@@ -29,27 +19,26 @@ from .objectives import (
     Objective,
     objective_on,
 )
-from .question_data import ANSWERS, CHOICES, CONTEXT, QUESTION
+from .question_data import CHOICES, SpanSplit
+from .question_evaluation import ANSWERS, CONTEXT, QUESTION
 from .report_arguments import TimedReportArguments
 from .token_data import WORDS, TokenSplit
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 # tokens before and after the mask of an example
 AROUND = 12
 USUAL_LABEL = "the most frequent label of each word in training"
 
 
-def word_example(examples: "Dataset") -> dict[str, Any]:
+def word_example(split: TokenSplit, tokenizer: Any) -> dict[str, Any]:
     """The text of the longest example that is short enough to show, or of the first one, cut."""
-    texts = (" ".join(words) for words in examples[WORDS])
+    texts = [" ".join(words) for words in split.dataset[WORDS]]
     fitting = [text for text in texts if len(text) <= EXAMPLE_CHARACTERS]
-    return {"text": max(fitting, key=len, default=" ".join(examples[0][WORDS])[:EXAMPLE_CHARACTERS])}
+    return {"text": max(fitting, key=len, default=texts[0][:EXAMPLE_CHARACTERS])}
 
 
-def masked_example(example: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def masked_example(split: TokenSplit, tokenizer: Any) -> dict[str, Any]:
     """A text with the mask token in one place, and what stands there."""
+    example = split.dataset[0]
     ids, labels = list(example["input_ids"]), example["labels"]
     places = [place for place, label in enumerate(labels) if label != NO_TARGET]
     place = min(places, key=lambda place: abs(place - AROUND), default=0)
@@ -60,10 +49,10 @@ def masked_example(example: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]
     return {"text": tokenizer.decode(shown), "answer": tokenizer.decode([answer])}
 
 
-def span_example(questions: "Dataset") -> dict[str, Any]:
+def span_example(split: SpanSplit, tokenizer: Any) -> dict[str, Any]:
     """The question, context and answer of the shortest one; of a long context what stands around the answer."""
-    sizes = [len(row[QUESTION]) + len(row[CONTEXT]) for row in questions]
-    row = questions[sizes.index(min(sizes))]
+    sizes = [len(row[QUESTION]) + len(row[CONTEXT]) for row in split.questions]
+    row = split.questions[sizes.index(min(sizes))]
     context, answers = row[CONTEXT], row[ANSWERS]
     place = answers["answer_start"][0] if answers["text"] else 0
     before = max(place - EXAMPLE_CHARACTERS // 2, 0) if len(context) > EXAMPLE_CHARACTERS else 0
@@ -71,15 +60,16 @@ def span_example(questions: "Dataset") -> dict[str, Any]:
     return {"text": row[QUESTION], "text_pair": shown, "answer": next(iter(answers["text"]), None)}
 
 
-def choice_example(questions: "Dataset") -> dict[str, Any]:
+def choice_example(split: EvaluationSplit, tokenizer: Any) -> dict[str, Any]:
     """A context with one of its choices, the right one."""
-    row = questions[0]
+    row = split.dataset[0]
     texts = (row[CONTEXT], row[CHOICES][row["labels"]])
     return dict(zip(("text", "text_pair"), (text[:EXAMPLE_CHARACTERS] for text in texts), strict=True))
 
 
 def own_card(
     model: Any,
+    tokenizer: Any,
     data: DataArguments,
     report: TimedReportArguments,
     evaluation: Evaluation,
@@ -87,24 +77,18 @@ def own_card(
     splits: Sequence[EvaluationSplit],
 ) -> CardData:
     """The card of a run, from its recipe and its evaluation."""
-    config, objective, tables = model.config, objective_on(data), evaluation.tables
-    split, table = next(iter(tables.items()))
-    fields = common_fields(model, data, report, facts, table, objective.script)
-    compared = []
+    objective, tables = objective_on(data), evaluation.tables
+    first, compared = splits[0], []
+    headline, example = SHOWN[objective]
     if objective is TOKEN_CLASSIFICATION:
         # labels that words usually have, as a model with a parameter for each word
         values = {split.name: [split.baseline["accuracy"]] for split in splits}
-        compared.append(Compared(USUAL_LABEL, int(splits[0].baseline["size"]), values))
-    return CardData(
-        **fields,
-        claim=HEADLINES[objective](fields["model_name"], splits[0], table),
-        task=task_for(objective.auto_class),
-        metric=objective.metric,
-        chunks=chunk_settings(config),
-        results=split_results(tables, report, data, config, facts.steps, changes=facts.changes),
-        example=Example(**evaluation.example),
-        limitations=[*limitations(data, tables, objective), *history(facts, config)],
-        plots=[Plot(**plot, split=split) for plot in evaluation.plots],
+        compared.append(Compared(USUAL_LABEL, int(first.baseline["size"]), values))
+    return run_card(
+        *(model, data, report, facts, tables, evaluation.plots),
+        claim=lambda title, split, table: headline(title, first, table),
+        example=Example(**example(first, tokenizer)),
+        limitations=limitations(data, tables, objective),
         compared=compared,
     )
 
@@ -143,9 +127,10 @@ def choices_headline(title: str, split: EvaluationSplit, table: Mapping[str, Any
     )
 
 
-HEADLINES: dict[Objective, Callable[[str, Any, Mapping[str, Any]], str]] = {
-    TOKEN_CLASSIFICATION: words_headline,
-    MASKED_MODELLING: masks_headline,
-    QUESTION_ANSWERING: spans_headline,
-    MULTIPLE_CHOICE: choices_headline,
+# the sentence on how well a model does, and the example of the usage section, as fields of `Example`
+SHOWN: dict[Objective, tuple[Callable[..., str], Callable[..., dict[str, Any]]]] = {
+    TOKEN_CLASSIFICATION: (words_headline, word_example),
+    MASKED_MODELLING: (masks_headline, masked_example),
+    QUESTION_ANSWERING: (spans_headline, span_example),
+    MULTIPLE_CHOICE: (choices_headline, choice_example),
 }

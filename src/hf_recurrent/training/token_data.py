@@ -8,15 +8,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
+from ..analysis.halting import halting_table
+from ..analysis.maps import token_heat_map
+from ..analysis.token_halting import collect_tokens
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.source import LENGTH
 from ..text_data.word_tokens import first_tokens, words_of_tokens
 from .arguments import DataArguments
-from .data import EvaluationSplit, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
+from .data import EvaluationSplit, Measured, Splits, load_splits, require_room, require_tokens, warn_of_cuts, within
+from .metrics import perplexity, tag_scores
 from .token_arguments import WordDataArguments
 
 if TYPE_CHECKING:
@@ -26,33 +32,6 @@ if TYPE_CHECKING:
 WORDS, WORD_LABELS, WORD_IDS = "words", "word_labels", "word_ids"
 # bits by which a label, or a masked token, is unexpected for who knows frequencies in training and no context
 CONTEXT_FREE = "context_free_bits"
-
-
-@dataclass(frozen=True)
-class TokenSplit(EvaluationSplit):
-    """An encoded test split of which each labelled token counts.
-
-    `of_tokens` are columns of difficulty that tokens have (T,), and `baseline` the scores of a model that knows a word
-    or token, but not its context.
-    """
-
-    of_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
-    baseline: Mapping[str, float] = field(default_factory=dict)
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """Labelled tokens of each example (N,)."""
-        return np.array([sum(label != NO_TARGET for label in labels) for labels in self.dataset["labels"]])
-
-    @property
-    def slices(self) -> dict[str, Any]:
-        """Columns of difficulty, with a value for each labelled token."""
-        of_texts = {name: np.repeat(values, self.counts) for name, values in super().slices.items()}
-        return {**self.of_tokens, **of_texts}
-
-    def by_example(self, values: np.ndarray) -> list[list[Any]]:
-        """Values of labelled tokens (T,) as those of each example."""
-        return [part.tolist() for part in np.split(values, self.counts.cumsum()[:-1])]
 
 
 def encode_words(examples: "Dataset", arguments: DataArguments, tokenizer: Any, place: str) -> "Dataset":
@@ -112,13 +91,85 @@ def begins(names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     return ((number, name) for number, name in enumerate(names) if name[:2] == "B-" and f"I-{name[2:]}" in names)
 
 
+@dataclass(frozen=True)
+class TokenSplit(EvaluationSplit):
+    """An encoded test split of which each labelled token counts.
+
+    `of_tokens` are columns of difficulty that tokens have (T,), and `baseline` the scores of a model that knows a word
+    or token, but not its context.
+    """
+
+    encode: ClassVar = staticmethod(encode_words)
+
+    of_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Labelled tokens of each example (N,)."""
+        return np.array([sum(label != NO_TARGET for label in labels) for labels in self.dataset["labels"]])
+
+    @property
+    def slices(self) -> dict[str, Any]:
+        """Columns of difficulty, with a value for each labelled token."""
+        of_texts = {name: np.repeat(values, self.counts) for name, values in super().slices.items()}
+        return {**self.of_tokens, **of_texts}
+
+    @property
+    def counted(self) -> dict[str, int]:
+        return {"n": int(self.counts.sum())}
+
+    def by_example(self, values: np.ndarray) -> list[list[Any]]:
+        """Values of labelled tokens (T,) as those of each example."""
+        return [part.tolist() for part in np.split(values, self.counts.cumsum()[:-1])]
+
+    def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
+        """What a model predicts of each labelled token, and the table of these (see `halting_table`) with `scores`."""
+        record = collect_tokens(model, self.batches(tokenizer, batch_size), slices=self.slices, **options)
+        examples, table = record.examples, halting_table(record)
+        if self.labels is not None:
+            found, labels = (examples[name].to_numpy() for name in ("prediction", "label"))
+            scores = tag_scores(found, labels, self.counts, self.labels.names)
+            del scores["accuracy"]
+            return examples, {**table, "scores": scores, **self.labels.positive}
+        nll = float(examples["nll"].mean())
+        scores = {"nll": nll, "perplexity": perplexity(nll)}
+        if "nll" in self.baseline:
+            scores["perplexity_of_frequencies"] = perplexity(self.baseline["nll"])
+        return examples, {**table, "scores": scores}
+
+    def judged(self, examples: pd.DataFrame) -> pd.DataFrame:
+        # a promise is of whole sequences, and the steps that it compares are of all tokens
+        confidences = self.by_example(examples["confidence"].to_numpy())
+        return pd.DataFrame({"confidence": [np.mean(own) for own in confidences if own]})
+
+    def predictions(self, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+        """The words of each example, and for each that is labelled its label, prediction and steps."""
+        names = self.labels.names
+        kept = [name for name in ("label", "prediction", "steps") if name in examples]
+        columns = (self.by_example(examples[name].to_numpy()) for name in kept)
+        for words, *values in zip(self.dataset[WORDS], *columns, strict=True):
+            row = dict(zip(kept, values, strict=True))
+            row |= {f"{name}s": [names[i] for i in row.pop(name)] for name in ("label", "prediction")}
+            yield {WORDS: words, **row}
+
+    def figures(self, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+        # matplotlib is loaded where figures are drawn alone
+        from ..analysis.plots import save_halting_figures
+
+        heat_map = token_heat_map(model, tokenizer, self.short_example()) if table["unit"] == "token" else {}
+        # those are of tokens that the one before predicts
+        heat_map.pop("answers", None)
+        return save_halting_figures(folder, table, prefix=self.name, heat_map=heat_map)
+
+
 def load_words(arguments: WordDataArguments, tokenizer: Any) -> Splits:
     """Load and encode everything a run needs.
 
     Raises:
         ValueError: as `load_splits`.
     """
-    splits = load_splits(arguments, tokenizer, encode_words, TokenSplit)
+    splits = load_splits(arguments, tokenizer, TokenSplit)
     names, train = arguments.own.labels.names, splits.train
     evaluation = [with_knowledge(split, train) for split in splits.evaluation]
     if arguments.label_all_tokens:

@@ -1,15 +1,14 @@
 """A user's own words with labels, or own documents with masks, for a checkpoint: encoded, and ready to be measured."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.evaluation_source import EvaluationSource
 from .arguments import LanguageDataArguments
-from .data import by_length, split_place
-from .language_data import Blocks, warn_of_cuts, with_numbers
+from .language_data import Blocks, with_numbers
 from .masked_data import block_columns, require_masks, token_frequencies, with_frequencies, with_masks
 from .token_arguments import MaskedDataArguments, WordDataArguments
 from .token_data import TokenSplit, encode_words, with_knowledge, with_labels
@@ -22,49 +21,48 @@ Choice = Callable[["Dataset"], "Dataset"]
 
 
 def word_splits(
-    arguments: WordDataArguments, tokenizer: Any, examples: Mapping[str, "Dataset"], train_file: str | None = None
+    arguments: WordDataArguments,
+    tokenizer: Any,
+    examples: Iterable[tuple[str, "Dataset"]],
+    train_file: str | None = None,
 ) -> Iterator[TokenSplit]:
-    """Splits of words by their names, sorted by length.
+    """Splits of words, sorted by length.
 
     Args:
-        examples: split -> words and labels.
+        examples: names of splits, with their words and labels.
         train_file: the examples of training, by which splits have what is known without context.
     """
-    labels, columns = arguments.own.labels, arguments.info.slice_columns
     train = None
     if train_file is not None:
         source = of_training(arguments.own, train_file)
         train = encode_words(source.splits["train"], arguments, tokenizer, source.place_name("train"))
-    for name, rows in examples.items():
-        encoded = by_length(encode_words(rows, arguments, tokenizer, split_place(name, arguments)))
-        split = TokenSplit(name, encoded, columns, labels=labels)
+    for name, rows in examples:
+        split = TokenSplit.of(name, rows, arguments, tokenizer)
         yield with_labels(split) if train is None else with_knowledge(split, train)
 
 
 def masked_splits(
-    arguments: MaskedDataArguments, tokenizer: Any, choices: Mapping[str, Choice], train_file: str | None = None
+    arguments: MaskedDataArguments,
+    tokenizer: Any,
+    blocks: Iterable[tuple[str, "Dataset"]],
+    train_file: str | None = None,
 ) -> Iterator[TokenSplit]:
     """Splits of blocks with masks, without blocks of which no token is masked.
 
     Args:
-        choices: split -> choice of its blocks.
+        blocks: names of splits, with their blocks.
         train_file: the documents of training, by which splits have what is known without context.
     """
-    source = arguments.own
-    source.warn()
-    seen = None
+    seen, columns = None, block_columns(arguments)
     if train_file is not None:
-        blocks = blocks_of(of_training(source, train_file), arguments, tokenizer)
-        seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
-    for name, choice in choices.items():
-        rows = choice(blocks_of(source, arguments, tokenizer).dataset(name, None))
-        if not arguments.pack:
-            warn_of_cuts(source.place_name(name), rows, arguments)
-        columns = block_columns(arguments)
-        masked = with_numbers(with_masks(rows, arguments, tokenizer), columns)
-        split = TokenSplit(name, masked, columns)
+        training = blocks_of(of_training(arguments.own, train_file), arguments, tokenizer)
+        seen = token_frequencies(training.dataset("train", None), len(tokenizer))
+    for name, rows in blocks:
+        split = TokenSplit(name, with_numbers(with_masks(rows, arguments, tokenizer), columns), columns)
         require_masks(split, arguments)
-        kept = masked.filter(lambda row: any(label != NO_TARGET for label in row["labels"]), desc="masked blocks")
+        kept = split.dataset.filter(
+            lambda row: any(label != NO_TARGET for label in row["labels"]), desc="masked blocks"
+        )
         split = replace(split, dataset=kept)
         yield split if seen is None else with_frequencies(split, seen)
 

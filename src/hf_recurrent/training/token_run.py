@@ -1,6 +1,5 @@
-"""Runs on a user's own data alone: those that label words, or predict masked tokens of documents."""
+"""Runs on a user's own data alone: those that label words, predict masked tokens of documents, or answer questions."""
 
-import json
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -8,27 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.halting import HaltingRecord
-from ..files import write_bytes
 from ..hub import CardData
 from ..metrics.entities import is_iob, scores_entities
 from .card import RunFacts
 from .data import Splits
-from .evaluation import Evaluation
 from .masked_data import MaskingCollator, load_masked, load_masked_tokenizer, read_masks_in_texts
 from .metrics import compute_token_metrics, tag_scores
+from .question_arguments import CHOICE_ARGUMENT_TYPES, SPAN_ARGUMENT_TYPES
+from .question_data import ChoiceSplit, SpanSplit
 from .token_arguments import MASKED_ARGUMENT_TYPES, WORD_ARGUMENT_TYPES
-from .token_card import masked_example, own_card, word_example
-from .token_data import WORDS, TokenSplit, load_words
-from .token_evaluation import evaluate_own_run, evaluate_tokens
+from .token_card import own_card
+from .token_data import load_words
 from .trainer_run import TrainerRun
 
 
 class OwnRun(TrainerRun):
     """A run on a user's own data, without a benchmark of its kind."""
-
-    # what a model predicts of a split, and its table
-    measure: Callable[..., tuple[HaltingRecord, dict[str, Any]]]
 
     def check(self) -> None:
         if self.data_args.own is None:
@@ -44,34 +38,15 @@ class OwnRun(TrainerRun):
             )
         return tokenizer
 
-    def shown_example(self) -> dict[str, Any]:
-        """The text or texts of the usage section, and their answer, as of `Example`."""
-        raise NotImplementedError
-
-    def evaluate_splits(self) -> Evaluation:
-        args, writes = self.args, self.report_args.write_predictions
-        evaluation = evaluate_own_run(
-            *(self.model, self.tokenizer, self.splits.evaluation, self.folder, args.per_device_eval_batch_size),
-            progress=not args.disable_tqdm,
-            measure=self.measure,
-            keep=self.write_predictions if writes else None,
-        )
-        evaluation.example = self.shown_example()
-        return evaluation
-
-    def write_predictions(self, record: HaltingRecord, split: Any) -> None:
-        raise NotImplementedError
-
     def card(self, facts: RunFacts) -> CardData:
         splits = self.splits.evaluation
-        return own_card(self.model, self.data_args, self.report_args, self.evaluation, facts, splits)
+        return own_card(self.model, self.tokenizer, self.data_args, self.report_args, self.evaluation, facts, splits)
 
 
 class WordRun(OwnRun):
     """A run that gives each word a label, each of which counts with its own steps."""
 
     argument_types = WORD_ARGUMENT_TYPES
-    measure = staticmethod(evaluate_tokens)
 
     def load_tokenizer(self) -> Any:
         return self.require_fast(super().load_tokenizer())
@@ -97,27 +72,11 @@ class WordRun(OwnRun):
         word = np.zeros(1, np.int64)
         return list(tag_scores(word, word, word + 1, self.label_names))
 
-    def shown_example(self) -> dict[str, Any]:
-        return word_example(self.splits.evaluation[0].dataset)
-
-    def write_predictions(self, record: HaltingRecord, split: TokenSplit) -> None:
-        """One JSON line per example: its words, and for each that is labelled its label, prediction and steps."""
-        names, lines = self.label_names, []
-        kept = [name for name in ("label", "prediction", "steps") if name in record.examples]
-        columns = (split.by_example(record.examples[name].to_numpy()) for name in kept)
-        for words, *values in zip(split.dataset[WORDS], *columns, strict=True):
-            row = dict(zip(kept, values, strict=True))
-            row |= {f"{name}s": [names[i] for i in row.pop(name)] for name in ("label", "prediction")}
-            lines.append(json.dumps({WORDS: words, **row}))
-        path = self.folder / "predictions" / f"{split.name}.jsonl"
-        write_bytes(path, ("\n".join(lines) + "\n").encode())
-
 
 class MaskedRun(OwnRun):
     """A run that predicts masked tokens, each of which counts with its own steps."""
 
     argument_types = MASKED_ARGUMENT_TYPES
-    measure = staticmethod(evaluate_tokens)
 
     def text_limit(self) -> int:
         return self.data_args.block_size
@@ -141,8 +100,19 @@ class MaskedRun(OwnRun):
     def collator(self) -> MaskingCollator:
         return MaskingCollator(self.tokenizer, self.data_args.mlm_probability, self.args.seed)
 
-    def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
-        return self.objective.compute_metrics
 
-    def shown_example(self) -> dict[str, Any]:
-        return masked_example(self.splits.evaluation[0].dataset[0], self.tokenizer)
+class SpanRun(OwnRun):
+    """A run that finds the answers to questions in texts."""
+
+    argument_types = SPAN_ARGUMENT_TYPES
+    split_type = SpanSplit
+
+    def load_tokenizer(self) -> Any:
+        return self.require_fast(super().load_tokenizer())
+
+
+class ChoiceRun(OwnRun):
+    """A run that chooses from several answers."""
+
+    argument_types = CHOICE_ARGUMENT_TYPES
+    split_type = ChoiceSplit

@@ -3,7 +3,6 @@ checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged r
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +104,6 @@ class RecurrentTrainer(Trainer):
         self.checkpoint_limit = self.args.save_total_limit
         self.sums: dict[str, torch.Tensor] = {}
         self.batches_since_log = 0
-        self.depth: torch.Tensor | None = None
-        # tokens x steps after the first one, since operations were stored
-        self.repeated_tokens: torch.Tensor | float = 0.0
         # of the present evaluation, by example
         self.evaluated: dict[str, list[torch.Tensor]] = {}
         # size of a batch, relative to the step's other batches
@@ -318,7 +314,6 @@ class RecurrentTrainer(Trainer):
 
     def record(self, statistics: Mapping[str, torch.Tensor]) -> None:
         """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
-        self.depth = statistics.get("ponder_steps", self.depth)
         self.batches_since_log += 1
         for name, value in statistics.items():
             self.sums[name] = self.sums.get(name, 0.0) + value * self.batch_weight
@@ -331,33 +326,6 @@ class RecurrentTrainer(Trainer):
             logs |= dict(zip(sorted(self.sums), means.tolist(), strict=True))
             self.sums, self.batches_since_log = {}, 0
         super().log(logs, start_time)
-
-    @cached_property
-    def counted_parameters(self) -> tuple[int, int]:
-        """Parameters that are not embeddings, and those of a shared block, 0 if there is none to count by steps."""
-        capabilities = self.model.config.capabilities
-        repeats = capabilities.shared_block and not capabilities.two_stacks
-        shared = self.model.base_model.block.parameters() if repeats else ()
-        return self.model.num_parameters(exclude_embeddings=True), sum(parameter.numel() for parameter in shared)
-
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """6 x tokens x parameters, those of a shared block counted once for each step that was executed.
-
-        Repetitions are added up on the device, and read where the operations are stored.
-        """
-        if self.model.main_input_name not in inputs:
-            return 0
-        tokens = inputs[self.model.main_input_name].numel()
-        parameters, shared = self.counted_parameters
-        if shared and self.depth is not None:
-            self.repeated_tokens = self.repeated_tokens + tokens * (self.depth - 1)
-        return 6 * tokens * parameters
-
-    def store_flos(self) -> None:
-        _, shared = self.counted_parameters
-        self.current_flos += int(6 * shared * float(self.repeated_tokens))
-        self.repeated_tokens = 0.0
-        super().store_flos()
 
     def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
         step = super().training_step if self.graphs is None else self.graphed_step

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from transformers import Trainer, TrainingArguments
-from transformers.utils import is_torch_bf16_gpu_available, is_torch_xla_available
 
 from ..inference.cuda_graphs import host_part
 from .engine_checks import check_fsdp_plugin
@@ -21,16 +20,10 @@ def check_choices(args: TrainingArguments) -> None:
 
 
 def check_precision(args: TrainingArguments) -> None:
-    """Raise a ValueError for half precision that there is no device for."""
+    """Raise a ValueError for fp16 without a GPU; transformers checks bf16."""
     if args.fp16 and (args.use_cpu or not torch.accelerator.is_available()):
         # accelerate would compute in float32, and say nothing
         raise ValueError("fp16 is True, but training runs on a CPU: set it to False, or bf16 and use_cpu to True")
-    for name in ("bf16", "bf16_full_eval"):
-        if getattr(args, name) and not (args.use_cpu or is_torch_bf16_gpu_available() or is_torch_xla_available()):
-            raise ValueError(
-                f"{name} is True, but no GPU here computes in bfloat16: set it to False, or use_cpu to True, which "
-                "computes so on the CPU"
-            )
 
 
 def check_batch_sampling(args: TrainingArguments) -> None:

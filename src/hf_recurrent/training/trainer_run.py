@@ -14,11 +14,12 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from ..hub import CardData
 from ..hub.checkpoint import save_checkpoint
 from ..inference.processes import from_first
+from ..text_data.labels import Labels
 from .arguments import ARGUMENT_TYPES
 from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
-from .data import Splits, collator, load_splits
-from .evaluation import Evaluation, evaluate_run, summary
+from .data import EvaluationSplit, Splits, collator, load_splits
+from .evaluation import evaluate_run, summary
 from .metrics import metrics_of, scores_of
 from .model import (
     check_evaluation_depth,
@@ -29,7 +30,7 @@ from .model import (
     make_config,
     make_model,
 )
-from .objectives import objective_on
+from .objectives import CLASSIFICATION, objective_on
 from .run import Run
 from .run_folder import (
     STEP_SIZE,
@@ -54,6 +55,7 @@ class TrainerRun(Run):
 
     argument_types = ARGUMENT_TYPES
     trainer_class: type[RecurrentTrainer] = RecurrentTrainer
+    split_type: type[EvaluationSplit] = EvaluationSplit
 
     def __init__(self, argv: Sequence[str]):
         super().__init__(argv)
@@ -77,7 +79,7 @@ class TrainerRun(Run):
         return load_tokenizer(self.model_args, self.data_args)
 
     def load_splits(self) -> Splits:
-        return load_splits(self.data_args, self.tokenizer)
+        return load_splits(self.data_args, self.tokenizer, self.split_type)
 
     def text_limit(self) -> int | None:
         """The most tokens of a text that training reads; None: there is no limit."""
@@ -87,15 +89,18 @@ class TrainerRun(Run):
     def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
         return collator(self.tokenizer, self.splits.train)
 
+    @property
+    def labels(self) -> Labels | None:
+        """The labels of a user's own texts, by which these are scored."""
+        return self.data_args.own.labels if self.data_args.own and self.objective is CLASSIFICATION else None
+
     def compute_metrics(self) -> Callable[[Any], dict[str, float]]:
         """The metrics of evaluations on the way."""
-        own = self.data_args.own
-        return self.objective.compute_metrics if own is None or own.labels is None else metrics_of(own.labels)
+        return self.objective.compute_metrics if self.labels is None else metrics_of(self.labels)
 
     def scores(self) -> Sequence[str]:
         """The scores of evaluations on the way, by their names."""
-        own = self.data_args.own
-        return self.objective.scores if own is None or own.labels is None else scores_of(own.labels)
+        return self.objective.scores if self.labels is None else scores_of(self.labels)
 
     def check(self) -> None:
         data = self.data_args
@@ -209,7 +214,9 @@ class TrainerRun(Run):
         """Save the checkpoint, and evaluate it as its users load it."""
         from_first(self.save)
         self.model = load_trained(self.folder, self.args.device, self.objective)
-        self.evaluation = self.evaluate_splits()
+        place = (self.model, self.tokenizer, self.splits.evaluation, self.folder, self.report_args)
+        size, hidden = self.args.per_device_eval_batch_size, self.args.disable_tqdm
+        self.evaluation = evaluate_run(*place, size, progress=not hidden)
 
     def save(self) -> None:
         """Save the trained model as a checkpoint in the folder."""
@@ -226,13 +233,6 @@ class TrainerRun(Run):
         facts = self.facts(*sizes, selection=selection, notes=self.notes, **self.changed)
         times = {"epoch_seconds": self.clock.all_epochs, "evaluation_seconds": self.evaluation.seconds}
         return self.card(facts), times if self.report_args.timing else None
-
-    def evaluate_splits(self) -> Evaluation:
-        splits, args = self.splits.evaluation, self.args
-        return evaluate_run(
-            *(self.model, self.tokenizer, splits, self.folder, self.report_args, args.per_device_eval_batch_size),
-            progress=not args.disable_tqdm,
-        )
 
     def card(self, facts: RunFacts) -> CardData:
         return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts)
