@@ -17,7 +17,7 @@ from hf_recurrent.training.metrics import (
     target_statistics,
 )
 from hf_recurrent.training.seq2seq_data import PairSplit, longest_target
-from hf_recurrent.training.seq2seq_evaluation import Decoding
+from hf_recurrent.training.seq2seq_evaluation import warn_of_longer
 
 ROWS = pair_rows(12)
 
@@ -36,12 +36,11 @@ def test_a_checkpoint_writes_what_evaluations_let_it_write():
     assert lengths == [max(len(row["labels"]) for row in rows) for rows in (short, long)]
     assert [longest_target(Splits(shorter.dataset, {}, [split])) for split in (shorter, longer)] == lengths
     assert longest_target(Splits(longer.dataset, {}, [shorter])) == lengths[1]
-    Decoding.of(model).warn_of_longer(longer)
-    Decoding(max_tokens=lengths[0]).set(model)
-    assert Decoding.of(model).options(lengths[1])["max_new_tokens"] == lengths[0]
-    Decoding.of(model).warn_of_longer(shorter)
+    warn_of_longer(model, longer)
+    model.generation_config.max_new_tokens = lengths[0]
+    warn_of_longer(model, shorter)
     with pytest.warns(UserWarning, match=f"targets of test have up to {lengths[1]} tokens, and .* most {lengths[0]}:"):
-        Decoding.of(model).warn_of_longer(longer)
+        warn_of_longer(model, longer)
 
 
 def test_examples_do_not_depend_on_their_batch():

@@ -19,7 +19,7 @@ from ..text_data.source import TextSource
 from ..text_data.tasks import OTHERS, TASKS
 from .objectives import CLASSIFICATION, DOCUMENT_SCRIPT, LONG_DOCUMENTS, SEQ2SEQ, TEXT_MODELLING, Objective, script_of
 from .optimization import SCHEDULES, check_schedule, schedule_names
-from .recipes import mapping, require_known
+from .recipes import conflict, mapping, require_known
 from .report_arguments import ReportArguments, RunArguments, TimedReportArguments
 from .text_arguments import CHOOSING, FILES, HELD_OUT_FOR, ON_ERROR, PAIR_METRICS, SCRIPTS, DocumentTextArguments
 from .trainer_checks import check_choices
@@ -219,8 +219,7 @@ class OwnDataArguments(BenchmarkArguments):
         """Raise a ValueError for settings of own data that do not go together."""
         chosen = [name for name in CHOOSING if getattr(self, name, None) is not None]
         if len(chosen) > 1:
-            first, second = (f"{name} is {getattr(self, name)!r}" for name in chosen[:2])
-            raise ValueError(f"{first} and {second}: both choose the data, set one of them")
+            raise conflict(self, *chosen[:2], "choose the data")
         for split, name in FILES.items():
             path = getattr(self, name)
             if path is None:
@@ -297,10 +296,7 @@ class OwnDataArguments(BenchmarkArguments):
             unused.insert(0, "benchmark")
         if unused:
             chosen = next(name for name in CHOOSING if getattr(self, name, None) is not None)
-            raise ValueError(
-                f"{unused[0]} is {getattr(self, unused[0])!r} and {chosen} {getattr(self, chosen)!r}: a benchmark and "
-                "your own data, set one of them"
-            )
+            raise conflict(self, unused[0], chosen, "name data, a benchmark and your own")
         self.own = self.make_source()
         self.benchmark, self.benchmark_config = self.own.place, self.own.config
 
@@ -440,10 +436,7 @@ class LanguageDataArguments(DocumentTextArguments, DataArguments):
     def __post_init__(self) -> None:
         if self.max_seq_length is not None:
             if self.block_size != type(self).block_size:
-                raise ValueError(
-                    f"max_seq_length is {self.max_seq_length} and block_size {self.block_size}: both are the tokens of "
-                    "a block, set one of them"
-                )
+                raise conflict(self, "max_seq_length", "block_size", "are the tokens of a block")
             self.block_size, self.max_seq_length, self.length_name = self.max_seq_length, None, "max_seq_length"
         super().__post_init__()
         if self.pack and self.line_by_line:
@@ -615,10 +608,7 @@ class PairArguments(DataArguments):
             raise ValueError(f"{given} is {getattr(self, given)!r}: name both languages, source_lang and target_lang")
         columns = [name for name in ("source_column", "target_column") if getattr(self, name) is not None]
         if self.source_lang is not None and columns:
-            raise ValueError(
-                f"source_lang is {self.source_lang!r} and {columns[0]} {getattr(self, columns[0])!r}: both name the "
-                "column, set one of them"
-            )
+            raise conflict(self, "source_lang", columns[0], "name the column")
         if self.metric_name is not None:
             require_known("metric_name", self.metric_name, list(PAIR_METRICS))
         if self.max_seq_length is not None:
@@ -664,10 +654,7 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
                 f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
             )
         if self.max_tokens is not None and self.batch_sampling is not None:
-            raise ValueError(
-                f"max_tokens is {self.max_tokens} and batch_sampling {self.batch_sampling!r}: both choose the examples "
-                "of a batch, set one of them"
-            )
+            raise conflict(self, "max_tokens", "batch_sampling", "choose the examples of a batch")
         if self.average_checkpoints is not None and not self.load_best_model_at_end:
             raise ValueError("average_checkpoints needs load_best_model_at_end: true, and a metric_for_best_model")
         if self.average_checkpoints is not None and self.save_total_limit == 1:
@@ -725,10 +712,7 @@ class DocumentArguments(DocumentTextArguments, OwnDataArguments):
     def __post_init__(self) -> None:
         if self.vocab_size is not None:
             if self.tokenizer_vocab_size is not None:
-                raise ValueError(
-                    f"vocab_size is {self.vocab_size} and tokenizer_vocab_size {self.tokenizer_vocab_size}: both are "
-                    "the size of the tokenizer, set one of them"
-                )
+                raise conflict(self, "vocab_size", "tokenizer_vocab_size", "are the size of the tokenizer")
             self.tokenizer_vocab_size, self.vocab_size = self.vocab_size, None
         super().__post_init__()
         if self.is_own:

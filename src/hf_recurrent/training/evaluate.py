@@ -41,7 +41,7 @@ from .objectives import (
 from .own_examples import OwnExamples, own_arguments, settings_of_training
 from .question_data import ChoiceSplit, SpanSplit
 from .seq2seq_data import PairSplit, require_scores
-from .seq2seq_evaluation import Decoding
+from .seq2seq_evaluation import warn_of_longer
 from .text_examples import chosen_blocks, next_token_splits
 from .token_examples import Choice, masked_splits, word_splits
 
@@ -373,7 +373,7 @@ def evaluate_checkpoint(
     config, tables = checkpoint.model.config, {}
     for split in evaluation_splits(checkpoint, request, arguments):
         if isinstance(split, PairSplit) and is_first():
-            Decoding.of(checkpoint.model).warn_of_longer(split)
+            warn_of_longer(checkpoint.model, split)
         examples, table = split.measure(
             checkpoint.model, checkpoint.tokenizer, batch_size, **options, progress=progress
         )

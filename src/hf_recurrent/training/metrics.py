@@ -125,9 +125,7 @@ def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
     statistics, *rest = outputs_of(prediction)
     tokens, nats, right = statistics.sum(0)
     nll = float(nats / tokens)
-    # beyond that it is no float any more
-    perplexity = math.exp(nll) if nll < LARGEST_EXPONENT else math.inf
-    return {"nll": nll, "perplexity": perplexity, "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
+    return {"nll": nll, "perplexity": perplexity(nll), "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
 
 
 def perplexity(nll: float) -> float:

@@ -59,6 +59,12 @@ def require_known(kind: str, name: str, known: list[str]) -> None:
         raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
+def conflict(arguments: Any, first: str, second: str, both: str) -> ValueError:
+    """The error for two settings of an argument dataclass of which one alone may be given; `both` is what they do."""
+    given = f"{first} is {getattr(arguments, first)!r} and {second} {getattr(arguments, second)!r}"
+    return ValueError(f"{given}: both {both}, set one of them")
+
+
 def mapping(name: str, value: Any) -> dict[str, Any]:
     """A mapping, or the YAML or JSON of one as a flag gives it; nothing is an empty one."""
     parsed = (

@@ -33,7 +33,7 @@ from .data import (
 )
 from .model import load_saved_tokenizer, load_tokenizer
 from .objectives import PAIR_COLUMNS
-from .seq2seq_evaluation import Decoding, collect_pairs, pair_table, scores
+from .seq2seq_evaluation import collect_pairs, pair_table, scores
 from .text_arguments import BLEU
 
 if TYPE_CHECKING:
@@ -216,8 +216,7 @@ class PairSplit(EvaluationSplit):
 
     def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         """What a model writes for each source, and the table of its exact matches and steps, with `pair_table`."""
-        decoding = Decoding.of(model)
-        records, metrics = collect_pairs(model, tokenizer, self, batch_size, decoding, **options)
+        records, metrics = collect_pairs(model, tokenizer, self, batch_size, **options)
         examples = records[ENCODER].examples
         written, true = (examples[name].tolist() for name in ("prediction", "label"))
         return examples, plain({**pair_table(records, metrics), **scores(self.form, written, true)})

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -23,45 +22,15 @@ if TYPE_CHECKING:
     from .seq2seq_data import PairSplit
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """Settings of decoding, greedy with one beam.
-
-    `max_tokens` None, as in checkpoints of earlier versions: as many as the longest true target has.
-    """
-
-    num_beams: int = 1
-    length_penalty: float = 1.0
-    max_tokens: int | None = None
-
-    @classmethod
-    def of(cls, model: Any) -> "Decoding":
-        """The settings of a checkpoint's `generation_config.json`."""
-        config = model.generation_config
-        return cls(config.num_beams or 1, config.length_penalty or 1.0, config.max_new_tokens)
-
-    def set(self, model: Any) -> None:
-        """Make these the defaults of a checkpoint."""
-        model.generation_config.num_beams = self.num_beams
-        model.generation_config.max_new_tokens = self.max_tokens
-        if self.num_beams > 1:
-            model.generation_config.length_penalty = self.length_penalty
-
-    def warn_of_longer(self, split: "PairSplit") -> None:
-        """Warn of targets that are longer than what may be written."""
-        longest = split.longest_target
-        if self.max_tokens is not None and longest > self.max_tokens:
-            warnings.warn(
-                f"targets of {split.name} have up to {longest} tokens, and the checkpoint writes at most "
-                f"{self.max_tokens}: longer ones count as wrong, unless you raise max_new_tokens in its "
-                "generation_config.json",
-                stacklevel=2,
-            )
-
-    def options(self, longest_target: int) -> dict[str, Any]:
-        """Arguments of `generate`."""
-        options = {"max_new_tokens": self.max_tokens or longest_target, "num_beams": self.num_beams, "do_sample": False}
-        return options | ({"length_penalty": self.length_penalty} if self.num_beams > 1 else {})
+def warn_of_longer(model: Any, split: "PairSplit") -> None:
+    """Warn of targets that are longer than what a checkpoint may write."""
+    longest, most = split.longest_target, model.generation_config.max_new_tokens
+    if most is not None and longest > most:
+        warnings.warn(
+            f"targets of {split.name} have up to {longest} tokens, and the checkpoint writes at most {most}: longer "
+            "ones count as wrong, unless you raise max_new_tokens in its generation_config.json",
+            stacklevel=2,
+        )
 
 
 def collect_pairs(
@@ -69,13 +38,12 @@ def collect_pairs(
     tokenizer: Any,
     split: "PairSplit",
     batch_size: int,
-    decoding: Decoding,
     *,
     max_steps: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, HaltingRecord], dict[str, float]]:
-    """Generate a target for each source of `split`, and run the model on the true one.
+    """Generate a target for each source of `split` by the model's generation config, and run it on the true one.
 
     Returns records of both stacks and `summarize`. The records have the same written and true targets, as texts, and
     the steps at which tokens stopped: the decoder's tokens are its inputs when the true target is given.
@@ -84,8 +52,9 @@ def collect_pairs(
     """
     overrides = {"max_steps": max_steps, "halting_threshold": halting_threshold}
     extra = {name: value for name, value in overrides.items() if value is not None}
-    options = {**decoding.options(split.longest_target), **extra}
     config = model.config
+    # checkpoints of earlier versions have no limit
+    limit = model.generation_config.max_new_tokens or split.longest_target
     depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
 
     def of_batch(batch: dict[str, Any]) -> tuple[list[str], list[str], np.ndarray, dict[str, dict[str, np.ndarray]]]:
@@ -95,7 +64,7 @@ def collect_pairs(
         sources = {name: batch[name] for name in ("input_ids", "attention_mask")}
         labels = batch["labels"]
         return (
-            texts(tokenizer, model.generate(**sources, **options)),
+            texts(tokenizer, model.generate(**sources, max_new_tokens=limit, do_sample=False, **extra)),
             texts(tokenizer, labels.masked_fill(labels == NO_TARGET, tokenizer.pad_token_id)),
             target_statistics(output, labels).cpu().numpy(),
             {

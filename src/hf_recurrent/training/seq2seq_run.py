@@ -1,7 +1,6 @@
 """Runs that turn a source into a target with an encoder-decoder model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from .arguments import SEQ2SEQ_ARGUMENT_TYPES
 from .card import EXAMPLE_CHARACTERS, RunFacts, beginning, limitations, run_card
 from .collator import PairCollator
 from .objectives import PAIR_COLUMNS, SEQ2SEQ
-from .run_folder import step_of
+from .run_folder import WEIGHTS, step_of
 from .selection import best_checkpoints, load_average
 from .seq2seq_data import PairSplit, load_pair_tokenizer, longest_target, require_scores
-from .seq2seq_evaluation import Decoding
 from .seq2seq_trainer import RecurrentSeq2SeqTrainer
 from .trainer_run import TrainerRun
 
@@ -30,10 +28,6 @@ class Seq2SeqRun(TrainerRun):
     def __init__(self, argv: Sequence[str]):
         super().__init__(argv)
         require_scores(self.data_args)
-        args = self.args
-        self.decoding = Decoding(
-            args.generation_num_beams or 1, args.generation_length_penalty, args.generation_max_length
-        )
 
     def load_tokenizer(self) -> Any:
         return load_pair_tokenizer(self.model_args, self.data_args, self.checkpoint)
@@ -42,24 +36,28 @@ class Seq2SeqRun(TrainerRun):
         return PairCollator(self.tokenizer)
 
     def finalize_model(self) -> dict[str, Any]:
-        averaged: list[Path] = best_checkpoints(self.state, self.args)
+        args, settings = self.args, self.model.generation_config
+        averaged: list[Path] = best_checkpoints(self.state, args)
         if averaged:
-            load_average(self.model, [checkpoint / "model.safetensors" for checkpoint in averaged])
-        replace(self.decoding, max_tokens=self.decoding.max_tokens or longest_target(self.splits)).set(self.model)
+            load_average(self.model, [checkpoint / WEIGHTS for checkpoint in averaged])
+        settings.num_beams = args.generation_num_beams or 1
+        settings.max_new_tokens = args.generation_max_length or longest_target(self.splits)
+        if settings.num_beams > 1:
+            settings.length_penalty = args.generation_length_penalty
         steps = sorted(step_of(checkpoint) for checkpoint in averaged)
         return {**super().finalize_model(), "averaged": steps}
 
     def card(self, facts: RunFacts) -> CardData:
-        tables, data, decoding = self.evaluation.tables, self.data_args, Decoding.of(self.model)
+        tables, data, decoding = self.evaluation.tables, self.data_args, self.model.generation_config
         shown = self.splits.evaluation[0].short_example()
         return run_card(
             *(self.model, data, self.report_args, facts, tables, self.evaluation.plots),
             claim=headline,
             metric="bleu" if "bleu" in next(iter(tables.values())) else "exact_match",
             decoding={
-                "length_penalty": decoding.length_penalty,
+                "length_penalty": decoding.length_penalty or 1.0,
                 "num_beams": decoding.num_beams,
-                "max_new_tokens": decoding.max_tokens,
+                "max_new_tokens": decoding.max_new_tokens,
             },
             example=pair_example(*(shown[column] for column in PAIR_COLUMNS)),
             limitations=limitations(data, tables, SEQ2SEQ),
