@@ -364,7 +364,7 @@ def refuse(tmp_path, speeches):
         ({"pack": "true", "line_by_line": "true"}, "pack is True and line_by_line True: .*leave one of them out"),
         ({"max_seq_length": 9, "block_size": 8}, "max_seq_length is 9 and block_size 8: both are the tokens of"),
         ({"max_length": 9}, "max_length is 9: the length of own texts here is block_size"),
-        ({"benchmark": "flip_flop"}, "benchmark is 'flip_flop' and train_file .*: both name data, a benchmark and your own"),
+        ({"benchmark": "flip_flop"}, "benchmark is 'flip_flop' and train_file .*: both name data"),
         ({"streaming": "true", "max_steps": None}, "streaming is true: the number of blocks is not known, so set max"),
         ({"streaming": "true", "batch_tokens": 9, "per_device_train_batch_size": None}, "batch_tokens is 9 and stream"),
         ({"streaming": "true", "dataloader_num_workers": 2}, "dataloader_num_workers is 2 and streaming true"),

@@ -23,8 +23,8 @@ from .run_folder import (
     SHARDED_MODEL,
     SHARDED_OPTIMIZER,
     WEIGHTS,
+    checkpoint_to_resume,
     checkpoints,
-    is_in,
     remove_checkpoint,
 )
 
@@ -110,21 +110,8 @@ def quiet(logger: str, least: int = logging.ERROR) -> Iterator[None]:
 
 
 def find_checkpoint(folder: Path, requested: str | None) -> Path | None:
-    """The `requested` checkpoint, or the last one of `folder` if there is one.
-
-    One of another folder is where a run begins: what this folder has since is taken instead.
-
-    Raises:
-        ValueError: the requested one is not complete.
-    """
-    last = next((path for path in checkpoints(folder) if (path / PROGRESS_FILE).is_file()), None)
-    if requested is None or (last is not None and not is_in(folder, Path(requested))):
-        return last
-    if not (Path(requested) / PROGRESS_FILE).is_file():
-        raise ValueError(
-            f"resume_from_checkpoint {requested}: {PROGRESS_FILE} is missing, so it is no complete checkpoint"
-        )
-    return Path(requested)
+    """As `checkpoint_to_resume`."""
+    return checkpoint_to_resume(folder, requested, PROGRESS_FILE)
 
 
 def load_training_state(

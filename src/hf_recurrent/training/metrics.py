@@ -5,6 +5,7 @@ Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabula
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,20 +32,26 @@ def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
     return (ponder_steps * live).sum() / live.sum().clamp_min(1)
 
 
-def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`accuracy` of a classifier, and its ponder statistics as `ponder_metrics` gives them."""
-    logits, *rest = outputs_of(prediction)
-    return {"accuracy": accuracy(logits.argmax(-1), prediction.label_ids)} | ponder_metrics(rest)
+def with_ponder_metrics(scores: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
+    """A `compute_metrics` of `Trainer`: scores of a model's first output and the labels, and `ponder_metrics`."""
+
+    def compute(prediction: EvalPrediction, **options: Any) -> dict[str, float]:
+        outputs = prediction.predictions
+        first, *rest = outputs if isinstance(outputs, tuple) else (outputs,)
+        return scores(first, prediction.label_ids, **options) | ponder_metrics(rest)
+
+    return compute
+
+
+@with_ponder_metrics
+def compute_metrics(logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`accuracy` of a classifier."""
+    return {"accuracy": accuracy(logits.argmax(-1), labels)}
 
 
 def metrics_of(labels: Labels) -> Callable[[EvalPrediction], dict[str, float]]:
     """The metrics of a classifier of a user's own data, by the kind of its labels, and ponder statistics."""
-
-    def compute(prediction: EvalPrediction) -> dict[str, float]:
-        logits, *rest = outputs_of(prediction)
-        return text_scores(logits, prediction.label_ids, labels) | ponder_metrics(rest)
-
-    return compute
+    return with_ponder_metrics(partial(text_scores, labels=labels))
 
 
 def text_scores(logits: np.ndarray, label_ids: np.ndarray, labels: Labels) -> dict[str, float]:
@@ -79,20 +86,15 @@ def next_token_ids(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(logits.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
 
 
-def compute_language_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`accuracy` of each example's last labelled token, `token_accuracy` of all of them, and ponder statistics.
-
-    Predictions are those of `next_token_ids`.
-    """
-    ids, *rest = outputs_of(prediction)
-    labels = prediction.label_ids
+@with_ponder_metrics
+def compute_language_metrics(ids: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`accuracy` of each example's last labelled token, and `token_accuracy` of all of them, of `next_token_ids`."""
     # `Trainer` pads labels and predictions alike to join batches of different lengths
     labelled = labels != NO_TARGET
-    metrics = {
+    return {
         "accuracy": last_read_accuracy(ids, labels),
         "token_accuracy": accuracy(ids[labelled], labels[labelled]),
     }
-    return metrics | ponder_metrics(rest)
 
 
 @of_logits
@@ -117,15 +119,15 @@ def masked_statistics_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Te
 masked_statistics = of_logits(masked_statistics_of)
 
 
-def compute_text_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`nll` in nats a token, its exponential `perplexity`, `token_accuracy`, and ponder statistics.
+@with_ponder_metrics
+def compute_text_metrics(statistics: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`nll` in nats a token, its exponential `perplexity`, and `token_accuracy`.
 
-    Predictions are those of `token_statistics` or `masked_statistics`.
+    Statistics are those of `token_statistics` or `masked_statistics`.
     """
-    statistics, *rest = outputs_of(prediction)
     tokens, nats, right = statistics.sum(0)
     nll = float(nats / tokens)
-    return {"nll": nll, "perplexity": perplexity(nll), "token_accuracy": float(right / tokens)} | ponder_metrics(rest)
+    return {"nll": nll, "perplexity": perplexity(nll), "token_accuracy": float(right / tokens)}
 
 
 def perplexity(nll: float) -> float:
@@ -139,16 +141,11 @@ def token_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return logits.argmax(-1)
 
 
-def compute_token_metrics(prediction: EvalPrediction, names: Sequence[str] = ()) -> dict[str, float]:
-    """Scores of labelled tokens, those of entities where `names` of the labels tell of such, and ponder statistics.
-
-    Predictions are those of `token_classes`.
-    """
-    classes, *rest = outputs_of(prediction)
-    labels = prediction.label_ids
+@with_ponder_metrics
+def compute_token_metrics(classes: np.ndarray, labels: np.ndarray, names: Sequence[str] = ()) -> dict[str, float]:
+    """Scores of labelled tokens, and those of entities where `names` of the labels tell of such, of `token_classes`."""
     labelled = labels != NO_TARGET
-    counts, found, wanted = labelled.sum(1), classes[labelled], labels[labelled]
-    return tag_scores(found, wanted, counts, names) | ponder_metrics(rest)
+    return tag_scores(classes[labelled], labels[labelled], labelled.sum(1), names)
 
 
 def span_ends(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]):
@@ -163,22 +160,22 @@ def span_ends(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]
     return (ends, *rest) if rest else ends
 
 
-def compute_span_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """`span_accuracy`, `no_answer_accuracy` and ponder statistics of windows, of which a question may have several.
+@with_ponder_metrics
+def compute_span_metrics(columns: np.ndarray, labels: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    """`span_accuracy` and `no_answer_accuracy` of windows, of which a question may have several.
 
     The first is the share of the windows with the whole answer in which both its ends are predicted, the second that of
     the others in which no answer is predicted: those of questions without one, and the windows of long contexts that
     the answer is not in. Either is missing where there are no such windows. What is answered to a question, by the best
     span of all its windows, is scored by `evaluate_spans`.
 
-    Predictions are those of `span_ends`.
+    Columns are those of `span_ends`.
     """
-    columns, *rest = outputs_of(prediction)
-    labels = np.stack(prediction.label_ids, axis=1)
-    right = (columns[:, :2] == labels).all(1)
-    has_answer = labels[:, 0] != columns[:, 2]
+    true = np.stack(labels, axis=1)
+    right = (columns[:, :2] == true).all(1)
+    has_answer = true[:, 0] != columns[:, 2]
     shares = {"span_accuracy": right[has_answer], "no_answer_accuracy": right[~has_answer]}
-    return {name: float(each.mean()) for name, each in shares.items() if len(each)} | ponder_metrics(rest)
+    return {name: float(each.mean()) for name, each in shares.items() if len(each)}
 
 
 def tag_scores(
@@ -197,10 +194,6 @@ def tag_scores(
     ends = counts.cumsum()[:-1]
     tags = ([[names[i] for i in text] for text in np.split(ids, ends)] for ids in (predictions, labels))
     return scores | entity_scores(*tags)
-
-
-def outputs_of(prediction: EvalPrediction) -> tuple[np.ndarray, ...]:
-    return prediction.predictions if isinstance(prediction.predictions, tuple) else (prediction.predictions,)
 
 
 def ponder_metrics(outputs: list[np.ndarray]) -> dict[str, float]:

@@ -182,16 +182,16 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(waste)
 
 
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The latest checkpoint of `folder` that was written to its end; warns of each that it skips."""
+def last_complete_checkpoint(folder: Path, last_file: str = COMPLETE) -> Path | None:
+    """The latest checkpoint of `folder` that was written to its last file; warns of each that it skips."""
     for checkpoint in checkpoints(folder):
-        if (checkpoint / COMPLETE).is_file():
+        if (checkpoint / last_file).is_file():
             return checkpoint
         warnings.warn(f"skipping the incomplete {checkpoint}", stacklevel=2)
     return None
 
 
-def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
+def checkpoint_to_resume(folder: Path, requested: str | None, last_file: str = COMPLETE) -> Path | None:
     """The `requested` checkpoint, or the last complete one of `folder` if none is requested.
 
     One of another folder is where a run begins: what this folder has since is taken instead.
@@ -200,11 +200,11 @@ def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
         ValueError: the requested checkpoint is not complete.
     """
     if requested is None or not is_in(folder, Path(requested)):
-        own = last_complete_checkpoint(folder)
+        own = last_complete_checkpoint(folder, last_file)
         if own is not None or requested is None:
             return own
-    if not (Path(requested) / COMPLETE).is_file():
-        raise ValueError(f"resume_from_checkpoint {requested}: it is no complete checkpoint, {COMPLETE} is missing")
+    if not (Path(requested) / last_file).is_file():
+        raise ValueError(f"resume_from_checkpoint {requested}: it is no complete checkpoint, {last_file} is missing")
     return Path(requested)
 
 
