@@ -37,7 +37,7 @@ def refused(script, tmp_path):
         ("--task_name sst-2", "task_name is 'sst-2': expected one of cola, mnli, "),
         ("--task_name record", "task_name is 'record', which fills in entities: expected one of cola, mnli, "),
         ("--task_name sst2 --text_column a", "text_column is ['a'] and task_name 'sst2', which has its own"),
-        ("--task_name sst2 --train_file FILE", "task_name is 'sst2' and train_file is "),
+        ("--task_name sst2 --train_file FILE", "task_name is 'sst2' and train_file "),
         (
             '--train_file FILE --benchmark_params {"num_train":5}',
             "benchmark_params is {'num_train': 5} and train_file ",
