@@ -178,23 +178,3 @@ def test_dropout_is_of_tokens_only():
     tokens = model.model.recurrent_layers[-1].state_cell.keys_values(state)
     own = model.model.recurrent_layers[-1].state_cell.keys_values(state)
     assert_close(*(model.model.recurrent_layers[-1].state_cell.update(state, own, tokens).state for _ in range(2)))
-
-
-@pytest.mark.parametrize("kind", ["fixed_skip", "fixed_dual", "lstm_single", "feedback"])
-def test_a_cache_goes_on_in_another_precision(kind):
-    model = make_block_model(kind).float()
-    ids = torch.stack(make_rows([23, 23]))
-    with torch.no_grad():
-        expected = model(ids).logits[:, 13:]
-        for first, second in ((True, False), (False, True), (True, True)):
-            with torch.autocast("cpu", torch.bfloat16, enabled=first):
-                cache = model(ids[:, :13], use_cache=True).past_key_values
-            states = [layer.tensors["state"] for layer in cache.layers[1:] if "state" in layer.tensors]
-            # states are averages over many blocks
-            assert {state.dtype for state in states} == {torch.float32}
-            with torch.autocast("cpu", torch.bfloat16, enabled=second):
-                actual = model(ids[:, 13:], past_key_values=cache).logits
-            assert (actual - expected).abs().max() < 0.1 * expected.abs().max()
-    half = model.bfloat16()
-    cache = half(ids[:, :13], use_cache=True).past_key_values
-    assert half.float()(ids[:, 13:], past_key_values=cache).logits.isfinite().all()

@@ -165,7 +165,7 @@ USES = {
 HUB = "transformers loads the loop from the Hub"
 NOT_TRIED = {
     "kwargs": "the others",
-    "synced_gpus": "needs several processes: tests/test_distributed.py",
+    "synced_gpus": "needs several processes",
     "speculation_type": "needs an assistant that was trained for it",
     "continuous_batching_config": "deprecated; continuous batching is not supported",
     "low_memory": "of contrastive search",

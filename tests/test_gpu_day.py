@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import math
 import os
 import signal
 import subprocess
@@ -27,7 +26,6 @@ from gpu import (
     imitation,
     kernels,
     learned,
-    plan,
     prepare,
     report,
 )
@@ -37,10 +35,7 @@ from hf_recurrent.files import read_json
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES as GRAPHED
 from hf_recurrent.models.common.graphs import capturing
 from hf_recurrent.training.collator import PaddingCollator
-from perf import core
 from perf.core import Table
-from perf.models import build, infer, never_halt, padded_batch
-from perf.work import counted as work_of
 from support.compare import assert_same, compute, gradients
 from support.families import BY_NAME, LANGUAGE_VARIANTS, make_batch, make_model, slow
 
@@ -170,11 +165,6 @@ def test_a_part_that_goes_on_makes_again_what_has_not_reached_its_end(tmp_path):
     assert checks.read_results(path)["finished"]
 
 
-def test_errors_that_are_not_numbers_are_the_largest():
-    values = {name: torch.ones(2) for name in "ab"}
-    assert math.isnan(correct.largest_error({"a": torch.ones(2), "b": torch.full((2,), torch.nan)}, values))
-
-
 @pytest.fixture
 def dying(monkeypatch):
     """A part whose processes die in its second check, then hang in its third."""
@@ -275,16 +265,6 @@ def test_parts_that_do_not_fit_give_way_to_those_that_do(tmp_path, monkeypatch):
 def test_no_gpu_is_one_line():
     with pytest.raises(device.NoDeviceError, match=r"^no GPU: torch .* sees none; `python -m gpu.day --rehearse`"):
         device.require()
-
-
-@pytest.mark.parametrize("architecture", ["ut", "tlb", *map(slow, ("gut", "xpos_transformer", "ndr", "sut", "gutlb"))])
-def test_planned_products_are_those_that_are_counted(architecture):
-    args = core.parse("counted", [])
-    model, batch = build(architecture, args), padded_batch(torch.full((4,), 30), args)
-    if architecture != "tlb" and architecture != "xpos_transformer":
-        never_halt(model)
-    products = work_of(model, lambda: infer(model, batch)).products
-    assert plan.forward_products(model, 4, 30) == pytest.approx(products, rel=0.2)
 
 
 @pytest.mark.parametrize("name", [name for name in kernels.SMALL_ATTENTION if "low" in name])

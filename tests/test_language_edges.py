@@ -96,16 +96,6 @@ def test_loss_does_not_depend_on_the_padding_side(name, ids):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_refused_labels_leave_the_cache(name, ids):
-    model = model_of(name)
-    cache = model(ids[:, :5], use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="logits_to_keep is 1"):
-        model(ids[:, 5:], labels=ids[:, 5:], logits_to_keep=1, past_key_values=cache)
-    assert cache.get_seq_length() == 5
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_generate_takes_what_tokenizers_return(name, ids):
     model = model_of(name)
     expected = model.generate(ids, max_new_tokens=3, do_sample=False)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers import AutoModel, AutoModelForCausalLM
 
 from support.batches import right_padded, tokens_of
 from support.compare import (
@@ -14,7 +14,7 @@ from support.compare import (
     gradients,
     recomputed_calls,
 )
-from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text, slow
+from support.families import LANGUAGE_BY_NAME, STEPS, VOCAB_SIZE, make_config, make_language_model, make_text
 
 TIED = ["gut_token", "gut_types", "tlb", "gutlb_token", "ndr_act", "rnn_dnc", "sut", "ouro_computed"]
 TIED += ["block_recurrent", "block_recurrent_types"]
@@ -198,51 +198,3 @@ def test_gradient_checkpointing_changes_nothing(language_model, language_variant
     assert_same(gradients(language_model, text, use_cache=use_cache), expected)
     assert len(calls) == 2 * num_calls > 0, "the block was not recomputed"
     assert_same(compute(language_model, language_variant, text), values)
-
-
-@pytest.mark.parametrize("name", ["gut", *map(slow, ("ut", "tlb", "gutlb"))])
-def test_trainer(name, tmp_path):
-    """Three steps of Trainer are three steps by hand, and its evaluation is the model's loss."""
-    variant = LANGUAGE_BY_NAME[name]
-    model, twin = make_language_model(variant), make_language_model(variant)
-    text = make_text(variant)
-    arguments = TrainingArguments(
-        output_dir=tmp_path,
-        max_steps=3,
-        learning_rate=0.02,
-        optim="sgd",
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=2,
-        per_device_eval_batch_size=4,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    )
-    data = [{key: value[row] for key, value in text.items()} for row in range(4)]
-    # each row by itself in both halves, so that how rows are drawn into batches does not matter
-    trainer = Trainer(model=model, args=arguments, train_dataset=[data[0]] * 8, eval_dataset=data)
-    trainer.train()
-    optimizer = torch.optim.SGD(twin.parameters(), lr=0.02)
-    losses = []
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = twin.train()(**{key: value[:1] for key, value in text.items()}).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert logged == pytest.approx(losses, rel=1e-4, abs=1e-4)
-    after, before = dict(model.named_parameters()), dict(make_language_model(variant).named_parameters())
-    assert_same(after, dict(twin.named_parameters()), tolerance=1e-4)
-    assert any((value - before[key]).abs().max() > 1e-3 for key, value in after.items())
-    result = trainer.predict(data)
-    expected = compute(model.eval(), variant, text)
-    # the task's loss, without the ponder cost
-    assert result.metrics["test_loss"] == pytest.approx(expected["loss"].item(), rel=1e-5)
-    tokens = torch.from_numpy(result.predictions)[text["attention_mask"].bool()]
-    torch.testing.assert_close(tokens, expected["logits"], rtol=0, atol=1e-4)

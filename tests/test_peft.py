@@ -127,15 +127,6 @@ def test_other_adapters_have_the_same_default(method):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers` to `True`:UserWarning")
-@pytest.mark.parametrize("name", ["gut", "gut_siamese", "rnn_lstm", "ndr"])
-def test_embeddings_can_be_adapted(name, tmp_path):
-    variant = BY_NAME[name]
-    config = lora("SEQ_CLS", target_modules=["embed_tokens"])
-    check_round_trip(make_model(variant), config, make_batch(variant), tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ut", "gut", "gutlb", "ndr_act", "sut"])
 def test_halting_heads_are_adapted_by_name(name, tmp_path):
     variant = BY_NAME[name]

@@ -6,7 +6,6 @@ import copy
 import pytest
 import torch
 
-from gpu import imitation
 from hf_recurrent import (
     ARCHITECTURES,
     AlbertRecurrentConfig,
@@ -17,7 +16,7 @@ from hf_recurrent import (
 from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
-from perf import albert_exits, core, counted, exit_criteria, language_exits, ouro, stored
+from perf import albert_exits, core, counted, language_exits, stored
 from perf.work import counted as work_of
 from support.compare import assert_close
 from support.families import USUAL_PRODUCTS_TO_PACK, slow
@@ -147,28 +146,6 @@ def test_results_are_stored_with_machine_and_versions(tmp_path):
 
 def test_page_is_drawn_from_the_stored_results():
     assert stored.PAGE.read_text(encoding="utf-8") == stored.page(), "run `python -m perf page`"
-
-
-def test_ouro_is_built_in_the_dtype_that_is_asked_for():
-    args = core.parse("ouro", ["--dtype", "bfloat16", "--hidden-size", "32", "--layers-per-step", "1"])
-    assert ouro.build(args).dtype == torch.bfloat16
-
-
-@pytest.mark.slow
-def test_the_saving_of_exits_is_measured_where_it_is_asked_for(monkeypatch):
-    seen, measure = [], exit_criteria.measure
-
-    def watched(ways, args):
-        seen.append(ways["exit"]().logits)
-        return measure(ways, args)
-
-    monkeypatch.setattr(exit_criteria, "measure", watched)
-    monkeypatch.setattr(exit_criteria, "COMMANDS_PER_LENGTH", 1)
-    place = ["--device", "cuda", "--dtype", "bfloat16", "--repeats", "1"]
-    args = core.parse("exit_criteria", ["--saving", "model_cards/ndr-ctl-forward", *place])
-    with imitation.installed():
-        assert exit_criteria.saving(args)["commands"] > 0
-        assert (seen[0].device.type, seen[0].dtype) == ("cuda", torch.bfloat16)
 
 
 @pytest.mark.parametrize("architecture", [slow(name) for name in counted.ARCHITECTURES])

@@ -7,8 +7,7 @@ import torch
 
 from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
-from support.batches import left_padded
-from support.compare import assert_close, assert_same
+from support.compare import assert_close
 
 pytestmark = pytest.mark.architecture("rnn")
 
@@ -113,25 +112,6 @@ def test_unrolled_layers_are_the_fused_ones(cell):
         torch.testing.assert_close(unrolled, fused)
 
 
-@cells
-def test_recorded_states(cell):
-    model, ids = model_of(cell), rows_of()
-    output = model(ids, MASK, output_hidden_states=True)
-    plain = model(ids, MASK)
-    assert plain.hidden_states is None
-    assert_close(plain.last_hidden_state, output.last_hidden_state)
-    assert [state.shape for state in output.hidden_states] == [(3, 6, 6), (3, 6, 8), (3, 6, 8)]
-    assert_close(output.hidden_states[0][MASK], model.embed_tokens(ids)[MASK])
-    assert_close(output.hidden_states[-1][MASK], output.last_hidden_state[MASK])
-    for name in ("ponder_cost", "ponder_steps", "halting_probabilities", "attentions", "gates"):
-        assert getattr(output, name) is None
-    if cell != "dnc":
-        first = RNNModel(config_of(cell, num_hidden_layers=1)).eval()
-        first.load_state_dict(model.state_dict(), strict=False)
-        expected = first(ids, MASK).last_hidden_state[MASK]
-        torch.testing.assert_close(output.hidden_states[1][MASK], expected, rtol=0, atol=1e-6)
-
-
 def test_dropout_is_behind_embeddings_and_between_layers():
     model = model_of("lstm", dropout=0.9).train()
     seen = {}
@@ -192,27 +172,6 @@ def test_caches_know_their_model():
 
 # short rows, because tracing unrolls them
 SHORT = MASK[:, 2:4]
-
-
-@pytest.mark.slow
-@cells
-def test_compiled_models_compute_the_same(cell):
-    model = model_of(cell, RNNForSequenceClassification, num_hidden_layers=1)
-    inputs = {"input_ids": rows_of(SHORT), "attention_mask": SHORT.long()}
-    torch._dynamo.reset()
-    compiled = torch.compile(model, fullgraph=True, backend="eager")
-    assert_same(dict(compiled(**inputs)), dict(model(**inputs)))
-
-
-@pytest.mark.slow
-def test_exported_models_take_any_number_of_rows():
-    model = model_of("bilstm", RNNForSequenceClassification, num_hidden_layers=1)
-    inputs = {"input_ids": rows_of(SHORT), "attention_mask": SHORT.long()}
-    rows = {0: torch.export.Dim("rows", max=64)}
-    with torch.no_grad():
-        program = torch.export.export(model, (), kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, rows)).module()
-        for batch in (inputs, left_padded({name: value[:2] for name, value in inputs.items()})):
-            assert_same(dict(program(**batch)), dict(model(**batch)))
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

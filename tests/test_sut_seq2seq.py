@@ -8,15 +8,11 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSeq2SeqLM,
-    DataCollatorForSeq2Seq,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
 )
 
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_close, gradients
 from support.sut_models import SMALL, make_rows, make_sut, padded
-from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.architecture("sut")
 
@@ -163,17 +159,6 @@ def test_beams_score_what_the_whole_says(kind):
     assert torch.equal(plain.sequences, generated.sequences)
 
 
-def test_samples_are_those_without_a_cache():
-    model, inputs = make("plain"), source()
-    options = {"do_sample": True, "num_return_sequences": 3, "temperature": 2.0}
-    sequences = []
-    for use_cache in (True, False):
-        torch.manual_seed(5)
-        sequences.append(generate(model, inputs, use_cache=use_cache, **options).sequences)
-    assert torch.equal(*sequences)
-    assert len({tuple(row) for row in sequences[0].tolist()}) > 3
-
-
 def test_options_of_a_call_reach_both_stacks():
     model, inputs = make("plain"), source()
     # fewer and more calls than the config says of either stack
@@ -252,51 +237,6 @@ def test_nothing_is_left_behind_on_modules():
     model.eval()
     assert contents(model) == before
     assert_close(model(**batch()).loss, loss)
-
-
-def data() -> list[dict[str, list[int]]]:
-    rows = zip(make_rows([4, 2, 5, 3, 4, 1, 6, 2]), make_rows([2, 4, 1, 3, 5, 2, 2, 3], seed=1), strict=True)
-    return [{"input_ids": ids, "attention_mask": [1] * len(ids), "labels": [*labels, 3]} for ids, labels in rows]
-
-
-def train(folder, model, **arguments):
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=folder,
-        learning_rate=0.05,
-        optim="sgd",
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        logging_steps=1,
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        predict_with_generate=True,
-        seed=3,
-        **{"save_strategy": "no", "per_device_train_batch_size": 4, "max_steps": 4, **arguments},
-    )
-    collator = DataCollatorForSeq2Seq(make_tokenizer(), model=model)
-    trainer = Seq2SeqTrainer(
-        model=model, args=arguments, train_dataset=data(), eval_dataset=data(), data_collator=collator
-    )
-    return trainer
-
-
-@pytest.mark.slow
-def test_trainer_resumes_and_generates(tmp_path):
-    straight = make("plain").float()
-    trainer = train(tmp_path / "a", straight)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert losses[-1] < losses[0]
-    train(tmp_path / "b", make("plain").float(), max_steps=2, save_strategy="steps", save_steps=2).train()
-    resumed = make("plain").float()
-    train(tmp_path / "b", resumed).train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-2"))
-    for value, other in zip(straight.parameters(), resumed.parameters(), strict=True):
-        assert_near(value, other, 1e-6)
-    answers = trainer.predict(data(), max_new_tokens=4)
-    expected = generate(straight, {"input_ids": torch.tensor([data()[0]["input_ids"]])}, 4, min_new_tokens=0)
-    assert answers.predictions[0, :5].tolist() == expected.sequences[0].tolist()
 
 
 def test_accumulation_is_one_batch_for_the_task():

@@ -90,12 +90,6 @@ def test_a_cache_knows_its_source():
     assert not loaded.source.has_padding
 
 
-def test_the_mask_of_the_target_is_named():
-    ids, mask = torch.full((1, 3), 7), torch.tensor([[1, 0, 1]])
-    with pytest.raises(ValueError, match="`decoder_attention_mask` has padding between the tokens"):
-        make()(**source(), decoder_input_ids=ids.expand(2, -1), decoder_attention_mask=mask.expand(2, -1))
-
-
 def test_states_of_an_encoder_without_its_steps_cannot_train_them():
     model = make(halting="none", depth_objective="every_step").train()
     encoded = model.get_encoder()(**source())
@@ -103,22 +97,6 @@ def test_states_of_an_encoder_without_its_steps_cannot_train_them():
         ValueError, match="`encoder_outputs` lacks the states of all steps, which depth_objective='every_s"
     ):
         model(encoder_outputs=encoded, attention_mask=source()["attention_mask"], labels=RIGHT)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_base_model_has_as_many_ids_as_it_is_given(tied):
-    base = make(tie_word_embeddings=tied).model
-    base.resize_token_embeddings(20)
-    ids = torch.full((1, 2), 19)
-    assert base(ids, decoder_input_ids=ids).last_hidden_state.isfinite().all()
-
-
-def test_nan_logits_are_an_error():
-    model = make(tie_word_embeddings=False)
-    with torch.no_grad():
-        model.lm_head.weight[3] = torch.nan
-    with pytest.raises(ValueError, match="logits are NaN"):
-        model(**source(), labels=RIGHT)
 
 
 def test_a_batch_without_labelled_tokens_has_a_finite_loss():

@@ -41,15 +41,6 @@ def test_tokens_that_go_on_after_halting_cost_their_halting_alone(kind, sides):
     assert done["halting"] == width**2 * sum(LENGTHS) * (steps - 1)
 
 
-def test_tokens_that_stop_at_once_leave_nothing_to_attend():
-    model = make_sut("released", SUTModel)
-    ids, mask = padded(SOURCES)
-    done, taken = encoder_work(model, ids, mask, halting_threshold=1e-3)
-    assert (taken == 1).all()
-    of_first, _ = encoder_work(model, ids, mask, max_steps=1)
-    assert done["served"] == of_first["served"]
-
-
 def make_batch(model, sides: str) -> dict[str, torch.Tensor]:
     ids, mask = padded(SOURCES, sides)
     if not model.config.is_encoder_decoder:

@@ -170,21 +170,6 @@ def test_wrong_types(variant, auto_class):
             model(**inputs, token_type_ids=wrong)
 
 
-def test_a_refused_call_leaves_the_cache_alone():
-    variant = LANGUAGE_BY_NAME["gut_types"]
-    model, text = make_language_model(variant), make_text(variant)
-    ids, mask, types = text["input_ids"], text["attention_mask"], text["token_type_ids"]
-    with torch.no_grad():
-        whole = model(ids, mask, types).logits
-        cache = model(ids[:, :9], mask[:, :9], types[:, :9], use_cache=True).past_key_values
-        with pytest.raises(
-            ValueError, match=r"has shape \(4, 14\): the inputs have \(4, 5\), .* with a cache for each new"
-        ):
-            model(ids[:, 9:], mask, types, past_key_values=cache)
-        rest = model(ids[:, 9:], mask, types[:, 9:], past_key_values=cache).logits
-    assert_close(rest[mask[:, 9:] == 1], whole[:, 9:][mask[:, 9:] == 1], tolerance=1e-5)
-
-
 @pytest.mark.parametrize(
     ("architecture", "fields", "message"),
     [

@@ -6,7 +6,7 @@ from huggingface_hub import CommitOperationAdd as Add
 
 from support.loopback_hub.plain import commit_body, send
 
-KINDS = ["model", "dataset", "space"]
+KINDS = ["model", "dataset"]
 # a picture is binary, but no pattern of a new model's .gitattributes covers it
 PICTURE = b"\x89PNG\r\n\x1a\n\0" + bytes(range(256))
 FILES = {

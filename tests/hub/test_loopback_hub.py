@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarnin
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_create(hub, api, kind):
-    options = {"repo_type": kind, "space_sdk": "gradio" if kind == "space" else None}
+    options = {"repo_type": kind}
     assert not api.repo_exists("org/x", repo_type=kind)
     url = api.create_repo("org/x", private=True, **options)
     assert (url.repo_id, url.repo_type, url.endpoint) == ("org/x", kind, hub.endpoint)

@@ -11,8 +11,6 @@ from typing import Any
 
 import yaml
 
-from .names import SPACE_SDKS
-
 _LICENSES = """
 apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m
 afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5
@@ -27,7 +25,6 @@ other
 LICENSES = tuple(_LICENSES.split())
 SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
 SIZES += ("10B<n<100B", "100B<n<1T", "n>1T")
-COLORS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 REPOSITORY = re.compile(r"(?:[\w-][\w.-]{0,95}/)?[\w-][\w.-]{0,95}", re.ASCII)
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*|code|multilingual")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:^|\n)---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -61,14 +58,14 @@ def front_matter(text: str) -> dict[str, Any] | None:
 
 
 def check_card(text: str, kind: str) -> tuple[list[str], list[str]]:
-    """Errors and warnings of a README.md of a model, dataset or space."""
+    """Errors and warnings of a README.md of a model or dataset."""
     try:
         data = front_matter(text)
     except ValueError as error:
         return [str(error)], []
     if not data:
         return [], ["empty or missing yaml metadata in repo card"]
-    rules: dict[str, Callable[[dict], Iterator[str]]] = {"model": _model, "dataset": _dataset, "space": _space}
+    rules: dict[str, Callable[[dict], Iterator[str]]] = {"model": _model, "dataset": _dataset}
     return [*_not_finite(data, ""), *_common(data), *rules[kind](data)], []
 
 
@@ -146,15 +143,6 @@ def _data_files(config: dict, place: str) -> Iterator[str]:
         yield f'"{place}.data_files" is required'
     else:
         yield from _strings(files, f"{place}.data_files", or_one=True)
-
-
-def _space(data: dict) -> Iterator[str]:
-    for key, choices in {"sdk": SPACE_SDKS, "colorFrom": COLORS, "colorTo": COLORS}.items():
-        if key in data and data[key] not in choices:
-            yield f'"{key}" must be one of [{", ".join(choices)}]'
-    yield from _string(data.get("short_description", MISSING), "short_description")
-    if len(str(data.get("short_description", ""))) > 60:
-        yield '"short_description" length must be less than or equal to 60 characters long'
 
 
 def _not_finite(value: Any, place: str) -> Iterator[str]:

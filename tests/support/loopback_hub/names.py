@@ -4,8 +4,7 @@ import re
 
 from .errors import bad_request
 
-KINDS = ("model", "dataset", "space")
-SPACE_SDKS = ("gradio", "streamlit", "docker", "static")
+KINDS = ("model", "dataset")
 NAME = re.compile(r"\b[\w\-.]{1,96}\b", re.ASCII)
 COMMIT_ID = re.compile(r"[0-9a-f]{40}")
 # git check-ref-format: no control characters, spaces or any of ~^:?*[\, no "..", "@{" or "//"

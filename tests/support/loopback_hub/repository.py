@@ -69,11 +69,10 @@ class Commit:
 class Repository:
     """What the server knows of one repository. Paths map to blobs; `main` always exists."""
 
-    def __init__(self, id: str, kind: str, *, private: bool = False, sdk: str | None = None):
+    def __init__(self, id: str, kind: str, *, private: bool = False):
         self.id = id
         self.kind = kind
         self.private = private
-        self.sdk = sdk
         self.lfs: dict[str, bytes] = {}
         self.branches: dict[str, str] = {}
         self.tags: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The table of routes: a name that faults and logs know, a method, a pattern, and the function that answers.
 
 Patterns are matched against the quoted path, so that a slash inside a branch name does not split it. `{kinds}` is
-models, datasets or spaces, `{prefix}` the same outside the API, where models have none; `{id}` is a repository;
+models or datasets, `{prefix}` the same outside the API, where models have none; `{id}` is a repository;
 `{name}` any one part; `{name+}` the rest of the path; what stands in [...] may be absent.
 """
 
@@ -40,8 +40,8 @@ ROUTES: list[Route] = []
 def route(name: str, methods: str, template: str) -> Callable[[Endpoint], Endpoint]:
     """Register a function for `methods` (separated by spaces) and a path template."""
     pattern = re.escape(template).replace(r"\[", "(?:").replace(r"\]", ")?")
-    pattern = pattern.replace(r"\{kinds\}", "(?P<kinds>models|datasets|spaces)")
-    pattern = pattern.replace(r"\{prefix\}", "(?P<kinds>datasets|spaces)")
+    pattern = pattern.replace(r"\{kinds\}", "(?P<kinds>models|datasets)")
+    pattern = pattern.replace(r"\{prefix\}", "(?P<kinds>datasets)")
     # model ids may lack a namespace: such repositories do not exist here, but clients may ask for them
     pattern = pattern.replace(r"\{id\}", "(?P<id>[^/]+(?:/[^/]+)?)")
     pattern = re.sub(r"\\\{(\w+)\\\+\\\}", r"(?P<\1>.+)", pattern)

@@ -102,8 +102,7 @@ class LoopbackHub:
         """A repository that is there already, of whatever namespace, with `files` in a second commit."""
         with self._store.lock:
             owner = id.partition("/")[0]
-            sdk = "static" if kind == "space" else None
-            repository = self._store.create(id, kind, owner, private=private, sdk=sdk)
+            repository = self._store.create(id, kind, owner, private=private)
             if files:
                 blobs = {**repository.head().blobs, **{path: Blob(content) for path, content in files.items()}}
                 repository.commit("main", blobs, "add files", author=owner)

@@ -8,7 +8,7 @@ from . import attributes
 from .accounts import Token, check_may_read, check_may_write
 from .errors import HubError, authentication_required, bad_request
 from .messages import Request
-from .names import KINDS, SPACE_SDKS, check_repository_id
+from .names import KINDS, check_repository_id
 from .repository import Blob, Repository
 
 
@@ -31,23 +31,16 @@ class Store:
     # one request changes or reads the store at a time
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def create(
-        self, repository_id: str, kind: str, author: str, *, private: bool = False, sdk: str | None = None
-    ) -> Repository:
+    def create(self, repository_id: str, kind: str, author: str, *, private: bool = False) -> Repository:
         """A new repository with its initial commit; 409 where it exists, 400 for a name or kind that cannot be."""
         if kind not in KINDS:
             raise bad_request(f'"type" must be one of {list(KINDS)}')
-        if kind == "space" and sdk not in SPACE_SDKS:
-            raise bad_request(f'"sdk" must be one of {list(SPACE_SDKS)}')
         check_repository_id(repository_id)
         if (kind, repository_id) in self.repositories:
             url = self.url(self.repositories[kind, repository_id])
             raise HubError(409, f"You already created this {kind} repo: {repository_id}", url=url)
-        repository = Repository(repository_id, kind, private=private, sdk=sdk)
+        repository = Repository(repository_id, kind, private=private)
         blobs = {".gitattributes": Blob(attributes.initial_attributes(kind))}
-        if kind == "space":
-            title = repository_id.partition("/")[2]
-            blobs["README.md"] = Blob(f'---\ntitle: "{title}"\nsdk: {sdk}\n---\n'.encode())
         repository.commit("main", blobs, "initial commit", author=author)
         self.repositories[kind, repository_id] = repository
         return repository

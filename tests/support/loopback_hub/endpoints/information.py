@@ -97,8 +97,6 @@ def _describe(repository: Repository, commit: Commit, with_blobs: bool) -> dict[
     if repository.kind == "model":
         described |= {key: card[key] for key in ("library_name", "pipeline_tag", "model-index") if key in card}
         described |= _model_files(commit)
-    elif repository.kind == "space":
-        described["sdk"] = card.get("sdk", repository.sdk)
     return described
 
 

@@ -22,7 +22,7 @@ def create(store: Store, request: Request) -> Response:
     repository_id = f"{data.get('organization') or user}/{name}"
     check_may_write(repository_id.partition("/")[0], request.token, f"create a {kind}")
     private = _private(data)
-    repository = store.create(repository_id, kind, user, private=bool(private), sdk=data.get("sdk"))
+    repository = store.create(repository_id, kind, user, private=bool(private))
     return json_response({"url": store.url(repository), "name": repository.id, "id": f"{kind}/{repository.id}"})
 
 
