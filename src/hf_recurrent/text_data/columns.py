@@ -43,11 +43,6 @@ class Columns:
     start: str | None = None
     answers: str | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        single = (name for name in (self.label, self.start, self.answers) if name is not None)
-        return (*self.texts, *single, *self.slices)
-
 
 def has_column(found: Sequence[str], name: str) -> bool:
     return name in found or name.partition(".")[0] in found

@@ -172,8 +172,8 @@ def task_info(task: str, *, parse_meaning: str = "", **facts: Any) -> BenchmarkI
 
 
 def check_num_validation(config_name: str, params: Mapping[str, Any]) -> None:
-    """Raises ValueError where the size of the validation split is missing, in configs other than `text`."""
-    if config_name != "text" and params.get("num_validation", 0) is None:
+    """Raises ValueError where the size of the validation split is missing."""
+    if params["num_validation"] is None:
         raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
 
 

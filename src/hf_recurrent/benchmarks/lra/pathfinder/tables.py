@@ -205,11 +205,6 @@ def _kernel(mask: np.ndarray, half: int, reach: int) -> np.ndarray | None:
 _REACH = 8
 
 
-def move(start: int, angle_part: float, distance: float) -> int:
-    """One coordinate of the cell that lies `distance` from `start`; `angle_part` is the sine or cosine."""
-    return math.ceil(start + distance * angle_part)
-
-
 def disc(radius: int) -> np.ndarray:
     """The offsets (n, 2) of the cells within `radius` of a cell."""
     span = np.arange(-radius, radius + 1)
@@ -243,7 +238,7 @@ def segment(settings: Settings, margin: int, angle: float) -> tuple[np.ndarray, 
     scale, half = settings.antialias, settings.half(margin)
     middle, length = half * scale, settings.segment_length * scale
     canvas = Image.new("L", (2 * middle + 1, 2 * middle + 1))
-    end = move(middle, math.cos(angle), length), move(middle, math.sin(angle), length)
+    end = tuple(math.ceil(middle + length * part) for part in (math.cos(angle), math.sin(angle)))
     ImageDraw.Draw(canvas).line([(middle, middle), end], fill=255, width=round(settings.thickness * scale))
     line = np.asarray(canvas)
     wide = dilated(line, disc(margin * scale))
