@@ -138,15 +138,10 @@ def test_graphs_are_refused_where_there_are_none(tmp_path):
         args.fp16 = True
         with pytest.raises(ValueError, match="cuda_graphs is True and fp16 True: graphs need False"):
             check_graphs(args, make_model(GRAPHED[0]).config)
-        args.fp16, args.optim = False, "adafactor"
-        check_graphs(args, make_model(GRAPHED[0]).config)
-        args.optim = "galore_adamw_layerwise"
+        args.fp16, args.optim = False, "galore_adamw_layerwise"
         with pytest.raises(ValueError, match="which steps within the pass"):
             check_graphs(args, make_model(GRAPHED[0]).config)
-        args.optim, flash = "adamw_torch", make_model(GRAPHED[0]).config
-        flash._attn_implementation = "flash_attention_2"
-        with pytest.raises(ValueError, match="counts tokens for attn_implementation 'flash_attention_2'; take 'sdpa'"):
-            check_graphs(args, flash)
+        args.optim = "adamw_torch"
         rnn = next(variant for variant in VARIANTS if variant.architecture == "rnn")
         with pytest.raises(ValueError, match="the host reads values in passes of rnn; take one of xpos_transformer"):
             check_graphs(args, make_model(rnn).config)

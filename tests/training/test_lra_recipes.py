@@ -160,13 +160,6 @@ def test_a_run_of_a_recipe_stands_beside_the_papers_number(task, row):
     assert paper_numbers(found, least - 1) == {}
 
 
-def test_numbers_of_the_paper():
-    assert cell("Text", "TLB") == (0.8355, 0.0015)
-    assert cell("Image", "Transformer") == (0.4009, 0.0052)
-    assert cell("ListOps", "GUT") == (0.178, 0.0)
-    assert cell("Pathfinder", "TLB") == (0.6918, 0.13)
-
-
 def test_another_draw_of_the_same_images_is_compared():
     found = recipe("Pathfinder", "GUT")
     found.data.benchmark_params = {"seed": 5}

@@ -112,14 +112,6 @@ def arguments(metric="validation_ood_accuracy", best=True):
 TWO = ["validation", "validation_ood"]
 
 
-@pytest.mark.parametrize(
-    ("splits", "metric"),
-    [(TWO, "validation_ood_accuracy"), (TWO, "eval_validation_loss"), (["validation"], "accuracy")],
-)
-def test_metrics_that_there_will_be(splits, metric):
-    check_selection(arguments(metric), splits, ["accuracy", "loss"])
-
-
 EXITS = {"exit_criterion": "convergence", "exit_threshold": 0.1}
 
 

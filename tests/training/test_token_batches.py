@@ -14,7 +14,7 @@ from token_ranks import RUN
 from token_runs import token_model, token_rows, token_trainer
 
 from hf_recurrent.training.arguments import Seq2SeqArguments
-from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, cut_by_tokens, siamese_token_counts
+from hf_recurrent.training.batches import TokenBatchSampler, amounts_of, siamese_token_counts
 from support.compare import assert_close
 from support.families import slow
 
@@ -30,11 +30,6 @@ def test_every_row_once_within_the_limit_and_with_little_padding():
     assert max(padded) <= 90
     assert sum(padded) < 1.1 * LENGTHS.sum()
     assert len(batches) < 1.3 * LENGTHS.sum() / 90
-
-
-def test_cut_by_hand():
-    assert cut_by_tokens(np.array([2, 2, 3, 3, 8]), 8) == [(0, 2), (2, 4), (4, 5)]
-    assert cut_by_tokens(np.array([5]), 5) == [(0, 1)]
 
 
 def test_epochs_differ_and_come_again():

@@ -117,13 +117,6 @@ def test_evaluation_of_a_model_that_stops_by_an_exit_criterion(tmp_path):
     assert trainer.state.log_history[0]["ponder_steps"] == 4
 
 
-def test_fixed_depth_has_no_ponder_cost(tmp_path):
-    trainer = make_trainer(tmp_path, {"halting": "none"})
-    trainer.train()
-    assert "ponder_cost" not in trainer.state.log_history[0]
-    assert trainer.state.log_history[0]["ponder_steps"] == 4
-
-
 def test_token_steps_ignore_padding_of_model_and_trainer():
     steps = np.array([[2, 4, -1, -100], [1, 1, 1, 1]])
     prediction = EvalPrediction((np.eye(2), np.array([2.5, 1.5], dtype=np.float32), steps), np.array([0, 0]))
