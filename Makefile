@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
-# generate ListOps, train a small GUT, evaluate it by depth, write and reload its checkpoint folder
+# train a small NDR on chains of functions, calibrate its early exit, and test it on longer chains
 demo: $(STAMP)
 	$(BIN)/hf-recurrent demo
 

@@ -103,15 +103,18 @@ def demo(
     output_dir: Annotated[
         Path,
         typer.Option(
-            "--output_dir", "--output-dir", file_okay=False, callback=options.a_folder, help="Folder of the run."
+            "--output_dir", "--output-dir", file_okay=False, callback=options.a_folder, help="Folder of the checkpoint."
         ),
     ] = Path("runs/demo"),
-    recipe: Annotated[str, typer.Option(help="What to train instead: ListOps, with a model that halts.")] = "demo",
+    max_steps: Annotated[
+        int, typer.Option("--max_steps", "--max-steps", min=1, max=options.MOST, help="Steps of training.")
+    ] = 900,
+    seed: options.Seed = 1,
 ) -> None:
-    """Train a small GUT on ListOps in minutes on a CPU, calibrate it, and watch it take more steps for deeper lists."""
+    """Train a small model on chains of functions in about a minute, and watch it take more steps for longer chains."""
     from .demo import run_demo
 
-    run_demo(recipe, output_dir)
+    run_demo(output_dir, seed, max_steps)
 
 
 app.command()(convert)

@@ -1,147 +1,216 @@
-"""`hf-recurrent demo`: a GUT learns small ListOps in minutes on a CPU, and thinks longer on deeper expressions.
+"""`hf-recurrent demo`: a small model learns to apply functions, and takes more steps where there are more of them.
 
-1. Trains by the recipe `demo` into runs/demo (once: a finished run is reused).
-2. Chooses on the validation split how sure the model must be to stop (`hf-recurrent calibrate`).
-3. Compares it with itself at full depth on the test split; the card shows that too.
-4. Lets it answer ten expressions.
+A chain is a value and functions that are applied to it in turn: `3 a c` is c(a(3)). A Neural Data Router ("The Neural
+Data Router", Csordás et al., 2022) is trained on chains of one to five functions, calibrated, and tested on chains of
+one to nine. No label says how many steps to take.
 """
 
-import io
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+import math
+import random
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import typer
-from datasets import disable_progress_bars
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PreTrainedTokenizerBase, set_seed
 
+from .. import NDRConfig, NDRForSequenceClassification
+from ..analysis.calibration import Examples, calibrated_fields
+from ..analysis.calibration import calibrate as calibrated
 from ..analysis.tables import CALIBRATION_FILE
-from ..benchmarks import normalize_expression
-from ..benchmarks.listops.expressions import analyse
-from ..recipes import find_recipe
+from ..benchmarks.sequence_tokenizers import word_tokenizer
+from ..files import write_json
+from ..hub.checkpoint import save_checkpoint
 from ..templating import percent, signed, steps
-from ..training.evaluate import load_checkpoint
-from ..training.recipes import read_mapping
-from ..training.trainer_run import TrainerRun
-from .calibrate import calibrate, verdict
+from .calibrate import verdict
 from .console import out, quiet_libraries, table, wrote
+from .sweep import conditions
 
-# of the kind that it was trained on, drawn with another seed: from easy to deep
-SHOWCASE = (
-    "[MIN 5 4 4 5]",
-    "[MIN 2 2 5 1]",
-    "[MAX 0 [MIN 6 2 5]]",
-    "[MIN 5 4 [MIN 7 9]]",
-    "[MIN [MAX 6 7] 7 2 8]",
-    "[MAX [MAX [MAX 4 8] 1 5 4] 8]",
-    "[MIN 3 6 [MIN [MIN 0 0 5] 3] 4]",
-    "[MIN 4 [MIN [MAX 3 7] 3]]",
-    "[MAX 2 [MIN 3 1 4 [MIN 6 [MIN 8 0 0]]] 2 2]",
-    "[MIN [MIN 5 [MIN 3 4 9 [MAX 0 6 5 6]]] 2]",
-)
-STEP = "\u2588"
-REPORT_STEPS = 500
-
-
-class ProgressLine(TrainerCallback):
-    """One line for a training run: steps, the last loss and the time left; without terminal, a line at times."""
-
-    def __init__(self) -> None:
-        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"))
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=out)
-
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
-        self.task = self.progress.add_task("", total=state.max_steps, completed=state.global_step, loss="")
-        self.progress.start()
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        self.progress.update(self.task, completed=state.global_step)
-
-    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if "loss" not in logs:
-            return
-        loss = f"{float(logs['loss']):.3f}"
-        self.progress.update(self.task, loss=loss)
-        if not out.is_terminal and state.global_step % REPORT_STEPS == 0:
-            out.print(f"training: step {state.global_step:,} of {state.max_steps:,}, loss {loss}")
-
-    def on_train_end(self, args, state, control, **kwargs) -> None:
-        self.progress.stop()
+# the value that each function gives for 0, 1, 2 and 3
+FUNCTIONS = {"a": (3, 0, 1, 2), "b": (3, 1, 2, 0), "c": (1, 3, 0, 2)}
+VALUES = 4
+TRAINED, TESTED = range(1, 6), range(1, 10)
+# of the longer chains that training could draw, one in so many is held out; the shorter ones are few
+HELD_OUT, SHORT = 8, 2
+# steps of training, and the most that a chain of nine functions may take
+TRAINED_STEPS, MOST_STEPS = 10, 12
+BATCH_SIZE = 128
+# chains of calibration, and of the test
+CALIBRATED = 1000
+REPORT_STEPS = 100
+SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
 
 
-class QuietRun(TrainerRun):
-    """A run that shows a `ProgressLine` instead of its log."""
+class Chain(NamedTuple):
+    """A value, and the names of the functions that are applied to it in turn."""
 
-    def prepare(self) -> None:
-        super().prepare()
-        self.trainer.remove_callback(PrinterCallback)
-        self.trainer.add_callback(ProgressLine())
+    start: int
+    functions: str
+
+    @property
+    def text(self) -> str:
+        return " ".join((str(self.start), *self.functions))
+
+    @property
+    def value(self) -> int:
+        value = self.start
+        for function in self.functions:
+            value = FUNCTIONS[function][value]
+        return value
+
+    @property
+    def in_training(self) -> bool:
+        """Whether training may draw it."""
+        length = len(self.functions)
+        return length in TRAINED and (length <= SHORT or zlib.crc32(self.text.encode()) % HELD_OUT > 0)
 
 
-def choose_exit(folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Calibrate the checkpoint in `folder` by the confidence of its answers -> the contents of its calibration.json.
+def draw(rng: random.Random, lengths: Sequence[int], training: bool) -> Chain:
+    """A chain that training may draw, or one that it may not; the latter may be short, too."""
+    length = rng.choice(lengths)
+    while True:
+        chain = Chain(rng.randrange(VALUES), "".join(rng.choices("".join(FUNCTIONS), k=length)))
+        if chain.in_training == training or length <= SHORT:
+            return chain
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, chains: Sequence[Chain]) -> dict[str, torch.Tensor]:
+    """A batch with `labels`."""
+    batch = tokenizer([chain.text for chain in chains], padding=True, return_tensors="pt")
+    return {**batch, "labels": torch.tensor([chain.value for chain in chains])}
+
+
+def examples(tokenizer: PreTrainedTokenizerBase, seed: int) -> Examples:
+    """Chains of one to nine functions, the longer of which training has not seen."""
+    rng = random.Random(seed)
+    chains = [draw(rng, TESTED, training=False) for _ in range(CALIBRATED)]
+    chains.sort(key=lambda chain: len(chain.functions))
+    batches = [encode(tokenizer, chains[start : start + BATCH_SIZE]) for start in range(0, CALIBRATED, BATCH_SIZE)]
+    return Examples(batches, [chain.text for chain in chains], [len(chain.functions) for chain in chains])
+
+
+def new_model(tokenizer: PreTrainedTokenizerBase) -> NDRForSequenceClassification:
+    config = NDRConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_attention_heads=4,
+        num_hidden_layers=TRAINED_STEPS,
+        dropout=0.0,
+        attention_dropout=0.0,
+        gate_bias_init=-1.0,
+        # what a gate holds back for a step must not change the answer: this is what carries over to longer chains
+        gate_dropout=0.25,
+        # the answer is read after every step, so that each of them may be the last
+        depth_objective="every_step",
+        step_weights="uniform",
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        num_labels=VALUES,
+    )
+    return NDRForSequenceClassification(config)
+
+
+def losses(
+    model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase, seed: int, max_steps: int
+) -> Iterator[float]:
+    """Train a model -> the loss of every step. Chains are short at first: long ones need functions that it knows."""
+    rng = random.Random(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1, (step + 1) / 50) * (1 + math.cos(math.pi * step / max_steps)) / 2
+    )
+    model.train()
+    for step in range(max_steps):
+        lengths = TRAINED[: 1 + int(len(TRAINED) * step / (max_steps / 2))]
+        batch = encode(tokenizer, [draw(rng, lengths, training=True) for _ in range(BATCH_SIZE)])
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        yield loss.item()
+    model.eval()
+
+
+def train(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase, seed: int, max_steps: int) -> None:
+    """Train a model, and show how far it is: in a bar, and where there is no terminal by a line at times."""
+    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.3f}"))
+    with Progress(*columns, TimeRemainingColumn(), console=out, disable=not out.is_terminal) as progress:
+        task = progress.add_task("", total=max_steps, loss=math.nan)
+        for step, loss in enumerate(losses(model, tokenizer, seed, max_steps), 1):
+            progress.update(task, completed=step, loss=loss)
+            if not out.is_terminal and step % REPORT_STEPS == 0:
+                out.print(f"training: step {step:,} of {max_steps:,}, loss {loss:.3f}")
+
+
+def compare(found: dict[str, Any]) -> None:
+    """Print accuracy and steps by the number of functions, and the fixed number of steps that is as accurate."""
+    test = found["tests"]["test"]
+    columns = [("functions", False), ("n", True), ("full depth", True), ("early exit", True), ("steps", True)]
+    rows = [
+        [row["value"] + " *" * (int(row["value"]) not in TRAINED), *cells(row), "\u2588" * round(row["mean_depth"])]
+        for row in test["by_difficulty"]
+    ]
+    title = f"Accuracy on {test['n']:,} fresh chains, at full depth ({found['max_steps']} steps) and with an early exit"
+    out.print(table(title, [*columns, ("", False)], [*rows, ["all", *cells(test)]]))
+    out.print("* longer than any chain of training")
+    out.print(f"The rank correlation (Spearman) of steps and functions is {signed(test['spearman'])}.")
+    out.print(f"The early exit takes {percent(test['relative_time'])} of the time of full depth.")
+    for line in verdict(found)[1:]:
+        out.print(line, markup=False)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    return [f"{row['n']:,}", percent(row["full_accuracy"]), percent(row["accuracy"]), steps(row["mean_depth"])]
+
+
+def answer(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    """Print value, answer and steps of chains."""
+    chains = [Chain(int(text[0]), text[1:].replace(" ", "")) for text in texts]
+    with torch.no_grad():
+        outputs = model(**encode(tokenizer, chains))
+    answers, taken = outputs.logits.argmax(-1).tolist(), outputs.ponder_steps.tolist()
+    columns = [("chain", False), ("value", True), ("answer", True), ("steps", True)]
+    rows = ([chain.text, chain.value, *found] for chain, *found in zip(chains, answers, taken, strict=True))
+    out.print(table(None, columns, rows))
+
+
+def run_demo(folder: Path, seed: int, max_steps: int) -> None:
+    """Train, calibrate, test and save a model, and print what came of it.
 
     Raises:
-        ValueError: no threshold keeps the promise.
+        ValueError: no confidence is high enough to stop early.
     """
-    benchmark = {"benchmark": recipe["benchmark"], "config": recipe["benchmark_config"]}
-    settings = [f"{name}={json.dumps(value)}" for name, value in recipe["benchmark_params"].items()]
-    try:
-        # what matters of its tables is shown below
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            calibrate(str(folder), **benchmark, set_=settings, criterion=["confidence"], card=True)
-    except typer.Exit as unsafe:
-        raise ValueError(f"{folder} is at no confidence sure enough to stop early: train it for longer") from unsafe
-    return json.loads((folder / CALIBRATION_FILE).read_text(encoding="utf-8"))
-
-
-def compare(found: Mapping[str, Any]) -> None:
-    """Print accuracy and steps by depth of the expression, beside full depth."""
-    test = found["tests"]["test"]
-    columns = [("depth", True), ("n", True), ("full depth", True), ("calibrated", True), ("steps", True), ("", False)]
-    rows = [[row["value"], *cells(row), bar(row["mean_depth"])] for row in test["by_difficulty"]]
-    title = f"Accuracy on fresh expressions at full depth ({found['max_steps']} steps) and calibrated"
-    out.print(table(title, columns, [*rows, ["all", *cells(test), ""]]))
-    out.print(f"rank correlation (Spearman) of steps and depth: {signed(test['spearman'])}")
-    out.print(verdict(found)[1], markup=False)
-
-
-def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return f"{row['n']:,}", percent(row["full_accuracy"]), percent(row["accuracy"]), steps(row["mean_depth"])
-
-
-def bar(length: float) -> str:
-    return STEP * round(2 * length)
-
-
-def answer(folder: Path, expressions: Sequence[str]) -> None:
-    """Print value, answer and steps of each expression, and how many answers are right."""
-    checkpoint = load_checkpoint(folder, "cpu")
-    texts = [normalize_expression(expression) for expression in expressions]
-    with torch.no_grad():
-        outputs = checkpoint.model(**checkpoint.tokenizer(texts, padding=True, return_tensors="pt"))
-    answers = [int(checkpoint.model.config.id2label[number]) for number in outputs.logits.argmax(-1).tolist()]
-    analyses = [analyse(text.split()) for text in texts]
-    found = list(zip(expressions, analyses, answers, outputs.ponder_steps.tolist(), strict=True))
-    rows = [(text, it.depth, it.value, answer, taken) for text, it, answer, taken in found]
-    columns = [("expression", False), ("depth", True), ("value", True), ("answer", True), ("steps", True)]
-    right = sum(it.value == answer for _, it, answer, _ in found)
-    out.print(table(f"{right} of {len(found)} right", columns, rows))
-
-
-def run_demo(recipe: str, folder: Path) -> None:
-    """Train by a recipe, named or a file, into `folder`, calibrate, compare and answer, and print what came of it."""
     # so small matrices are no work for two
     torch.set_num_threads(1)
     quiet_libraries()
-    disable_progress_bars()
-    out.print(f"{folder}: data, training, calibration; minutes on one core", markup=False)
-    QuietRun([recipe, "--output_dir", str(folder), "--disable_tqdm", "true"]).execute()
-    compare(choose_exit(folder, read_mapping(find_recipe(recipe))))
-    answer(folder, SHOWCASE)
-    for name in ("README.md", "assets/calibrated_steps_depth.png"):
-        wrote(folder / name)
+    set_seed(seed)
+    tokenizer = word_tokenizer([*map(str, range(VALUES)), *FUNCTIONS])
+    model = new_model(tokenizer)
+    known = ", ".join(f"{name}: {json.dumps(values)}" for name, values in FUNCTIONS.items())
+    out.print(f"Functions of 0 to 3: {known}. So `3 a c`, c(a(3)), is {Chain(3, 'ac').value}.", markup=False)
+    out.print(f"A Neural Data Router of {model.num_parameters():,} parameters learns chains of 1 to 5 functions.")
+    train(model, tokenizer, seed, max_steps)
+    out.print(f"It is calibrated on {CALIBRATED:,} chains of 1 to 9 functions. Those of 3 or more are not in training.")
+    tests = {"test": examples(tokenizer, seed + 2)}
+    found = calibrated(
+        model, examples(tokenizer, seed + 1), tests, criteria=["confidence"], max_steps=MOST_STEPS, repeats=1
+    )
+    if found["chosen"] is None:
+        raise ValueError(
+            f"after {max_steps} steps of training no confidence is high enough to stop early: train for longer "
+            "(--max-steps)"
+        )
+    fields = calibrated_fields(model, found, benchmark="chains of functions", config="demo", split="validation")
+    model.config.update(fields)
+    compare({**found, **conditions(model, BATCH_SIZE)})
+    answer(model, tokenizer, SHOWN)
+    save_checkpoint(model, folder, tokenizer)
+    write_json(folder / CALIBRATION_FILE, found)
+    wrote(folder)
