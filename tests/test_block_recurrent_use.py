@@ -1,7 +1,5 @@
 """Block-Recurrent Transformers in use: generation, caches of constant size, memory, gates, readouts and dropout."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,7 +11,6 @@ from support.compare import assert_close
 
 pytestmark = pytest.mark.architecture("block_recurrent")
 
-INITIAL = Path(__file__).parent / "parity" / "block-recurrent" / "unit_init_stats" / "case.json"
 TOLERANCE = 1e-9
 
 

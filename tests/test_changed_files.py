@@ -120,22 +120,3 @@ def test_a_pipe_is_written_to(tmp_path):
     assert read.result() == b"content"
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
-
-
-def test_the_error_of_a_file_names_it(tmp_path):
-    (tmp_path / "a.json").mkdir()
-    with pytest.raises(OSError, match="directory") as refused:
-        write_bytes(tmp_path / "a.json", b"content")
-    assert refused.value.filename == str(tmp_path / "a.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_a_new_folder_in_the_place_of_a_broken_link(tmp_path):
-    link = tmp_path / "loop"
-    link.symlink_to(link)
-    with (
-        pytest.raises(ValueError, match="loop is a file; name a folder that does not exist yet"),
-        new_folder(link, str),
-    ):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["loop"]

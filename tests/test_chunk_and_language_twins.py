@@ -102,13 +102,3 @@ def test_encoder_is_its_naive_twin(name, threshold):
 @pytest.mark.parametrize(("name", "threshold"), at_thresholds(WITH_TWIN, LANGUAGE_BY_NAME))
 def test_language_model_is_its_naive_twin(name, threshold):
     check(make_language_model(LANGUAGE_BY_NAME[name]).model, threshold, backward=threshold == 0.95)
-
-
-@pytest.mark.parametrize("name", ["gut", "gut_halted_candidates"])
-def test_twins_tell_how_halted_tokens_count(name):
-    """The option makes a difference on these sequences, so that agreement is evidence."""
-    model = make_language_model(LANGUAGE_BY_NAME[name]).model
-    ids, mask = padded_rows(0)
-    before = model(ids, mask).ponder_cost
-    model.config.halted_candidates = not model.config.halted_candidates
-    assert (model(ids, mask).ponder_cost - before).abs().max() > 1e-4

@@ -131,30 +131,6 @@ def test_model_is_its_naive_twin(missing, num_layers):
         assert gradient.any(), name
 
 
-def test_states_are_what_they_should_be():
-    layer = DNCLayer(config_of())
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=2.0)
-    states, mask = torch.randn(5, 12, 5), torch.ones(5, 12, dtype=torch.bool)
-    state, seen = None, []
-    for column in range(12):
-        state = layer(states[:, column : column + 1], mask[:, :1], state).final
-        seen.append(state)
-        for weighting in (state.read_weights, state.write_weights, state.precedence):
-            assert (weighting >= 0).all()
-            assert (weighting.sum(-1) <= 1 + 1e-5).all()
-        assert ((state.usage >= 0) & (state.usage <= 1)).all()
-        assert ((state.links >= 0) & (state.links <= 1)).all()
-        assert (state.links.sum(-1) <= 1 + 1e-5).all()
-        assert (state.links.sum(-2) <= 1 + 1e-5).all()
-        assert not state.links.diagonal(dim1=-2, dim2=-1).any()
-    # live: memory is used, freed, and linked
-    usage = torch.stack([state.usage for state in seen])
-    assert (usage.diff(dim=0) < -0.1).any()
-    assert usage.amax() > 0.5
-    assert state.links.amax() > 0.1
-
-
 def test_memory_stays_in_single_precision():
     model = RNNModel(config_of()).to(torch.bfloat16).eval()
     output = model.dnc(torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool))

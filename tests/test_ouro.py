@@ -123,13 +123,6 @@ def test_a_token_that_skips_steps_leaves_the_keys_of_its_last_one():
     assert not torch.allclose(keys[0, :, row, :, column], last)
 
 
-def test_fewer_key_value_heads_are_cached():
-    model = make_language_model(LANGUAGE_BY_NAME["ouro_recurrent"])
-    cache = model(torch.tensor([[4, 5, 6]]), use_cache=True).past_key_values
-    assert cache.layers[0].keys.shape == (1, model.config.num_key_value_heads, 3, model.config.head_dim)
-    assert len(cache.layers) == model.config.num_hidden_layers * model.config.layers_per_step
-
-
 def sliding(window: int) -> OuroRecurrentForCausalLM:
     torch.manual_seed(0)
     fields = {"sliding_layers": [1], "sliding_window": window, "initializer_range": 0.2}

@@ -117,16 +117,6 @@ def test_cells_without_default_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["LoHaConfig", "LoKrConfig", "AdaLoraConfig", "VeraConfig", "OFTConfig"])
-def test_other_adapters_have_the_same_default(method):
-    model, batch = make_model(BY_NAME["gut"]), make_batch(BY_NAME["gut"])
-    options = {"AdaLoraConfig": {"total_step": 10}, "OFTConfig": {"oft_block_size": 8}}.get(method, {})
-    adapted = peft.get_peft_model(model, getattr(peft, method)(task_type="SEQ_CLS", **options))
-    assert adapted.peft_config["default"].target_modules == set(ARCHITECTURES["gut"].adapted)
-    assert adapted(**batch).loss.isfinite()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ut", "gut", "gutlb", "ndr_act", "sut"])
 def test_halting_heads_are_adapted_by_name(name, tmp_path):
     variant = BY_NAME[name]

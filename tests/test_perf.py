@@ -128,22 +128,6 @@ def test_peak_memory_is_that_of_the_tensors_of_a_call():
     assert size * 2 <= core.peak_bytes(lambda: torch.ones(2**20) * 2, "cpu") < size * 2.1
 
 
-TABLE = core.Table("Title", [{"way": "ours", "ms": 1234.5, "ratio": 0.5, "quartiles": (0.25, 1.0)}, {"way": "theirs"}])
-
-
-def test_results_are_stored_with_machine_and_versions(tmp_path):
-    folder = str(tmp_path / "code")
-    args = options(threads=2, dtype="float32")
-    found = stored.Stored.of("reference", ["--ndr", folder, "--store"], args)
-    found.tables.append(TABLE)
-    found.write(tmp_path / "reference.json")
-    again = stored.Stored.read(tmp_path / "reference.json")
-    # where this machine has the folder is not told
-    assert again.arguments == ["--ndr", "code"]
-    assert (again.machine["threads"], again.versions["torch"]) == (2, torch.__version__)
-    assert core.as_text(again.table("Title")) == core.as_text(TABLE)
-
-
 def test_page_is_drawn_from_the_stored_results():
     assert stored.PAGE.read_text(encoding="utf-8") == stored.page(), "run `python -m perf page`"
 

@@ -170,10 +170,6 @@ def test_caches_know_their_model():
         model(ids, past_key_values=other)
 
 
-# short rows, because tracing unrolls them
-SHORT = MASK[:, 2:4]
-
-
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
 def test_checkpointing_runs_every_layer_again():

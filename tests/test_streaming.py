@@ -75,32 +75,6 @@ def test_models_of_constant_memory_need_the_mask_of_new_tokens_only(name):
     assert_close(actual, expected)
 
 
-@pytest.mark.parametrize("name", ["gut", "gutlb", "tlb", "block_recurrent_feedback"])
-def test_without_padding_no_mask_is_needed(name):
-    model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
-    ids = text["input_ids"]
-    with torch.no_grad():
-        whole = model(ids).logits
-        first = model(ids[:, :6], use_cache=True)
-        second = model(ids[:, 6:], past_key_values=first.past_key_values)
-    assert second.past_key_values is first.past_key_values
-    assert_same({"logits": torch.cat((first.logits, second.logits), dim=1)}, {"logits": whole})
-
-
-@pytest.mark.parametrize("recording", ["output_hidden_states", "output_attentions", "output_gates"])
-@pytest.mark.slow
-def test_recording_pieces_changes_nothing(cached_variant, recording):
-    if recording == "output_attentions" and not cached_variant.records_reads:
-        pytest.skip("has no attention")
-    model, text = make_language_model(cached_variant), make_text(cached_variant)
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        plain = in_pieces(model, text, (6, 8))
-        recorded = in_pieces(model, text, (6, 8), **{recording: True})
-    mask = text["attention_mask"].bool()
-    assert_same(joined(recorded, mask), joined(plain, mask))
-
-
 def test_pieces_may_be_padding_only(cached_variant):
     model, text = make_language_model(cached_variant), make_text(cached_variant)
     mask = text["attention_mask"]

@@ -160,13 +160,3 @@ def test_statistics_are_summed_up_if_a_loss_reads_them(sums):
     # two routers of the encoder and three of the decoder in each step
     config = model.config
     assert len(sums) == 2 * config.num_hidden_layers + 3 * config.num_decoder_layers
-
-
-def test_statistics_are_returned_on_request(sums):
-    model, (ids, mask) = make_sut("released", SUTModel), padded(SOURCES)
-    with torch.no_grad():
-        assert "router_statistics" not in model(ids, mask)
-        assert not sums
-        found = model(ids, mask, output_router_statistics=True, **EARLY)
-    taken = found.ponder_steps[mask.bool()].sum()
-    assert [int(each.tokens) for each in found.router_statistics] == [taken, taken]
