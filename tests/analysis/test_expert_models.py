@@ -1,7 +1,6 @@
 """Expert statistics of real models: what is collected, told, drawn and shown in a card."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from PIL import Image
 
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceClassification
 from hf_recurrent.analysis.experts import count_experts, expert_table, require_experts
-from hf_recurrent.analysis.plots import save_expert_figures, shares_by_step
+from hf_recurrent.analysis.plots import save_expert_figures
 from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli.sweep import draw
@@ -189,6 +188,3 @@ def test_words():
     assert phrase("balance", {**module, "balance": None}).startswith("has one expert")
     assert (code("a|b"), code("`"), code("\n"), code("x")) == ("`a\\|b`", "`` ` ``", "`\\n`", "`x`")
     assert phrase("tokens", []) == "\u2013"
-    first, second = shares_by_step([[1, 3], [0, 0]])
-    assert first == [0.25, 0.75]
-    assert all(math.isnan(share) for share in second)

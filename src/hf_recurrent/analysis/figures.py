@@ -6,7 +6,7 @@ of the caller matters.
 
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +81,21 @@ def shorten(text: str) -> str:
 
 
 def save_all(
-    folder: str | os.PathLike, prefix: str, figures: Iterable[tuple[str, str | None, Callable[[Path], Any]]]
+    folder: str | os.PathLike, prefix: str, figures: Iterable[tuple[str, str | None, Figure]]
 ) -> list[dict[str, str | None]]:
-    """Draw figures into `folder`/assets, and list them for the card.
+    """Save figures into `folder`/assets, and list them for the card.
 
     Args:
         prefix: beginning of the files' names.
-        figures: `kind`, `column` (of a figure by difficulty, by token or of a stack, else None), and a function that
-            draws the figure to a path.
+        figures: `kind`, `column` (of a figure by difficulty, by token or of a stack, else None), and the figure.
 
     Returns:
         For each figure its `kind`, `path` (relative to `folder`) and `column`.
     """
     drawn = []
-    for kind, column, plot in figures:
+    for kind, column, figure in figures:
         path = f"assets/{file_name(prefix, kind, column)}.png"
-        plot(Path(folder) / path)
+        save(figure, Path(folder) / path)
         drawn.append({"kind": kind, "path": path, "column": column})
     return drawn
 

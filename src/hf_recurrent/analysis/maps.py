@@ -11,14 +11,12 @@ import torch
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..models.common.token_targets import NO_TARGET
 from ..models.engine.chunk_plan import chunk_size
 from .halting import unit_kind, unit_mass
 from .inference import (
     as_numpy,
     attention_implementation,
     example_inputs,
-    predicts_tokens,
     to_device,
 )
 
@@ -28,8 +26,7 @@ def token_heat_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str,
 
     Returns:
         `rows` (one label per halting unit: its token, chunk or sentence), `mass` (one list of L + 1 values per unit)
-        and `steps` (one executed depth per unit). Of a language model also `answers`, whether the token after each unit
-        has a label.
+        and `steps` (one executed depth per unit).
     """
     config, inputs = model.config, to_device(example_inputs(tokenizer, example), model)
     with inference_mode(model):
@@ -38,10 +35,7 @@ def token_heat_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str,
     kind, names = unit_kind(output, config), tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     if kind != "token":
         names = [f"{kind} {number}" for number in range(1, len(live) + 1)]
-    result = {"rows": np.array(names)[live], "mass": mass, "steps": steps}
-    if predicts_tokens(output):
-        result["answers"] = np.append(np.asarray(example["labels"])[1:] != NO_TARGET, False)[live]
-    return plain(result)
+    return plain({"rows": np.array(names)[live], "mass": mass, "steps": steps})
 
 
 def has_memory(config: Any) -> bool:

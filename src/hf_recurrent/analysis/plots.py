@@ -4,14 +4,14 @@ Together with `figures` and the plots of `explain` the only modules that import 
 """
 
 import itertools
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..models.common.exit_criteria import CRITERIA
@@ -25,7 +25,6 @@ from .figures import (
     mark_last_steps,
     new_figure,
     number_steps,
-    save,
     save_all,
     share_axis,
     shorten,
@@ -38,12 +37,15 @@ from .sweep import BOTH
 from .tables import is_ordered, lower_end
 
 MAX_HEAT_MAP_ROWS = 64
-MAX_TOKENS = 64
 MAX_CHUNK_LABELS = 24
 # in inches
-TOKEN_WIDTH, CHUNK_WIDTH, SLOT_HEIGHT, EXPERT_WIDTH, EXPERT_STEP_HEIGHT, UNIT_WIDTH, UNIT_STEP_HEIGHT = (
-    *(0.15, 0.3, 0.16),
-    *(0.16, 0.13, 0.19, 0.14),
+CHUNK_WIDTH, SLOT_HEIGHT, EXPERT_WIDTH, EXPERT_STEP_HEIGHT, UNIT_WIDTH, UNIT_STEP_HEIGHT = (
+    0.3,
+    0.16,
+    0.16,
+    0.13,
+    0.19,
+    0.14,
 )
 # of ways of carrying state, and of stacks
 CARRY_STYLES = {DOCUMENT: (BLUE, "o", "-"), SEGMENT: (GREY, "s", "--"), STATE: (ORANGE, "^", ":")}
@@ -78,45 +80,42 @@ def save_halting_figures(
 ) -> list[dict[str, str | None]]:
     """Draw every figure that the data allows into `folder`/assets -> their list, as `save_all` returns it."""
 
-    def figures() -> Iterator[tuple[str, str | None, partial]]:
+    def figures() -> Iterator[tuple[str, str | None, Figure]]:
         if not table["fixed_depth"]:
-            yield "steps", None, partial(plot_steps_histogram, table)
+            yield "steps", None, plot_steps_histogram(table)
             # an exit criterion mixes no states
             if table["halting"] not in CRITERIA:
-                yield "mass", None, partial(plot_halting_mass, table)
+                yield "mass", None, plot_halting_mass(table)
         for column, data in table["slices"].items():
             # a column that is the same everywhere compares nothing
             if len(data["rows"]) > 1:
-                yield "difficulty", column, partial(plot_difficulty, table, column=column)
+                yield "difficulty", column, plot_difficulty(table, column)
         for column in table.get("tokens") or ():
-            yield "token_steps", column, partial(plot_token_steps, table, column=column)
+            yield "token_steps", column, plot_token_steps(table, column)
         if curve:
-            yield "threshold", None, partial(plot_threshold_curve, curve, accuracy_name=_accuracy_name(table))
-        if heat_map and heat_map["mass"]:
-            yield "heat_map", None, partial(plot_heat_map, heat_map)
-            if "answers" in heat_map:
-                yield "depth", None, partial(plot_depth_along, heat_map)
+            yield "threshold", None, plot_threshold_curve(curve, _accuracy_name(table))
+        if heat_map:
+            yield "heat_map", None, plot_heat_map(heat_map)
         if memory:
-            yield "memory", None, partial(plot_memory_map, memory)
+            yield "memory", None, plot_memory_map(memory)
 
     return save_all(folder, prefix, figures())
 
 
-def plot_steps_histogram(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_steps_histogram(table: Mapping[str, Any]) -> Figure:
     """Share of halting units that stopped after each number of steps."""
-    counts, unit = table["steps_histogram"], table["unit"]
-    total = sum(counts)
-    title = f"Where {total:,} {unit}s stopped (at most {table['max_steps']} steps)"
-    return _plot_depths([n / total for n in counts], path, "executed depth steps", f"share of {unit}s", title)
+    counts, unit = np.array(table["steps_histogram"]), table["unit"]
+    title = f"Where {counts.sum():,} {unit}s stopped (at most {table['max_steps']} steps)"
+    return _plot_depths(counts / counts.sum(), "executed depth steps", f"share of {unit}s", title)
 
 
-def plot_halting_mass(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_halting_mass(table: Mapping[str, Any]) -> Figure:
     """Mean halting mass of each state: how the output mixes the depths."""
     labels = ("depth step (0 is the input)", "mean halting mass", "Halting mass over depth")
-    return _plot_depths(table["halting_mass"], path, *labels)
+    return _plot_depths(table["halting_mass"], *labels)
 
 
-def _plot_depths(shares: Sequence[float], path: str | os.PathLike, depth: str, share: str, title: str) -> Path:
+def _plot_depths(shares: Sequence[float], depth: str, share: str, title: str) -> Figure:
     """Bars of shares of the depths 0..L, with their mean."""
     figure, (axes,) = new_figure(1, (6.4, 3.6))
     axes.bar(range(len(shares)), shares, color=BLUE, width=0.8)
@@ -124,7 +123,7 @@ def _plot_depths(shares: Sequence[float], path: str | os.PathLike, depth: str, s
     depth_axis(axes, depth, len(shares) - 1)
     share_axis(axes, share, HEADROOM * max(shares))
     axes.set_title(title)
-    return save(figure, path)
+    return figure
 
 
 def _mark_mean(axes: Axes, mean: float) -> None:
@@ -140,7 +139,7 @@ def _draw_image(axes: Axes, values: Sequence[Sequence[float]], label: str = "", 
     axes.figure.colorbar(image, ax=axes, label=label)
 
 
-def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
+def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
     """Ponder steps and, aligned below them, accuracy for each bucket of a slice column.
 
     Of a language model, both are those at the last read.
@@ -156,48 +155,49 @@ def plot_difficulty(table: Mapping[str, Any], path: str | os.PathLike, column: s
         panels[0].plot(places, tops, color=BLUE, marker="^", linestyle=":", label="95th percentile")
         steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(tops))
         panels[0].legend(frameon=False, ncols=2)
-    axes = panels[-1]
-    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=accuracy_name)
-    baseline = [row["majority_baseline"] for row in rows]
-    # examples of one label each, as in slices by label, have no constant answer to beat
-    if min(baseline) < 1:
-        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="majority class")
-    share_axis(axes, accuracy_name, 1.05)
-    axes.legend(frameon=False, ncols=2)
-    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)
+    draw_accuracy(panels[-1], rows, column, accuracy_name, "majority class")
     title = f"Steps{at_read} and {accuracy_name} by {column}"
     panels[0].set_title(f"{accuracy_name.capitalize()} by {column}, fixed depth" if table["fixed_depth"] else title)
-    return save(figure, path)
+    return figure
+
+
+def draw_accuracy(axes: Axes, rows: Sequence[Mapping[str, Any]], column: str, name: str, constant: str) -> None:
+    """The accuracy of each bucket, called `name`, and that of the `constant` answer."""
+    places, baseline = range(len(rows)), [row["majority_baseline"] for row in rows]
+    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=name)
+    # examples of one label each, as in slices by label, have no constant answer to beat
+    if min(baseline) < 1:
+        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label=constant)
+    share_axis(axes, name, 1.05)
+    axes.legend(frameon=False, ncols=2)
+    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)
 
 
 def _name_buckets(axes: Axes, sizes: Mapping[str, int], column: str) -> None:
     """The buckets of a column along the horizontal axis, with their numbers of examples."""
     crowded = sum(map(len, sizes)) > 60
-    names = [f"{value}\nn={n}" for value, n in sizes.items()]
+    names = [f"{value}\nn={n:,}" for value, n in sizes.items()]
     axes.set_xticks(range(len(names)), names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
     axes.set_xlabel(column)
 
 
-def plot_threshold_curve(
-    curve: Sequence[Mapping[str, float]], path: str | os.PathLike, *, accuracy_name: str = "accuracy"
-) -> Path:
+def plot_threshold_curve(curve: Sequence[Mapping[str, float]], accuracy_name: str) -> Figure:
     """Accuracy (`accuracy_name`), mean steps and relative time at each halting threshold, aligned."""
-    rows = sorted(curve, key=lambda row: row["threshold"])
+    rows = pd.DataFrame(curve).sort_values("threshold")
     places = range(len(rows))
-    figure, panels = new_figure(3, (6.4, 6.0))
-    panels[0].plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o")
-    share_axis(panels[0], accuracy_name, 1.05)
-    panels[1].plot(places, [row["mean_steps"] for row in rows], color=BLUE, marker="o", label="executed")
-    cost = [row["mean_ponder_cost"] for row in rows]
-    panels[1].plot(places, cost, color=BLUE, marker="s", linestyle=":", label="ponder cost")
-    steps_axis(panels[1], "mean depth steps", max(row["mean_steps"] for row in rows))
-    panels[1].legend(frameon=False, ncols=2)
-    panels[2].plot(places, [row["relative_time"] for row in rows], color=GREY, marker="o")
-    share_axis(panels[2], "time of a pass", HEADROOM * max(row["relative_time"] for row in rows))
-    panels[2].set_xticks(places, [f"{row['threshold']:g}" for row in rows])
-    panels[2].set_xlabel("halting threshold at test time")
-    panels[0].set_title(f"Stopping earlier: {accuracy_name}, depth and time")
-    return save(figure, path)
+    figure, (answers, depth, time) = new_figure(3, (6.4, 6.0))
+    answers.plot(places, rows["accuracy"], color=ORANGE, marker="o")
+    share_axis(answers, accuracy_name, 1.05)
+    answers.set_title(f"Stopping earlier: {accuracy_name}, depth and time")
+    depth.plot(places, rows["mean_steps"], color=BLUE, marker="o", label="executed")
+    depth.plot(places, rows["mean_ponder_cost"], color=BLUE, marker="s", linestyle=":", label="ponder cost")
+    steps_axis(depth, "mean depth steps", rows["mean_steps"].max())
+    depth.legend(frameon=False, ncols=2)
+    time.plot(places, rows["relative_time"], color=GREY, marker="o")
+    share_axis(time, "time of a pass", HEADROOM * rows["relative_time"].max())
+    time.set_xticks(places, [f"{threshold:g}" for threshold in rows["threshold"]])
+    time.set_xlabel("halting threshold at test time")
+    return figure
 
 
 def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str, Any]) -> list[dict[str, str | None]]:
@@ -207,10 +207,10 @@ def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str
     if not tests:
         return []
     column = calibration["difficulty"]
-    return save_all(folder, "", [(CALIBRATED_STEPS, column, partial(plot_calibrated_steps, tests, column=column))])
+    return save_all(folder, "", [(CALIBRATED_STEPS, column, plot_calibrated_steps(tests, column))])
 
 
-def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os.PathLike, column: str) -> Path:
+def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], column: str) -> Figure:
     """Mean steps of a calibrated exit and, below them, its accuracy and that of full depth, by difficulty.
 
     Every split of `tests` has a line, as long as there are few enough buckets in all; otherwise only the first. All
@@ -242,10 +242,10 @@ def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], path: str | os
         axes.legend(frameon=False, ncols=2, fontsize=8)
     _name_buckets(panels[1], sizes, column)
     panels[0].set_title(f"Steps and accuracy of the calibrated exit by {column}")
-    return save(figure, path)
+    return figure
 
 
-def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_heat_map(heat_map: Mapping[str, Any]) -> Figure:
     """Halting mass of each halting unit (row) over depth (column) for one example."""
     mass, rows = heat_map["mass"], heat_map["rows"]
     shown = min(len(rows), MAX_HEAT_MAP_ROWS)
@@ -255,13 +255,11 @@ def plot_heat_map(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
     axes.set_yticks(range(shown), [shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
     depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
-    axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}")
-    axes.title.set_horizontalalignment("left")
-    axes.title.set_x(0)
-    return save(figure, path)
+    axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}", loc="left")
+    return figure
 
 
-def plot_token_steps(table: Mapping[str, Any], path: str | os.PathLike, column: str) -> Path:
+def plot_token_steps(table: Mapping[str, Any], column: str) -> Figure:
     """Ponder steps of tokens by `column` of the table's `tokens`: "position" or "kind"."""
     rows = table["tokens"][column]["rows"]
     figure, (axes,) = new_figure(1, (6.4, 3.6))
@@ -270,57 +268,28 @@ def plot_token_steps(table: Mapping[str, Any], path: str | os.PathLike, column: 
     axes.bar(places, means, color=BLUE, width=0.7, label="mean")
     axes.plot(places, tops, color=ORANGE, marker="^", linestyle="", label="95th percentile")
     axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    names = [f"{row['value']}\nn={row['n']:,}" for row in rows]
-    axes.set_xticks(places, names, fontsize=8, parse_math=False)
-    axes.set_xlabel(column if column == "position" else "token")
+    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column if column == "position" else "token")
     steps_axis(axes, "executed depth steps", max(tops))
     axes.set_title(f"Steps by {column}", loc="left")
-    return save(figure, path)
+    return figure
 
 
-def plot_depth_along(heat_map: Mapping[str, Any], path: str | os.PathLike) -> Path:
-    """Executed steps of each token of one string, its last `MAX_TOKENS` if it has more.
-
-    Tokens from which a labelled token is predicted (`answers`) stand out.
-    """
-    shown = slice(-MAX_TOKENS, None)
-    steps, answers = heat_map["steps"][shown], heat_map["answers"][shown]
-    tokens = [shorten(token) for token in heat_map["rows"][shown]]
-    figure, (axes,) = new_figure(1, (max(6.4, 1.2 + TOKEN_WIDTH * len(steps)), 2.8))
-    for wanted, colour, label in ((False, GREY, "other tokens"), (True, ORANGE, "the next token is to be predicted")):
-        places = [place for place, answer in enumerate(answers) if answer == wanted]
-        if places:
-            axes.bar(places, [steps[place] for place in places], color=colour, width=0.8, label=label)
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    axes.set_xticks(range(len(tokens)), tokens, fontsize=7, parse_math=False)
-    axes.tick_params(axis="x", length=0)
-    axes.set_xlim(-0.8, len(tokens) - 0.2)
-    steps_axis(axes, "executed depth steps", max(steps))
-    total = len(heat_map["steps"])
-    part = "" if len(steps) == total else f" (the last {len(steps)} of {total} tokens)"
-    axes.set_title(f"Depth along one string{part}", loc="left")
-    return save(figure, path)
-
-
-def plot_memory_map(memory: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_memory_map(memory: Mapping[str, Any]) -> Figure:
     """Attention of chunks to memory slots, and their updates: `reads` and `writes` of `memory_map`, (chunks, slots)."""
     reads, writes = memory["reads"], memory["writes"]
     chunks, slots = len(reads), len(reads[0])
     height = 1.8 + 2 * max(SLOT_HEIGHT * slots, 1.0)
     figure, panels = new_figure(2, (min(max(6.4, 1.8 + CHUNK_WIDTH * chunks), 14.0), height))
-    titles = (
-        "Reads: mean attention of a chunk's tokens to each slot",
-        "Writes: how far a chunk moves each slot",
-    )
-    for axes, values, colours, title in zip(panels, (reads, writes), ("Blues", "Oranges"), titles, strict=True):
-        _draw_image(axes, [list(slot) for slot in zip(*values, strict=True)], cmap=colours)
+    read, written = "Reads: mean attention of a chunk's tokens to each slot", "Writes: how far a chunk moves each slot"
+    for axes, values, colours, title in ((panels[0], reads, "Blues", read), (panels[1], writes, "Oranges", written)):
+        _draw_image(axes, np.transpose(values), cmap=colours)
         axes.set_ylabel("memory slot")
         axes.set_title(title, loc="left", fontsize=10)
     if chunks <= MAX_CHUNK_LABELS:
         names = [shorten(name) for name in memory["chunks"]]
         panels[-1].set_xticks(range(chunks), names, fontsize=8, rotation=60, ha="right", parse_math=False)
     panels[-1].set_xlabel("chunk")
-    return save(figure, path)
+    return figure
 
 
 def _accuracy_name(table: Mapping[str, Any]) -> str:
@@ -331,13 +300,13 @@ def save_recurrence_figures(
     folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
 ) -> list[dict[str, str | None]]:
     """Draw every figure that a `recurrence_table` allows into `folder`/assets -> their list, as of `save_all`."""
-    figures = [("loss_position", None, partial(plot_loss_by_position, table))]
+    figures = [("loss_position", None, plot_loss_by_position(table))]
     if table["gates"] is not None:
-        figures.append(("gate_openness", None, partial(plot_gate_openness, table)))
+        figures.append(("gate_openness", None, plot_gate_openness(table)))
     return save_all(folder, prefix, figures)
 
 
-def plot_loss_by_position(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_loss_by_position(table: Mapping[str, Any]) -> Figure:
     """Bits per token in each bin of positions, for each way of carrying state, with the segment's length marked."""
     rows = table["by_position"]
     figure, (axes,) = new_figure(1, (6.4, 3.8))
@@ -358,10 +327,10 @@ def plot_loss_by_position(table: Mapping[str, Any], path: str | os.PathLike) -> 
     if len(rows[0]["bits_per_token"]) > 1:
         axes.legend(frameon=False)
     axes.set_title(f"Loss by position in the {text}", loc="left")
-    return save(figure, path)
+    return figure
 
 
-def plot_gate_openness(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_gate_openness(table: Mapping[str, Any]) -> Figure:
     """Histogram of state units by the fraction of them that an update forgets."""
     gates = table["gates"]
     counts, units = gates["histogram"], gates["units"]
@@ -374,17 +343,17 @@ def plot_gate_openness(table: Mapping[str, Any], path: str | os.PathLike) -> Pat
     axes.set_xlabel("share that an update forgets")
     share_axis(axes, "share of state units", HEADROOM * max(counts) / units)
     axes.set_title(f"Gate openness of {units:,} state units", loc="left")
-    return save(figure, path)
+    return figure
 
 
 def save_expert_figures(
     folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
 ) -> list[dict[str, str | None]]:
     """Draw the figure of an `expert_table` into `folder`/assets -> its list, as of `save_all`."""
-    return save_all(folder, prefix, [(EXPERT_USAGE, None, partial(plot_expert_usage, table))])
+    return save_all(folder, prefix, [(EXPERT_USAGE, None, plot_expert_usage(table))])
 
 
-def plot_expert_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_expert_usage(table: Mapping[str, Any]) -> Figure:
     """Share of each expert (column) in each step (row), one panel for each module; a step without tokens is empty."""
     modules = table["modules"]
     experts = max(module["num_experts"] for module in modules.values())
@@ -392,7 +361,9 @@ def plot_expert_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path
     height = len(modules) * (0.75 + EXPERT_STEP_HEIGHT * max(steps, 6)) + 0.4
     figure, panels = new_figure(len(modules), (min(max(6.4, 1.8 + EXPERT_WIDTH * experts), 14.0), height))
     for axes, (name, module) in zip(panels, modules.items(), strict=True):
-        _draw_image(axes, shares_by_step(module["usage"]), "share")
+        usage = np.array(module["usage"])
+        # not a number where no token takes a step
+        _draw_image(axes, usage / np.where(usage.any(1), usage.sum(1), np.nan)[:, None], "share")
         axes.set_ylabel("step")
         number_steps(axes, 6)
         axes.set_xlim(-0.5, experts - 0.5)
@@ -400,12 +371,7 @@ def plot_expert_usage(table: Mapping[str, Any], path: str | os.PathLike) -> Path
         axes.set_title(f"{name.capitalize()}: {module['num_experts']} experts{balance}", loc="left", fontsize=10)
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].set_xlabel("expert")
-    return save(figure, path)
-
-
-def shares_by_step(usage: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Each expert's share of a step; NaN in a step that no token takes."""
-    return [[count / sum(step) if sum(step) else math.nan for count in step] for step in usage]
+    return figure
 
 
 def save_sweep_figures(
@@ -415,14 +381,14 @@ def save_sweep_figures(
 
     The `column` of a picture is its stack, where there are two.
     """
-    figures = [(TRADE_OFF, None, partial(plot_trade_off, table))]
+    figures = [(TRADE_OFF, None, plot_trade_off(table))]
     for picture in table.get("pictures", ()):
         stack = picture["stack"]
-        figures.append((HALTING_PLOT, None if stack == MODEL else stack, partial(plot_remaining_mass, picture)))
+        figures.append((HALTING_PLOT, None if stack == MODEL else stack, plot_remaining_mass(picture)))
     return save_all(folder, prefix, figures)
 
 
-def plot_trade_off(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_trade_off(table: Mapping[str, Any]) -> Figure:
     """Accuracy at each threshold against the block calls it executes and against its time, in shares of full depth."""
     rows, full = table["thresholds"], table["full_depth"]
     figure, panels = new_figure(2, (6.4, 6.0))
@@ -453,7 +419,7 @@ def plot_trade_off(table: Mapping[str, Any], path: str | os.PathLike) -> Path:
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     axes.set_xlim(0, max(1.0, *times) * (HEADROOM + 1) / 2)
     panels[0].set_title("Halting thresholds after training: accuracy, work and time", loc="left")
-    return save(figure, path)
+    return figure
 
 
 def _name_points(axes: Axes, places: Sequence[float], rows: Sequence[Mapping[str, Any]], own: float) -> None:
@@ -474,7 +440,7 @@ def _name_points(axes: Axes, places: Sequence[float], rows: Sequence[Mapping[str
         )
 
 
-def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> Path:
+def plot_remaining_mass(picture: Mapping[str, Any]) -> Figure:
     """Remaining halting mass before each step (row) of each token or other unit (column), one panel per example."""
     examples = picture["examples"]
     widest = max(len(example["names"]) for example in examples)
@@ -482,9 +448,8 @@ def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> 
     height = len(examples) * (1.3 + UNIT_STEP_HEIGHT * max(depth, 8))
     figure, panels = new_figure(len(examples), (max(6.4, 1.6 + UNIT_WIDTH * widest), height), shared=False)
     for axes, example in zip(panels, examples, strict=True):
-        by_step = [list(step) for step in zip(*example["remaining"], strict=True)]
         places = range(len(example["names"]))
-        _draw_image(axes, by_step, "remaining mass", cmap="viridis", vmax=1)
+        _draw_image(axes, np.transpose(example["remaining"]), "remaining mass", cmap="viridis", vmax=1)
         mark_last_steps(axes, example["steps"], color=ORANGE, linewidth=1.6)
         axes.set_xticks(places, [shorten(name) for name in example["names"]], rotation=90, parse_math=False)
         axes.tick_params(labelsize=SMALL_FONT, length=2, labelbottom=True)
@@ -494,4 +459,4 @@ def plot_remaining_mass(picture: Mapping[str, Any], path: str | os.PathLike) -> 
         axes.set_ylim(depth - 0.5, -0.5)
     where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
     panels[0].set_title(f"When each {picture['unit']}{where} stops; lines: by the checkpoint's threshold", loc="left")
-    return save(figure, path)
+    return figure

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..analysis.figures import BLUE, GREY, ORANGE, new_figure, save, share_axis, steps_axis
+from ..analysis.figures import BLUE, GREY, new_figure, save, steps_axis
 from ..analysis.model_facts import DECODER, ENCODER
-from ..analysis.plots import save_halting_figures
+from ..analysis.plots import draw_accuracy, save_halting_figures
 
 
 def plot_pairs(folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str) -> list[dict[str, str | None]]:
@@ -44,15 +44,6 @@ def plot_stacks(table: Mapping[str, Any], path: str | os.PathLike, column: str) 
         maximum = max(row[key]["mean"] for row in rows for key in ("steps", "decoder_steps"))
         steps_axis(panels[0], "mean depth steps of a token", maximum)
         panels[0].legend(frameon=False, ncols=2)
-    axes = panels[-1]
-    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label="exact match")
-    baseline = [row["majority_baseline"] for row in rows]
-    # a bucket of one target each has no constant answer to beat
-    if min(baseline) < 1:
-        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label="most frequent target")
-    share_axis(axes, "exact match", 1.05)
-    axes.legend(frameon=False, ncols=2)
-    axes.set_xticks(places, [f"{row['value']}\nn={row['n']}" for row in rows], fontsize=8, parse_math=False)
-    axes.set_xlabel(column)
+    draw_accuracy(panels[-1], rows, column, "exact match", "most frequent target")
     panels[0].set_title(f"Exact match by {column}, fixed depth" if table["fixed_depth"] else f"Steps by {column}")
     return save(figure, path)

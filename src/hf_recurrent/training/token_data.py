@@ -157,9 +157,7 @@ class TokenSplit(EvaluationSplit):
         # matplotlib is loaded where figures are drawn alone
         from ..analysis.plots import save_halting_figures
 
-        heat_map = token_heat_map(model, tokenizer, self.short_example()) if table["unit"] == "token" else {}
-        # those are of tokens that the one before predicts
-        heat_map.pop("answers", None)
+        heat_map = token_heat_map(model, tokenizer, self.short_example()) if table["unit"] == "token" else None
         return save_halting_figures(folder, table, prefix=self.name, heat_map=heat_map)
 
 
