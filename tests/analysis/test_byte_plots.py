@@ -45,8 +45,8 @@ def test_letters():
     content = np.frombuffer(b"a \xc3\xa9\n\t\xff\x00\xe4\xb8\xad\xc3", np.uint8)
     letters = letters_of(content)
     assert len(letters) == len(content)
-    assert [letter.text for letter in letters] == [*"a é·", "\u21b5", "\u2192", "ff", "00", "e4", "b8", "ad", "c3"]
-    assert [letter.kind for letter in letters] == ["text"] * 3 + ["mark"] * 3 + ["hex"] * 6
+    assert [letter for letter, _ in letters] == [*"a é·", "\u21b5", "\u2192", "ff", "00", "e4", "b8", "ad", "c3"]
+    assert [kind for _, kind in letters] == ["text"] * 3 + ["mark"] * 3 + ["hex"] * 6
     every = np.arange(256)
     assert len(letters_of(every)) == 256
 
@@ -73,9 +73,7 @@ def test_bytes_that_halt_one_by_one(drawn):
     np.testing.assert_array_equal(cells[: len(TEXT)], steps[1:-1])
     assert np.isnan(cells[len(TEXT) :]).all()
     assert letters == {
-        place: letter.text
-        for place, letter in enumerate(letters_of(np.frombuffer(TEXT, np.uint8)))
-        if letter.text != " "
+        place: letter for place, (letter, _) in enumerate(letters_of(np.frombuffer(TEXT, np.uint8))) if letter != " "
     }
     assert not ends
     assert not bars

@@ -461,6 +461,7 @@ def test_criteria_are_those_that_a_model_can_use():
             "10 examples are too few .* tolerance of 0.01 at a confidence of 0.95 takes 299, even without an error",
         ),
         (Goal(tolerance=0), "tolerance is 0: pass a share above 0"),
+        (Goal(tolerance=math.nan), "tolerance is nan: pass a share above 0"),
         (Goal(confidence=1.0), "confidence is 1.0: pass a share above 0 and below 1, as in 0.95"),
         (Goal(budget=(MEAN_DEPTH, 1.5)), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
     ],

@@ -49,24 +49,23 @@ from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI
 from .exit_settings import (
     Measured,
-    Prepared,
     Setting,
     check_criteria,
+    depth_fields,
+    fixed_depths,
     measure,
     number_of_examples,
-    plan_runs,
     settings_of,
 )
-from .inference import has_labels, prepare_batch
+from .inference import Batch, has_labels, prepare_batch
 from .model_facts import is_classifier, labels_tokens
 from .risk_control import (
     bounded_risk_p_values,
     fewest_examples,
     fixed_sequence,
-    require_probability,
     risk_p_values,
 )
-from .sweep import FULL_DEPTH
+from .sweep import FULL_DEPTH, threshold_fields
 from .tables import bucketize, is_numeric
 from .token_answers import answers_are_of_tokens, each_error, each_right
 
@@ -100,19 +99,11 @@ class Goal:
         """Error level of each of several criteria."""
         return (1 - self.confidence) / criteria
 
-    def record(self) -> dict[str, Any]:
-        """The goal as plain data."""
-        return {
-            "tolerance": self.tolerance,
-            "confidence": self.confidence,
-            "risk": LOST if self.labelled else DIFFERS,
-            "budget": None if self.budget is None else dict(zip(("measure", "most"), self.budget, strict=True)),
-        }
-
     def check(self) -> None:
         """Raise a ValueError for shares out of range."""
-        require_probability("tolerance", self.tolerance)
-        require_probability("confidence", self.confidence, usual=0.95)
+        for name, value, usual in (("tolerance", self.tolerance, 0.01), ("confidence", self.confidence, 0.95)):
+            if not 0 < value < 1:
+                raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in {usual}")
         if self.budget is not None and not 0 < self.budget[1] <= 1:
             raise ValueError(f"budget is {self.budget[1]!r}: pass a share of full depth above 0 and up to 1, as in 0.5")
 
@@ -179,30 +170,37 @@ def calibrate(
     """
     goal.check()
     names = check_criteria(model, criteria)
-    prepared = prepare(model, examples, goal.labelled)
+    batches, labelled = prepare(model, examples, goal.labelled)
     prepared_tests = {name: prepare(model, own, goal.labelled) for name, own in (tests or {}).items()}
-    n = number_of_examples(prepared.batches)
+    n = number_of_examples(batches)
     goal.check_number(n, len(names))
-    runs = plan_runs(model, names, prepared.batches[0], max_steps)
-    every = {FULL_DEPTH: runs.full, **runs.shallow, **runs.settings}
-    found = measure(model, prepared, every, repeats, progress)
+    depth = depth_fields(model, batches[0], max_steps)
+    full = {**threshold_fields(FULL_DEPTH), **depth}
+    most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
+    shallow = [] if model.config.capabilities.two_stacks else fixed_depths(most_steps)
+    settings = {setting: {**setting.fields, **depth} for name in names for setting in settings_of(name)}
+    every = {FULL_DEPTH: full, **{steps: {**full, "num_hidden_layers": steps} for steps in shallow}, **settings}
+    found = measure(model, batches, labelled, every, repeats, progress)
     curves = {name: curve(settings_of(name), found, goal, len(names)) for name in names}
     full_depth = {**run_row(FULL_DEPTH, found), "majority_baseline": majority_baseline(found.examples[FULL_DEPTH])}
     chosen, choice = choose(curves, full_depth[MEAN_DEPTH], goal)
     checked = {}
     if choice is not None:
-        pair = {FULL_DEPTH: runs.full, choice: runs.settings[choice]}
-        checked = {name: measure(model, split, pair, repeats) for name, split in prepared_tests.items()}
+        pair = {FULL_DEPTH: full, choice: settings[choice]}
+        checked = {name: measure(model, *split, pair, repeats) for name, split in prepared_tests.items()}
     table = {
         "n": n,
-        **goal.record(),
-        **({"unit": "token"} if prepared.batches[0].by_token else {}),
-        "max_steps": runs.most_steps,
+        "tolerance": goal.tolerance,
+        "confidence": goal.confidence,
+        "risk": LOST if goal.labelled else DIFFERS,
+        "budget": None if goal.budget is None else dict(zip(("measure", "most"), goal.budget, strict=True)),
+        **({"unit": "token"} if batches[0].by_token else {}),
+        "max_steps": most_steps,
         "trained_steps": most_trained_steps(model.config),
         "repeats": repeats,
         "timed_examples": found.timed,
         "full_depth": full_depth,
-        "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in runs.shallow],
+        "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in shallow],
         "criteria": {
             name: {"curve": list(rows.values()), "chosen": None if chosen[name] is None else chosen[name].value}
             for name, rows in curves.items()
@@ -214,8 +212,8 @@ def calibrate(
     return plain(table)
 
 
-def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
-    """Batches on the model's device.
+def prepare(model: Any, examples: Examples, labelled: bool) -> tuple[list[Batch], bool]:
+    """Batches on the model's device, and whether their labels are true, or only mark what is compared.
 
     Args:
         labelled: whether labels are needed.
@@ -233,7 +231,7 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
                 "labels hold numbers below 0, which mark examples without a right answer: leave those out, or "
                 "calibrate without labels"
             )
-        return Prepared(found, True)
+        return found, True
     if labelled:
         raise ValueError(
             "the examples have no labels, so there is no accuracy to keep: pass labels, or calibrate without them, by "
@@ -242,7 +240,7 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> Prepared:
     if model.config.capabilities.two_stacks:
         raise ValueError("the examples have no targets, and a decoder's answers are compared token by token on those")
     marked = [{**batch, "labels": compared_labels(model, batch)} for batch in batches]
-    return Prepared([prepare_batch(model, batch) for batch in marked], False)
+    return [prepare_batch(model, batch) for batch in marked], False
 
 
 def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:

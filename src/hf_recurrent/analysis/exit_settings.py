@@ -19,7 +19,7 @@ from .inference import (
     require_right_answers,
 )
 from .model_facts import require_early_answers, stack_depths
-from .sweep import FULL_DEPTH, evaluate, example_depths, threshold_fields, timed_settings
+from .sweep import evaluate, example_depths, threshold_fields, timed_settings
 from .token_answers import token_answers
 from .token_halting import answer_steps
 
@@ -81,17 +81,6 @@ def usable_criteria(config: Any) -> tuple[str, ...]:
     return (*learned, *others)
 
 
-def unread_answers(model: Any) -> dict[str, str]:
-    """The exit criteria that cannot look at the answers of a model, and why not."""
-    head = model.answer_head()
-    reasons = {
-        name: model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head)
-        for name, rule in CRITERIA.items()
-        if rule.evidence != "states"
-    }
-    return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
 def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...]:
     """The criteria asked for, each once, or all that a model can use.
 
@@ -100,12 +89,17 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     """
     require_early_answers(model)
     require_right_answers(model)
-    unread = unread_answers(model)
-    usable = [name for name in usable_criteria(model.config) if name not in unread]
+    head = model.answer_head()
+    unread = {
+        name: model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head)
+        for name, rule in CRITERIA.items()
+        if rule.evidence != "states"
+    }
+    usable = [name for name in usable_criteria(model.config) if unread.get(name) is None]
     reasons = {
         LEARNED: "the model has no learned halting (halting='none')",
         "probe": "the model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",
-        **unread,
+        **{name: reason for name, reason in unread.items() if reason is not None},
     }
     for name in criteria or ():
         if name not in usable:
@@ -129,45 +123,9 @@ def depth_fields(model: Any, batch: Batch, max_steps: int | None) -> dict[str, i
     return {"num_hidden_layers": max_steps}
 
 
-class Runs(NamedTuple):
-    """Config fields of the runs of a calibration.
-
-    Attributes:
-        most_steps: of full depth.
-        full: at full depth.
-        shallow: at fixed depths, by their steps; none for two stacks, which have depths of their own.
-        settings: of early exits.
-    """
-
-    most_steps: int
-    full: dict[str, Any]
-    shallow: dict[int, dict[str, Any]]
-    settings: dict[Setting, dict[str, Any]]
-
-
-def plan_runs(model: Any, criteria: Sequence[str], batch: Batch, max_steps: int | None) -> Runs:
-    """The runs of some criteria, and those that they are compared with.
-
-    Args:
-        batch: what the model is tried on at `max_steps`; see `depth_fields`.
-    """
-    depth = depth_fields(model, batch, max_steps)
-    most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
-    full = {**threshold_fields(FULL_DEPTH), **depth}
-    fewer = {max(1, round(share * most_steps)) for share in FIXED_DEPTHS} - {most_steps}
-    return Runs(
-        most_steps,
-        full,
-        {} if model.config.capabilities.two_stacks else {n: {**full, "num_hidden_layers": n} for n in sorted(fewer)},
-        {setting: {**setting.fields, **depth} for name in criteria for setting in settings_of(name)},
-    )
-
-
-class Prepared(NamedTuple):
-    """Batches on the model's device; `labelled`: whether their labels are true, or only mark what is compared."""
-
-    batches: list[Batch]
-    labelled: bool
+def fixed_depths(most_steps: int) -> list[int]:
+    """Numbers of steps below full depth that early exits are compared with."""
+    return sorted({max(1, round(share * most_steps)) for share in FIXED_DEPTHS} - {most_steps})
 
 
 class Measured(NamedTuple):
@@ -187,7 +145,8 @@ class Measured(NamedTuple):
 
 def measure(
     model: Any,
-    prepared: Prepared,
+    batches: Sequence[Batch],
+    labelled: bool,
     fields: Mapping[Hashable, Mapping[str, Any]],
     repeats: int,
     progress: bool = False,
@@ -195,14 +154,17 @@ def measure(
     """Answers, steps and times of a model with each of several values of config fields.
 
     The settings take turns at every batch, `repeats` times, and the median counts.
+
+    Args:
+        batches: on the model's device.
+        labelled: whether their labels are true, or only mark what is compared.
     """
     stacks = list(stack_depths(model.config))
-    batches = prepared.batches
     timed = batches[:: math.ceil(len(batches) / TIMED_BATCHES)]
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
         found = token_answers(output, batch.labels) if batch.by_token else answers(output, batch.labels, model.config)
-        kept = found if prepared.labelled else {name: found[name] for name in ("answer", "confidence")}
+        kept = found if labelled else {name: found[name] for name in ("answer", "confidence")}
         return {**kept, "steps": answer_steps(model, output, batch)} if batch.by_token else kept
 
     passes = timed_settings(model, fields)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 from torch import nn
 
 from ..inference.modes import inference_mode
@@ -25,7 +25,7 @@ from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from ..models.common.token_targets import NO_TARGET
-from .inference import Batch, prepare_batch, progress_bar, split_labels
+from .inference import prepare_batch, progress_bar, split_labels
 from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
@@ -126,21 +126,21 @@ def fit_probe(
     probe, updates = fit(answers, held_out, size, seed)
     features, right = answers.of(held_out)
     with torch.no_grad():
-        probability = probe(features)
+        probability = probe(features).double().cpu().numpy()
+    right = right.cpu().numpy()
     units, steps = answers.right.shape
     return probe, {
-        "examples": number_of(answers.example),
+        "examples": len(answers.example.unique()),
         "units": units,
         "steps": steps,
-        "held_out": number_of(answers.example[held_out]),
-        **quality(probability, right),
+        "held_out": len(answers.example[held_out].unique()),
+        "right": float(right.mean()),
+        "accuracy": float(((probability > 0.5) == right).mean()),
+        "auc": area_under_curve(probability, right),
+        "brier": float(((probability - right) ** 2).mean()),
         "updates": updates,
         "seconds": time.perf_counter() - start,
     }
-
-
-def number_of(example: torch.Tensor) -> int:
-    return example.unique().numel()
 
 
 @torch.no_grad()
@@ -226,28 +226,23 @@ def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
     """
     found, first = [], 0
     for batch in batches:
-        own = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
-        rows = torch.arange(first, first + len(own.labels))
-        found.append(goals_of(model, own, rows))
-        first += len(own.labels)
-    reads_chunks = model.config.capabilities.reads == "chunks"
-    return [part for each in found for part in equal_lengths(each)] if reads_chunks else found
+        own = goals_of(model, batch, first)
+        found.extend(equal_lengths(own) if model.config.capabilities.reads == "chunks" else [own])
+        first += len(own.inputs["input_ids"])
+    return found
 
 
-def goals_of(model: Any, batch: Batch, rows: torch.Tensor) -> Goals:
-    """The goals of a batch; tokens that are answered for are in the order of rows.
-
-    Args:
-        rows: (B,) numbers of the examples.
-    """
-    inputs, labels = batch.inputs, torch.as_tensor(batch.labels)
+def goals_of(model: Any, batch: Mapping[str, Any], first: int) -> Goals:
+    """The goals of a batch, whose `first` example has that number; tokens are in the order of rows."""
+    inputs, labels, by_token = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
+    labels = torch.as_tensor(labels)
+    rows = torch.arange(first, first + len(labels))
     if is_classifier(model):
         return Goals(inputs, labels if model.answer_head().answers == "labels" else labels.flatten(), rows)
     has_target = model.config.capabilities.two_stacks
     mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
     tokens = mask.cpu().bool()
-    at_its_place = has_target or batch.by_token
-    wanted = labels if at_its_place else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_TARGET)
+    wanted = labels if has_target or by_token else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_TARGET)
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 
 
@@ -339,21 +334,9 @@ def logistic_loss(probe: ExitProbe, features: torch.Tensor, right: torch.Tensor)
     return nn.functional.binary_cross_entropy_with_logits(probe.log_odds(features), right.float())
 
 
-def quality(probability: torch.Tensor, right: torch.Tensor) -> dict[str, float | None]:
-    """How well probabilities (n,) tell right answers (n,) from wrong ones; see `fit_probe`."""
-    p, y = probability.double().cpu().numpy(), right.cpu().numpy()
-    return {
-        "right": float(y.mean()),
-        "accuracy": float(((p > 0.5) == y).mean()),
-        "auc": area_under_curve(p, y),
-        "brier": float(((p - y) ** 2).mean()),
-    }
-
-
 def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float | None:
     """Area under the ROC curve: how often a positive (n,) has a larger score (n,) than a negative; ties count half."""
-    hits = int(positive.sum())
-    misses = len(positive) - hits
-    if hits == 0 or misses == 0:
+    if positive.all() or not positive.any():
         return None
-    return float((rankdata(scores)[positive].sum() - hits * (hits + 1) / 2) / (hits * misses))
+    hits, misses = scores[positive], scores[~positive]
+    return float(mannwhitneyu(hits, misses).statistic / (len(hits) * len(misses)))

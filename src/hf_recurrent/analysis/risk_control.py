@@ -19,11 +19,7 @@ def risk_p_values(errors: Sequence[int] | np.ndarray, n: int, tolerance: float) 
     """Exact p-values of the hypotheses that a risk is above `tolerance`, given `errors` (K,) of n examples -> (K,).
 
     The probability of so few errors or fewer if the risk is the tolerance: a larger risk makes them less probable.
-
-    Raises:
-        ValueError: `tolerance` is not between 0 and 1.
     """
-    require_probability("tolerance", tolerance)
     return binom.cdf(np.asarray(errors), n, tolerance)
 
 
@@ -34,11 +30,7 @@ def bounded_risk_p_values(losses: Sequence[float] | np.ndarray, n: int, toleranc
 
     Args:
         losses: (K,) sums of the losses of n examples, each loss from 0 to 1.
-
-    Raises:
-        ValueError: `tolerance` is not between 0 and 1.
     """
-    require_probability("tolerance", tolerance)
     losses = np.asarray(losses, dtype=float)
     mean = np.minimum(losses / n, tolerance)
     divergence = rel_entr(mean, tolerance) + rel_entr(1 - mean, 1 - tolerance)
@@ -49,12 +41,7 @@ def fewest_examples(tolerance: float, level: float) -> int:
     """Smallest number of examples of which none being an error has a p-value of at most `level`.
 
     It is 299 for a tolerance of 1% and a level of 5%.
-
-    Raises:
-        ValueError: an argument is not between 0 and 1.
     """
-    require_probability("tolerance", tolerance)
-    require_probability("level", level)
     guess = math.ceil(math.log(level) / math.log1p(-tolerance))
     # logarithms of numbers that are powers of each other are a rounding error off
     return next(n for n in range(max(guess - 1, 1), guess + 2) if risk_p_values([0], n, tolerance)[0] <= level)
@@ -67,9 +54,3 @@ def fixed_sequence(p_values: Sequence[float] | np.ndarray, level: float) -> np.n
     the examples: for early exits it goes from the safest threshold to the fastest.
     """
     return np.logical_and.accumulate(np.asarray(p_values, dtype=float) <= level)
-
-
-def require_probability(name: str, value: float, usual: float = 0.01) -> None:
-    """Raise a ValueError, with a `usual` value, unless a value lies strictly between 0 and 1."""
-    if not (math.isfinite(value) and 0 < value < 1):
-        raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in {usual}")

@@ -22,6 +22,7 @@ example itself), L maximum depth steps.
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from ..models.common.token_targets import NO_TARGET
 from .halting import unit_kind, unit_mass
 from .inference import (
     Batch,
+    as_numpy,
     config_fields,
     encoder_inputs,
     example_inputs,
@@ -49,10 +51,11 @@ from .inference import (
     stack_output,
     token_predictions,
 )
-from .model_facts import DECODER, ENCODER, MODEL, halting_unit, stack_depths
+from .model_facts import DECODER, ENCODER, halting_unit, stack_depths
 from .tables import bucketize, join_batches, slice_frame
 from .token_answers import each_right, token_answers
 
+# those of the paper and three beyond them
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
 # in the place of a threshold: every unit takes every step
 FULL_DEPTH = None
@@ -61,11 +64,6 @@ BOTH = "both"
 # tokens of an example in a picture, and examples that halt as a whole
 MAX_TOKENS, MAX_EXAMPLES = 40, 16
 DIGITS = 4
-
-
-def default_thresholds(config: Any) -> tuple[float, ...]:
-    """The thresholds of the paper and three beyond them, with the model's own."""
-    return checked_thresholds((*THRESHOLDS, config.halting_threshold))
 
 
 def checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
@@ -108,7 +106,7 @@ def sweep_thresholds(
         model: a classifier of sequences or tokens, language model or sequence-to-sequence model that halts.
         batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels, of one
             that answers for each token as of `collect_tokens`.
-        thresholds: halting masses in (0, 1]; the model's own is added. None: `default_thresholds`.
+        thresholds: halting masses in (0, 1]; the model's own is added. None: `THRESHOLDS`.
         slices: column name -> a value for each example, to tell results apart by.
         repeats: number of passes over all batches that are timed.
         generate: also let a sequence-to-sequence model generate targets by itself, greedily.
@@ -120,7 +118,7 @@ def sweep_thresholds(
     require_halting(model)
     require_right_answers(model)
     config, own = model.config, float(model.config.halting_threshold)
-    chosen = default_thresholds(config) if thresholds is None else checked_thresholds((*thresholds, own))
+    chosen = checked_thresholds((*(THRESHOLDS if thresholds is None else thresholds), own))
     if generate and not config.capabilities.two_stacks:
         raise ValueError("generate is for sequence-to-sequence models: this one writes no target")
     prepared = [prepare_batch(model, batch) for batch in batches]
@@ -137,11 +135,12 @@ def sweep_thresholds(
         seconds = interleaved_seconds(passes, prepared, repeats, next(model.parameters()).device, progress)
     buckets = {column: bucketize(values) for column, values in slice_frame(slices, len(examples[own])).items()}
     rows = threshold_rows(config, examples, seconds, own, buckets)
+    measured = "last-token accuracy" if "right_tokens" in examples[own] else "accuracy"
     return plain(
         {
             "halting": config.capabilities.halting,
             "own_threshold": own,
-            "measured": accuracy_name(config, examples[own]),
+            "measured": "exact match" if config.capabilities.two_stacks else measured,
             "n": len(examples[own]),
             "most_steps": stack_depths(config),
             "repeats": repeats,
@@ -164,15 +163,13 @@ def threshold_rows(
             "lost": (before & ~each_right(found)).sum(),
             "gained": (each_right(found) & ~before).sum(),
         }
-        add_times(row, {stack: (seconds[value, stack], seconds[FULL_DEPTH, stack]) for stack in depths})
+        for stack in depths:
+            time = seconds[value, stack]
+            row["stacks"][stack] |= {"seconds": time, "relative_time": time / seconds[FULL_DEPTH, stack]}
+        row["seconds"] = sum(seconds[value, stack] for stack in depths)
+        row["relative_time"] = row["seconds"] / sum(seconds[FULL_DEPTH, stack] for stack in depths)
         row["slices"] = {column: slice_rows(found, groups, depths) for column, groups in buckets.items()}
     return rows
-
-
-def accuracy_name(config: Any, examples: pd.DataFrame) -> str:
-    if config.capabilities.two_stacks:
-        return "exact match"
-    return "last-token accuracy" if "right_tokens" in examples else "accuracy"
 
 
 def threshold_fields(threshold: float | None) -> dict[str, Any]:
@@ -186,30 +183,23 @@ def threshold_fields(threshold: float | None) -> dict[str, Any]:
 def timed_settings(
     model: Any, fields: Mapping[Hashable, Mapping[str, Any]]
 ) -> dict[tuple[Hashable, str], Callable[[Batch], None]]:
-    """The passes of each stack with several values of config fields, by the keys of these and the stack."""
-    return {(key, stack): run for key, own in fields.items() for stack, run in timed_passes(model, own).items()}
+    """The passes of each stack with several values of config fields, by the keys of these and the stack.
 
-
-def timed_passes(model: Any, fields: Mapping[str, Any]) -> dict[str, Callable[[Batch], None]]:
-    """The pass of each stack with other values of config fields: one after the other they are a forward pass."""
+    The passes of both stacks, one after the other, are a forward pass.
+    """
     encoded = {}
 
-    def run_model(batch: Batch) -> None:
-        with config_fields(model, **fields):
-            model(**batch.inputs)
+    def run(batch: Batch, own: Mapping[str, Any], stack: str) -> None:
+        with config_fields(model, **own):
+            if stack == ENCODER:
+                encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
+            elif stack == DECODER:
+                model(**{name: value for name, value in batch.inputs.items() if name != "input_ids"}, **encoded)
+            else:
+                model(**batch.inputs)
 
-    def run_encoder(batch: Batch) -> None:
-        with config_fields(model, **fields):
-            encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
-
-    def run_decoder(batch: Batch) -> None:
-        with config_fields(model, **fields):
-            rest = {name: value for name, value in batch.inputs.items() if name != "input_ids"}
-            model(**rest, **encoded)
-
-    if model.config.capabilities.two_stacks:
-        return {ENCODER: run_encoder, DECODER: run_decoder}
-    return {MODEL: run_model}
+    stacks = stack_depths(model.config)
+    return {(key, stack): partial(run, own=own, stack=stack) for key, own in fields.items() for stack in stacks}
 
 
 def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.ndarray]]:
@@ -265,7 +255,11 @@ def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.nd
     logits = output.logits if has_target else output.logits[:, :-1]
     wanted = labels if has_target else labels[:, 1:]
     labelled = wanted != NO_TARGET
-    columns = {"labelled": labelled.sum(1), "nats": cross_entropies(logits, wanted)}
+    targets = torch.as_tensor(wanted, device=logits.device)
+    nats = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NO_TARGET
+    )
+    columns = {"labelled": labelled.sum(1), "nats": as_numpy(nats.view(targets.shape)).sum(1)}
     if has_target:
         hits = (logits.argmax(-1).cpu().numpy() == wanted) & labelled
         return {"right": (hits == labelled).all(1), "right_tokens": hits.sum(1), **columns}
@@ -273,31 +267,16 @@ def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.nd
     return {"right": found["prediction"] == found["label"], "right_tokens": found["right"], **columns}
 
 
-def cross_entropies(logits: torch.Tensor, wanted: np.ndarray) -> np.ndarray:
-    """Sum over each sequence's labelled tokens of their cross-entropy, in nats: (B, S, V), (B, S) -> (B,)."""
-    targets = torch.as_tensor(wanted, device=logits.device)
-    losses = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NO_TARGET
-    )
-    return losses.view(targets.shape).double().sum(1).cpu().numpy()
-
-
-def generates_target(model: Any, batch: Batch) -> np.ndarray:
-    """(B,) whether greedy generation gives the target, its end included."""
+def generates_target(model: Any, batch: Batch) -> list[bool]:
+    """Whether greedy generation gives each target (B,), its end included."""
     longest = int((batch.labels != NO_TARGET).sum(1).max())
     written = model.generate(**encoder_inputs(batch.inputs), max_new_tokens=longest, do_sample=False, num_beams=1)
-    end = model.config.eos_token_id
-    return np.array(
-        [
-            up_to_end(tokens, end) == [token for token in labels if token != NO_TARGET]
-            for tokens, labels in zip(written[:, 1:].tolist(), batch.labels.tolist(), strict=True)
-        ]
-    )
-
-
-def up_to_end(tokens: list[int], end: int) -> list[int]:
-    """Tokens up to the first `end`, that included."""
-    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+    end, right = model.config.eos_token_id, []
+    for tokens, labels in zip(written[:, 1:].tolist(), batch.labels.tolist(), strict=True):
+        # after the end there is padding
+        kept = tokens[: tokens.index(end) + 1] if end in tokens else tokens
+        right.append(kept == [token for token in labels if token != NO_TARGET])
+    return right
 
 
 def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict[str, np.ndarray]:
@@ -381,14 +360,6 @@ def example_depths(examples: pd.DataFrame, stacks: Iterable[str]) -> pd.Series:
     return depth / sum(examples[f"{stack}_units"] for stack in stacks)
 
 
-def add_times(row: dict[str, Any], seconds: Mapping[str, tuple[float, float]]) -> None:
-    """Give a row its times, from those of each stack here and at full depth."""
-    for stack, (here, full) in seconds.items():
-        row["stacks"][stack] |= {"seconds": here, "relative_time": here / full}
-    row["seconds"] = sum(here for here, _ in seconds.values())
-    row["relative_time"] = row["seconds"] / sum(full for _, full in seconds.values())
-
-
 def all_stacks(stacks: Mapping[str, Any]) -> dict[str, float]:
     """The work of all `stacks` of a row together."""
     return stacks[BOTH] if BOTH in stacks else next(iter(stacks.values()))
@@ -424,26 +395,20 @@ def halting_pictures(model: Any, tokenizer: Any, examples: Sequence[Mapping[str,
         the longest one of at most 40 tokens; if examples halt as a whole, or their chunks, up to 16 are joined to one.
     """
     short = [example for example in examples if len(example["input_ids"]) <= MAX_TOKENS] or list(examples[:1])
+    last = len(short) - 1
+    places = {last // 2, last}
+    if halting_unit(model.config) != "token":
+        # each has few units
+        places = set(np.linspace(0, last, MAX_EXAMPLES).round().astype(int).tolist())
     with inference_mode(model):
-        found = [_example_units(model, tokenizer, example) for example in pictured_examples(model.config, short)]
+        found = [_example_units(model, tokenizer, short[place]) for place in sorted(places)]
     pictures = []
     for stack, (unit, _) in found[0].items():
         shown = [example[stack][1] for example in found]
         if unit != "token":
-            # each has few units
             shown = [{name: [value for example in shown for value in example[name]] for name in shown[0]}]
         pictures.append({"stack": stack, "unit": unit, "examples": shown})
     return plain(pictures)
-
-
-def pictured_examples(config: Any, examples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The middle example and the last one, or examples at even distances where each has few units."""
-    last = len(examples) - 1
-    if halting_unit(config) == "token":
-        places = {last // 2, last}
-    else:
-        places = np.linspace(0, last, MAX_EXAMPLES).round().astype(int).tolist()
-    return [examples[place] for place in sorted(set(places))]
 
 
 def _example_units(model: Any, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -34,7 +34,7 @@ class Explanation:
             next; of a regression the value.
         probability: of the prediction; None for a regression.
         attention: (T, H, S, S) weights with which each token (row) attends to each (column). Rows of geometric
-            attention may sum to less than 1, see `unattended`; zero between different chunks and sentences.
+            attention may sum to less than 1, where nothing matched; zero between different chunks and sentences.
         gates: (T, S) fraction of a token's state that is overwritten, mean over units; None where there is no gate.
         steps: (S,) steps that each token took and kept; None for a fixed depth.
         halting: (T, S) conditional probabilities of halting; None for a fixed depth.
@@ -59,11 +59,6 @@ class Explanation:
     def num_steps(self) -> int:
         """Steps until the last token stopped, at least 1: inference takes none after that."""
         return len(self.attention) if self.steps is None else max(1, int(self.steps.max()))
-
-    @property
-    def unattended(self) -> np.ndarray:
-        """(T, H, S) weight that a token gives to no other because nothing matched."""
-        return np.clip(1.0 - self.attention.sum(-1), 0.0, 1.0)
 
     def head_attention(self, head: int | None = None) -> np.ndarray:
         """(T, S, S) attention of one head, or the greatest over heads.
@@ -142,7 +137,6 @@ def explain_encoded(
     model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_steps: int | None = None
 ) -> Explanation:
     """`explain` of an encoded example without padding: tensors (1, S) by the names of the model's inputs."""
-    check_model(model)
     inputs, config = to_device(inputs, model), model.config
     wanted = {"output_attentions": True, "output_gates": True, "output_halting": True, "max_steps": max_steps}
     with inference_mode(model), attention_implementation(model, "eager"):
@@ -274,10 +268,8 @@ def check_words(tokenizer: Any, name: str, text: str) -> None:
     """Raise a ValueError unless the text `name` is words that the tokenizer knows."""
     if not isinstance(text, str):
         raise ValueError(f"{name} is {text!r}: pass a text")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{name} is {text!r}, which is not UTF-8 ({error.reason}): pass a text") from error
+    # of bytes that are not UTF-8
+    text.encode()
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     if not encoded["input_ids"]:
         raise ValueError(f"{name} is {text!r}: there is no word in it, pass an input of the task")

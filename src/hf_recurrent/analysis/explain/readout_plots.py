@@ -6,19 +6,16 @@ Shapes: T steps or layers, a picture of `side` x `side` pixels, n bytes of a tex
 
 import math
 import os
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, ListedColormap
-from matplotlib.ft2font import FT2Font
+from matplotlib.colors import Colormap
 from matplotlib.image import AxesImage
 
 from ...templating import percent
-from ..figures import BLUE, GREY
+from ..figures import GREY
 from .canvas import PIXELS, Canvas, NotDrawableError
 from .page import (
     BARS_BELOW,
@@ -26,7 +23,6 @@ from .page import (
     EDGE,
     GAP,
     HEADING,
-    IDLE_GREY,
     UNIT,
     WIDTH,
     Page,
@@ -42,7 +38,6 @@ from .readout import ReadoutTrace
 MAX_MAPS, COLUMNS = 16, 8
 LARGE, TITLE = 2.2, 0.2
 SMALL = (WIDTH - 2 * EDGE - GAP * (COLUMNS - 1)) / COLUMNS
-TAKES = {"token": "Pixels that take each step", "chunk": "Chunks that take each step"}
 # bytes that are drawn, of all texts of an example, and in each line
 MAX_BYTES, LINE = 2000, 100
 LINE_HEIGHT, BARS_WIDTH = 0.17, 4.0
@@ -67,34 +62,20 @@ def format_prediction(trace: ReadoutTrace) -> str:
 
 
 def plot_pixels(trace: ReadoutTrace, canvas: Canvas, path: str | os.PathLike) -> Path:
-    """Draw each picture, where its steps are spent, and the readout's attention, at most `MAX_MAPS` steps of each."""
-    heights = [block_height(live_maps(trace, canvas, text)) for text in range(len(canvas.columns))]
-    attended = [] if trace.attention is None else list(trace.attention[:MAX_MAPS])
-    page_height = sum(HEADING + LARGE + GAP + height + block_height(attended) for height in heights)
-    page, top = Page(page_height + EDGE), 0.0
+    """Draw each picture, where its steps are spent, and the readout's attention, at most `MAX_MAPS` steps of it."""
+    number = 0 if trace.attention is None else min(len(trace.attention), MAX_MAPS)
+    above = HEADING + LARGE + GAP
+    height = above + (HEADING + math.ceil(number / COLUMNS) * (SMALL + TITLE) if number else 0.0)
+    page = Page(height * len(canvas.columns) + EDGE)
     for text in range(len(canvas.columns)):
-        top = draw_picture(page, top, trace, canvas, text)
-        top = draw_live(page, top, trace, canvas, text)
-        if attended:
-            top = draw_attention(page, top, trace, canvas, text)
+        draw_picture(page, text * height, trace, canvas, text)
+        if number:
+            draw_attention(page, text * height + above, trace, canvas, text)
     return page.save(path)
 
 
-def block_height(maps: list) -> float:
-    """Height of small maps with their heading."""
-    return HEADING + math.ceil(len(maps) / COLUMNS) * (SMALL + TITLE) if maps else 0.0
-
-
-def live_maps(trace: ReadoutTrace, canvas: Canvas, text: int) -> list[np.ndarray]:
-    """(side, side) bool for each step: the pixels that take it. Empty where all take the same steps."""
-    if trace.unit not in TAKES:
-        return []
-    taken = canvas.select(trace.steps, text)
-    return [taken >= step for step in range(1, min(trace.num_steps, MAX_MAPS) + 1)]
-
-
-def draw_picture(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int) -> float:
-    """Draw the picture, and beside it its steps -> the top of the next panel."""
+def draw_picture(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int) -> None:
+    """Draw the picture, and beside it its steps."""
     side = canvas.sides[text]
     name = f"{numbered('Picture', text, len(canvas.columns))}, {side} x {side} pixels"
     page.heading(top, name + ("" if text else format_prediction(trace)))
@@ -102,8 +83,8 @@ def draw_picture(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, te
     pixels = canvas.shaped(canvas.values[text], text)
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=canvas.brightest, interpolation="nearest")
     axes.set_axis_off()
-    left, end = EDGE + LARGE + 3 * GAP, top + HEADING + LARGE + GAP
-    if trace.unit in TAKES:
+    left = EDGE + LARGE + 3 * GAP
+    if trace.unit in ("token", "chunk"):
         taken = canvas.select(trace.steps, text)
         axes = page.axes(left, top + HEADING, LARGE, LARGE)
         max_steps = max(trace.num_steps, 1)
@@ -125,45 +106,24 @@ def draw_picture(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, te
         page.note(left, top + HEADING, f"Halting probability of each step: {taken} taken and kept")
     else:
         page.note(left, top + HEADING, "A fixed depth: nothing halts")
-    return end
 
 
-def draw_live(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int) -> float:
-    maps = live_maps(trace, canvas, text)
-    if not maps:
-        return top
-    page.heading(top, f"{TAKES[trace.unit]} (blue){describe_part(len(maps), trace.num_steps, 'step')}")
-    for number, live in enumerate(maps):
-        axes = draw_small(page, top, number, f"step {number + 1}: {live.mean():.0%}")
-        axes.imshow(live, cmap=ListedColormap([IDLE_GREY, BLUE]), vmin=0, vmax=1, interpolation="nearest")
-    return top + block_height(maps)
-
-
-def draw_attention(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int) -> float:
-    maps = canvas.select(trace.relative, text)[:MAX_MAPS]
-    shown = describe_part(len(maps), len(trace.attention), trace.stage)
+def draw_attention(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int) -> None:
+    maps, total = canvas.select(trace.relative, text)[:MAX_MAPS], len(trace.attention)
+    shown = "" if len(maps) == total else f", first {len(maps)} of {total} {trace.stage}s"
     page.heading(top, f"Attention from the readout, {trace.reader}{shown}; {UNIT}")
     for number, weights in enumerate(maps):
         # colours of its own for each map: one that attends to a single pixel would leave the others blank
         limit = float(np.nan_to_num(weights).max())
-        axes = draw_small(page, top, number, f"{trace.stage} {number + 1}" + (f": up to {limit:.3g}" if limit else ""))
+        row, column = divmod(number, COLUMNS)
+        below = HEADING + row * (SMALL + TITLE) + TITLE
+        axes = page.axes(EDGE + column * (SMALL + GAP), top + below, SMALL, SMALL)
+        axes.set_title(f"{trace.stage} {number + 1}" + (f": up to {limit:.3g}" if limit else ""), fontsize=7, pad=2)
+        axes.set_xticks([])
+        axes.set_yticks([])
         image = axes.imshow(weights, cmap=colours("Oranges"), vmin=0, vmax=limit or 1.0, interpolation="nearest")
     # the bar serves all maps
     page.scale(top, image, [0, image.get_clim()[1]], ["0", "most"])
-    return top + block_height(list(maps))
-
-
-def describe_part(drawn: int, total: int, unit: str) -> str:
-    return "" if drawn == total else f", first {drawn} of {total} {unit}s"
-
-
-def draw_small(page: Page, top: float, number: int, title: str) -> Axes:
-    row, column = divmod(number, COLUMNS)
-    axes = page.axes(EDGE + column * (SMALL + GAP), top + HEADING + row * (SMALL + TITLE) + TITLE, SMALL, SMALL)
-    axes.set_title(title, fontsize=7, pad=2)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    return axes
 
 
 def plot_bytes(trace: ReadoutTrace, canvas: Canvas, path: str | os.PathLike) -> Path:
@@ -180,10 +140,11 @@ def plot_bytes(trace: ReadoutTrace, canvas: Canvas, path: str | os.PathLike) -> 
         raise NotDrawableError("bytes that halt together, of a model whose attention is not known, have no colours")
     shown = bytes_to_draw([len(values) for values in canvas.values])
     below = HEADING + BARS_HEIGHT + BARS_BELOW if bars else 0.0
-    page = Page(sum(HEADING + num_lines(count) * LINE_HEIGHT + below for count in shown) + EDGE)
-    top = 0.0
-    for text, count in enumerate(shown):
-        top = draw_text(page, top, trace, canvas, text, count)
+    heights = [HEADING + math.ceil(count / LINE) * LINE_HEIGHT for count in shown]
+    page, top = Page(sum(height + below for height in heights) + EDGE), 0.0
+    for text, (count, height) in enumerate(zip(shown, heights, strict=True)):
+        draw_text(page, top, trace, canvas, text, count)
+        top += height
         if bars:
             column = canvas.columns[text][0]
             page.heading(top, f"Halting probability of each step, {int(trace.steps[column])} taken and kept")
@@ -201,15 +162,11 @@ def bytes_to_draw(lengths: list[int]) -> list[int]:
     return drawn
 
 
-def num_lines(count: int) -> int:
-    return math.ceil(count / LINE)
-
-
-def draw_text(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int, count: int) -> float:
-    """Draw one text over its colours -> the top of the next panel."""
-    length, own = len(canvas.values[text]), canvas.columns[text][:count]
-    axes = page.axes(EDGE, top + HEADING, WIDTH - 2 * EDGE, num_lines(count) * LINE_HEIGHT)
-    cells = np.full(num_lines(count) * LINE, np.nan)
+def draw_text(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text: int, count: int) -> None:
+    """Draw the first `count` bytes of one text over their colours."""
+    length, own, lines = len(canvas.values[text]), canvas.columns[text][:count], math.ceil(count / LINE)
+    axes = page.axes(EDGE, top + HEADING, WIDTH - 2 * EDGE, lines * LINE_HEIGHT)
+    cells = np.full(lines * LINE, np.nan)
     if trace.unit in ("token", "chunk"):
         name, limit = "steps" if trace.unit == "token" else "steps of each chunk", max(trace.num_steps, 1)
         cells[:count] = trace.steps[own]
@@ -226,11 +183,13 @@ def draw_text(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text:
     size = size if count == length else f"the first {count:,} of {size}"
     heading = f"{numbered('Text', text, len(canvas.columns))}, {size}: {name}"
     page.heading(top, heading + ("" if text else format_prediction(trace)))
-    write_letters(axes, canvas.values[text][:count])
+    for place, (letter, kind) in enumerate(letters_of(canvas.values[text][:count])):
+        if not letter.isspace():
+            row, column = divmod(place, LINE)
+            axes.text(column, row, letter, family=FONT, ha="center", va="center", parse_math=False, **LETTERS[kind])
     if trace.chunks is not None:
         row, column = np.divmod(np.flatnonzero(np.diff(trace.chunks[own])), LINE)
         axes.vlines(column + 0.5, row - 0.5, row + 0.5, color="black", linewidth=1)
-    return top + HEADING + num_lines(count) * LINE_HEIGHT
 
 
 def draw_cells(axes: Axes, cells: np.ndarray, palette: Colormap, limits: tuple[float, float]) -> AxesImage:
@@ -240,43 +199,22 @@ def draw_cells(axes: Axes, cells: np.ndarray, palette: Colormap, limits: tuple[f
     )
 
 
-def write_letters(axes: Axes, content: np.ndarray) -> None:
-    for place, letter in enumerate(letters_of(content)):
-        if letter.text.isspace():
-            continue
-        row, column = divmod(place, LINE)
-        axes.text(
-            column, row, letter.text, family=FONT, ha="center", va="center", parse_math=False, **LETTERS[letter.kind]
-        )
-
-
-class Letter(NamedTuple):
-    """The content of a byte's cell. `kind` is "text"; "mark", for a byte without a letter of its own; or "hex"."""
-
-    text: str
-    kind: str
-
-
-def letters_of(content: np.ndarray) -> list[Letter]:
-    """(n,) bytes -> n letters.
+def letters_of(content: np.ndarray) -> list[tuple[str, str]]:
+    """(n,) bytes -> n letters, and kinds: "text"; "mark", for a byte without a letter of its own; or "hex".
 
     A character of several bytes stands at the first, with a dot at each other. Line ends and tabs have marks; a byte of
     no character, of a control character or of one that the font lacks is shown in hexadecimal.
     """
-    letters: list[Letter] = []
+    known = font_manager.get_font(font_manager.findfont(FONT))
+    letters: list[tuple[str, str]] = []
     # bytes that are no UTF-8 become surrogates, one for each byte
     for character in content.astype(np.uint8).tobytes().decode("utf-8", "surrogateescape"):
         encoded = character.encode("utf-8", "surrogateescape")
         if character in NAMED:
-            letters.append(Letter(NAMED[character], "mark"))
-        elif character.isprintable() and font().get_char_index(ord(character)) > 0:
-            letters.append(Letter(character, "text"))
-            letters += [Letter(CONTINUES, "mark")] * (len(encoded) - 1)
+            letters.append((NAMED[character], "mark"))
+        elif character.isprintable() and known.get_char_index(ord(character)) > 0:
+            letters.append((character, "text"))
+            letters += [(CONTINUES, "mark")] * (len(encoded) - 1)
         else:
-            letters += [Letter(f"{byte:02x}", "hex") for byte in encoded]
+            letters += [(f"{byte:02x}", "hex") for byte in encoded]
     return letters
-
-
-@lru_cache(maxsize=1)
-def font() -> FT2Font:
-    return font_manager.get_font(font_manager.findfont(FONT))
