@@ -56,15 +56,6 @@ def test_processes_together_read_what_one_reads():
     assert joined.bits_per_token != pytest.approx(parts[0].bits_per_token, rel=1e-3)
 
 
-def test_the_model_keeps_its_modes_and_needs_no_gradient():
-    model = make_language_model(LANGUAGE_BY_NAME["tlb"]).train()
-    model.model.dropout.eval()
-    modes = [module.training for module in model.modules()]
-    evaluate_documents(model, make_reader(make_documents()))
-    assert [module.training for module in model.modules()] == modes
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
 def test_dropout_is_off_while_it_reads():
     model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
     expected = evaluate_documents(model, make_reader(documents))
@@ -117,21 +108,6 @@ def test_nothing_to_predict():
 def make_losses(nats, tokens, read=None, label_counts=(1,)):
     arrays = [np.array(values) for values in (nats, tokens, tokens if read is None else read)]
     return DocumentLosses(*arrays, np.zeros(1), np.zeros(1, dtype=int), np.array(label_counts))
-
-
-def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
-    losses = make_losses([math.log(2) * 6, math.log(2) * 10], [3, 4], read=[4, 5])
-    # where a token is a byte, as many as tokens
-    assert losses.predicted_units([4, 5]) == 7
-    assert losses.bits_per_unit([4, 5]) == pytest.approx(16 / 7)
-    # half a document, of two bytes a token
-    assert losses.predicted_units([16, 10], [8, 5]) == pytest.approx(6 + 8)
-
-
-def test_documents_that_were_not_read_weigh_nothing():
-    losses = make_losses([1.0, 0.0, 2.0], [1, 0, 2], read=[2, 0, 3])
-    assert losses.num_documents == 2
-    assert losses.predicted_units([2, 99, 3, 99], [2, 50, 3, 50]) == 3
 
 
 def test_the_best_constant_prediction_is_the_entropy_of_the_labels():

@@ -9,7 +9,7 @@ import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reader
 from PIL import Image
 
-from hf_recurrent.analysis.document_losses import GateRecord, GateSums, complete_blocks
+from hf_recurrent.analysis.document_losses import DocumentLosses, GateSums, complete_blocks
 from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.analysis.recurrence import (
     Corpus,
@@ -37,7 +37,7 @@ def table(record):
 
 def make_gates(units=1000, updates=4):
     openness = np.linspace(0, 0.5, units)
-    return GateRecord(openness, np.log(1 - openness), updates)
+    return GateSums(updates * openness, updates * np.log(1 - openness), updates)
 
 
 def test_numbers_of_the_documents_as_they_are_read(record, table):
@@ -78,6 +78,15 @@ def test_bytes_are_counted_where_a_token_has_always_the_same(record):
     last = losses.label_counts[-1] * token_bytes[-1]
     assert shorter["bytes"] == table["bytes"] - last
     assert not recurrence_table(record, Corpus(2 * sizes, sizes))["exact_bytes"]
+
+
+def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
+    tokens, read = np.array([3, 4, 0]), np.array([4, 5, 0])
+    losses = DocumentLosses(np.ones(3), tokens, read, np.zeros(1), np.zeros(1, dtype=int), np.ones(1))
+    record = RecurrenceRecord("none", 6, 8, 4, {"document": losses})
+    # half a document of two bytes a token, another one that was read as a whole, and one that was not read
+    table = recurrence_table(record, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))
+    assert (table["documents"], table["bytes"]) == (2, 6 + 8)
 
 
 def test_a_row_for_each_way_of_reading(record, table):
@@ -138,12 +147,12 @@ def test_gates_are_means_over_complete_blocks_of_all_rows():
     sums.add(gates, counted)
     # the last two blocks are begun by no row
     sums.add(gates[:2], counted & (torch.arange(4) < 2))
-    found = sums.total()
+    found = GateSums.merged([sums, GateSums()])
     seen = [gates[block][row].flatten() for row, block in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1))]
     seen = torch.stack([*seen, *(seen[place] for place in (0, 1, 4, 5))]).double()
     assert found.updates == 10
-    assert found.openness == pytest.approx(seen.mean(0).numpy())
-    assert np.exp(found.log_kept * 10) == pytest.approx((1 - seen).prod(0).numpy(), rel=1e-6)
+    assert found.openness / 10 == pytest.approx(seen.mean(0).numpy())
+    assert np.exp(found.log_kept) == pytest.approx((1 - seen).prod(0).numpy(), rel=1e-6)
 
 
 def test_blocks_that_begin_inside_a_segment_do_not_count():
@@ -163,12 +172,10 @@ def test_half_lives_follow_the_shares():
     assert table["half_life_blocks"]["median"] == pytest.approx(math.log(2) / -math.log(1 - 0.25), rel=0.01)
     assert table["half_life_blocks"]["p10"] == pytest.approx(math.log(2) / -math.log(1 - 0.45), rel=0.01)
     assert table["half_life_tokens"]["median"] == 16 * table["half_life_blocks"]["median"]
-    still = GateRecord(np.zeros(4), np.zeros(4), 1)
-    assert gate_table(still, 16)["half_life_blocks"]["median"] == math.inf
 
 
 def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
-    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, GateRecord(np.zeros(4), np.zeros(4), 1))
+    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, GateSums(np.zeros(4), np.zeros(4), 1))
     path = write_tables(tmp_path, RECURRENCE_FILE, {"test": recurrence_table(gated)})
     assert path == tmp_path / "recurrence_stats.json"
     data = json.loads(path.read_text())

@@ -77,8 +77,8 @@ def test_a_fixed_gate_forgets_the_same_share_at_every_update():
     assert gates.updates == 12
     (bias,) = (parameter for name, parameter in model.named_parameters() if name.endswith("gate.bias.weight"))
     expected = 1 - bias.detach().double().sigmoid().expand(3, -1).flatten().numpy()
-    assert gates.openness == pytest.approx(expected, rel=1e-5)
-    assert np.exp(gates.log_kept) == pytest.approx(1 - expected, rel=1e-5)
+    assert gates.openness / 12 == pytest.approx(expected, rel=1e-5)
+    assert np.exp(gates.log_kept / 12) == pytest.approx(1 - expected, rel=1e-5)
     table = recurrence_table(collect_recurrence(model, make_reader(documents)))
     assert table["gates"]["units"] == 3 * 16
     assert table["gates"]["mean"] == pytest.approx(expected.mean())
@@ -97,8 +97,8 @@ def test_gates_that_change_are_means_over_the_blocks_of_each_document_alone(feed
     for batch_size in (1, 2, 5):
         found = collect_recurrence(model, make_reader(documents, batch_size), ("document",)).gates
         assert found.updates == len(seen) == 12
-        assert found.openness == pytest.approx(np.mean(seen, 0), rel=1e-4)
-        assert found.log_kept == pytest.approx(np.log(1 - np.array(seen)).mean(0), rel=1e-3)
+        assert found.openness == pytest.approx(np.sum(seen, 0), rel=1e-4)
+        assert found.log_kept == pytest.approx(np.log(1 - np.array(seen)).sum(0), rel=1e-3)
     assert np.std(seen, 0).max() > 1e-3
 
 

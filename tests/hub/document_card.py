@@ -5,7 +5,7 @@ import math
 import numpy as np
 from card_factory import STEPS, make_card
 
-from hf_recurrent.analysis.document_losses import EDGES, DocumentLosses, GateRecord
+from hf_recurrent.analysis.document_losses import EDGES, DocumentLosses, GateSums
 from hf_recurrent.analysis.recurrence import Corpus, RecurrenceRecord, recurrence_table
 from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
 
@@ -35,7 +35,7 @@ def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5,
             "segment_length": SEGMENT_LENGTH,
             "window_size": 16,
             "losses": losses,
-            "gates": GateRecord(openness, np.log(1 - openness), 100) if gates else None,
+            "gates": GateSums(100 * openness, 100 * np.log(1 - openness), 100) if gates else None,
             **changes,
         }
     )

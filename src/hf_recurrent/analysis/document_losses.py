@@ -7,6 +7,7 @@ block, S state vectors, E width, U = S x E units of a state.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,25 +67,6 @@ class DocumentLosses:
     def mean_steps(self) -> float | None:
         """Mean depth steps of a token; None for a fixed depth."""
         return None if math.isnan(self.steps) else float(self.steps / self.read.sum())
-
-    def predicted_units(self, units: Sequence[int], num_tokens: Sequence[int] | None = None) -> float:
-        """Number of bytes (or characters) that the predicted tokens stand for.
-
-        Of a document with `units[d]` bytes in `num_tokens[d]` tokens, p predicted tokens count as their share
-        p / num_tokens[d] of the bytes: exact where each token is a byte, and for documents predicted as a whole.
-
-        Args:
-            units: of each document of the corpus.
-            num_tokens: of each document; None: the tokens read, which is right where documents were read to their end.
-        """
-        units = np.asarray(units, dtype=np.float64)
-        total = self.read if num_tokens is None else np.asarray(num_tokens)[: len(self.read)]
-        known = total > 0
-        return float((units[: len(total)][known] * self.tokens[known] / total[known]).sum())
-
-    def bits_per_unit(self, units: Sequence[int], num_tokens: Sequence[int] | None = None) -> float:
-        """Bits per byte (or character), with the predicted tokens' bytes as `predicted_units` counts them."""
-        return float(self.nats.sum() / math.log(2) / self.predicted_units(units, num_tokens))
 
     def by_position(self) -> list[dict[str, float | int]]:
         """`position_rows` of the tokens, from the document's beginning on."""
@@ -151,34 +133,19 @@ def mean_difference(first: DocumentLosses, second: DocumentLosses) -> tuple[floa
     return float(mean), float(math.sqrt(variance) / tokens.sum())
 
 
-@dataclass(frozen=True)
-class GateRecord:
-    """Gates of a recurrent state: means over all its updates.
+@dataclass
+class GateSums:
+    """Gates of a recurrent state, summed over all its updates.
 
     Fields:
         openness: `(U,)` fraction of each unit that an update forgets, from 0 to 1.
-        log_kept: `(U,)` logarithm of the fraction that it keeps; over k updates exp(k log_kept) is left.
+        log_kept: `(U,)` logarithm of the fraction that it keeps.
         updates: number of updates.
     """
 
-    openness: np.ndarray
-    log_kept: np.ndarray
-    updates: int
-
-    @property
-    def half_life(self) -> np.ndarray:
-        """`(U,)` updates that forget half of a unit: ln 2 / -ln(1 - openness), infinite where nothing is forgotten."""
-        with np.errstate(divide="ignore"):
-            return np.log(2) / np.abs(self.log_kept)
-
-
-class GateSums:
-    """Sums of the gates of segments."""
-
-    def __init__(self):
-        self.openness: torch.Tensor | None = None
-        self.log_kept: torch.Tensor | None = None
-        self.updates = 0
+    openness: Any = 0.0
+    log_kept: Any = 0.0
+    updates: int = 0
 
     def add(self, gates: Sequence[torch.Tensor], complete: torch.Tensor) -> None:
         """Add the gates of a segment: (B, S, E) for each completed block, the fraction that its update forgets.
@@ -189,29 +156,19 @@ class GateSums:
         completed = int(complete.any(0).sum())
         for gate, counted in zip(gates, complete[:, :completed].T, strict=True):
             forgotten = gate[counted].double().flatten(1)
-            if not len(forgotten):
-                continue
-            opened, kept = forgotten.sum(0), (1 - forgotten).clamp_min(MIN_KEPT).log().sum(0)
-            self.openness = opened if self.openness is None else self.openness + opened
-            self.log_kept = kept if self.log_kept is None else self.log_kept + kept
-            self.updates += len(forgotten)
+            if len(forgotten):
+                self.openness = self.openness + forgotten.sum(0)
+                self.log_kept = self.log_kept + (1 - forgotten).clamp_min(MIN_KEPT).log().sum(0)
+                self.updates += len(forgotten)
 
     @classmethod
-    def merged(cls, parts: Sequence["GateSums"]) -> "GateSums":
-        """The sums over all processes."""
-        whole, parts = cls(), [part for part in parts if part.openness is not None]
-        if parts:
-            whole.openness = sum(part.openness.cpu() for part in parts)
-            whole.log_kept = sum(part.log_kept.cpu() for part in parts)
-            whole.updates = sum(part.updates for part in parts)
-        return whole
-
-    def total(self) -> GateRecord | None:
-        """The means over all segments; None where no block was complete."""
-        if self.openness is None:
+    def merged(cls, parts: Sequence["GateSums"]) -> "GateSums | None":
+        """The sums over all processes, as arrays; None where no block was complete."""
+        parts = [part for part in parts if part.updates]
+        if not parts:
             return None
-        means = (total.cpu().numpy() / self.updates for total in (self.openness, self.log_kept))
-        return GateRecord(*means, updates=self.updates)
+        sums = (sum(getattr(part, name).cpu().numpy() for part in parts) for name in ("openness", "log_kept"))
+        return cls(*sums, sum(part.updates for part in parts))
 
 
 def complete_blocks(attention_mask: torch.Tensor, position: torch.Tensor, window_size: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 Shapes: B batch, N tokens a segment, D documents, V token ids, U units of a state.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,17 +16,17 @@ from ..documents import DocumentReader, encode_documents
 from ..documents.reader import Segment
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.processes import is_first, of_all, share
+from ..inference.processes import of_all, share
 from ..metrics.functional import word_perplexity
 from .document_losses import (
     DocumentLosses,
-    GateRecord,
     GateSums,
     complete_blocks,
     mean_difference,
     merge_losses,
     segment_losses,
 )
+from .inference import progress_bar
 from .model_facts import stopping_rule
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RecurrenceRecord:
     segment_length: int
     window_size: int | None
     losses: dict[str, DocumentLosses]
-    gates: GateRecord | None = None
+    gates: GateSums | None = None
 
 
 class Corpus(NamedTuple):
@@ -179,7 +179,7 @@ def collect_recurrence(
     evaluators = [_CarryEvaluator(model, carry, gate_sums if carry == DOCUMENT else None) for carry in carries]
     length = 0
     with inference_mode(model):
-        for segment in _with_progress(segments, progress):
+        for segment in progress_bar(segments, progress, "reading documents", "segment"):
             length = segment.input_ids.shape[1]
             moved = Segment(*(tensor.to(model.device) for tensor in segment))
             for evaluator in evaluators:
@@ -197,7 +197,7 @@ def collect_recurrence(
         segment_length=max(length for *_, length in parts),
         window_size=config.capabilities.window_size,
         losses=losses,
-        gates=None if gate_sums is None else GateSums.merged([sums for _, sums, _ in parts]).total(),
+        gates=None if gate_sums is None else GateSums.merged([sums for _, sums, _ in parts]),
     )
 
 
@@ -253,22 +253,6 @@ def check_carries(model: Any, carries: tuple[str, ...]) -> None:
             raise ValueError(f"carry is {carry!r}: expected one of {', '.join(CARRIES)}")
     if STATE in carries and model.config.capabilities.state_vectors == 0:
         raise ValueError(f"carry is {STATE!r}, but {kind} of this configuration has no state vectors to reset")
-
-
-def _with_progress(segments: Iterable[Segment], enabled: bool) -> Iterator[Segment]:
-    if not (enabled and is_first()):
-        yield from segments
-        return
-    # tqdm looks for a notebook when it is imported
-    from tqdm.auto import tqdm
-
-    known = isinstance(segments, DocumentReader)
-    # about as many for each process
-    total = segments.documents.num_tokens // segments.shard[1] if known else None
-    with tqdm(total=total, desc="reading documents", unit="token", unit_scale=True) as bar:
-        for segment in segments:
-            yield segment
-            bar.update(int(segment.attention_mask.sum()))
 
 
 def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> dict[str, Any]:
@@ -333,9 +317,13 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
 
 
 def predicted_bytes(losses: DocumentLosses, corpus: Corpus) -> float:
-    """Bytes of the predicted tokens: counted where that is possible, else those of `predicted_units`."""
+    """Bytes of the predicted tokens: counted where that is possible.
+
+    Otherwise p predicted tokens of a document of n tokens stand for their share p / n of its bytes.
+    """
     if corpus.token_bytes is None:
-        return losses.predicted_units(corpus.num_bytes, corpus.num_tokens)
+        sizes = [np.asarray(values, dtype=np.float64)[: len(losses.tokens)] for values in corpus[:2]]
+        return float((sizes[0] * losses.tokens / np.maximum(sizes[1], 1)).sum())
     known = losses.label_counts[: len(corpus.token_bytes)]
     return float(known @ np.asarray(corpus.token_bytes, dtype=np.float64)[: len(known)])
 
@@ -355,21 +343,24 @@ def _word_perplexity(losses: DocumentLosses, corpus: Corpus | None) -> float | N
     return word_perplexity(losses.bits_per_token, np.asarray(corpus.num_tokens)[read].sum(), words)
 
 
-def gate_table(gates: GateRecord, window_size: int) -> dict[str, Any]:
+def gate_table(gates: GateSums, window_size: int) -> dict[str, Any]:
     """Openness of gates over the units of a state, and blocks and tokens after which half of a unit is forgotten.
 
     `deciles` are the nine between the tenths of the units, `histogram` counts units in 20 bins from 0 to 1.
     `half_life_blocks` has the first, fifth and last of the nine as `p10`, `median` and `p90`; None is never.
     """
-    half_life = gates.half_life
+    openness = gates.openness / gates.updates
+    # exp(k log_kept) is left of a unit after k updates
+    with np.errstate(divide="ignore"):
+        half_life = np.log(2) / np.abs(gates.log_kept / gates.updates)
     places = {"p10": 10, "median": 50, "p90": 90}
     # a percentile between two units may be one of them, infinite ones included
     found = {name: float(np.percentile(half_life, place, method="lower")) for name, place in places.items()}
     return {
-        "mean": gates.openness.mean(),
-        "deciles": np.percentile(gates.openness, DECILES),
-        "histogram": np.histogram(gates.openness, bins=GATE_BINS, range=(0.0, 1.0))[0],
-        "units": len(gates.openness),
+        "mean": openness.mean(),
+        "deciles": np.percentile(openness, DECILES),
+        "histogram": np.histogram(openness, bins=GATE_BINS, range=(0.0, 1.0))[0],
+        "units": len(openness),
         "updates": gates.updates,
         "window_size": window_size,
         "half_life_blocks": found,

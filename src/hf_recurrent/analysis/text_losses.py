@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy, pad
 
@@ -59,15 +60,13 @@ def collect_text_losses(
         ValueError: nothing is to be predicted.
     """
     config, losses = model.config, None
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    options = {name: value for name, value in options.items() if value is not None}
     right, steps, confidence = np.zeros(num_texts, dtype=np.int64), *np.full((2, num_texts), np.nan)
     position_steps = np.zeros(len(EDGES) - 1)
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading texts", "batch"):
             inputs = to_device(batch, model)
             text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
-            outputs = model(**inputs, **options)
+            outputs = model(**inputs, max_steps=max_steps, halting_threshold=halting_threshold)
             # the token after each; padding on the left predicts nothing
             following = pad(inputs["input_ids"].masked_fill(~mask, NO_TARGET)[:, 1:], (0, 1), value=NO_TARGET)
             labels = following.masked_fill(~mask, NO_TARGET)
@@ -100,13 +99,9 @@ def merged(parts: list[TextLosses]) -> TextLosses:
     if not losses or not (whole := merge_losses(losses)).num_tokens:
         raise ValueError("no token was to be predicted: each text has one token at most")
     right, position_steps = (sum(getattr(part, name) for part in parts) for name in ("right", "position_steps"))
-    return TextLosses(whole, right, *(joined_field(parts, name) for name in ("steps", "confidence")), position_steps)
-
-
-def joined_field(parts: list[TextLosses], name: str) -> np.ndarray:
-    """A field (D,) of all texts, each read by one of the processes; NaN where none has a value."""
-    values = np.stack([getattr(part, name) for part in parts])
-    return np.where(np.isnan(values).all(0), np.nan, np.nansum(values, axis=0))
+    # each text is read by one of the processes, and has no number in the others
+    steps, confidence = (np.fmax.reduce([getattr(part, name) for part in parts]) for name in ("steps", "confidence"))
+    return TextLosses(whole, right, steps, confidence, position_steps)
 
 
 def text_table(
@@ -144,41 +139,36 @@ def text_table(
     for row, place in zip(table["by_position"], filled, strict=True):
         halts = config.capabilities.halts
         row["mean_steps"] = float(found.position_steps[place] / losses.position_tokens[place]) if halts else None
-    known = bytes_of_texts(losses, sizes, table)
+    # of each text, which add up to those of the table
+    num_bytes = sizes.num_bytes * losses.tokens / np.maximum(sizes.num_tokens, 1)
+    num_bytes = num_bytes * (table["bytes"] / num_bytes.sum() if num_bytes.sum() else 1.0)
     table["by_column"] = {
-        name: column_table(np.asarray(values), found, known) for name, values in (slices or {}).items()
+        name: column_table(np.asarray(values), found, num_bytes) for name, values in (slices or {}).items()
     }
     return plain(table)
 
 
-def bytes_of_texts(losses: DocumentLosses, sizes: Corpus, table: Mapping[str, Any]) -> np.ndarray:
-    """Bytes that are predicted of each text (D,), which add up to those of the table."""
-    shares = sizes.num_bytes * losses.tokens / np.maximum(sizes.num_tokens, 1)
-    return shares * (table["bytes"] / shares.sum() if shares.sum() else 1.0)
-
-
 def column_table(values: np.ndarray, found: TextLosses, num_bytes: np.ndarray) -> dict[str, Any]:
     """Losses by the value of a column (D,)."""
-    buckets, losses = bucketize(values), found.losses
-    means = found.steps / np.maximum(losses.read, 1)
+    losses = found.losses
+    texts = pd.DataFrame({"tokens": losses.tokens, "bits": losses.nats / np.log(2), "bytes": num_bytes})
+    texts = texts.assign(right=found.right, steps=found.steps, read=losses.read)
     rows = []
-    for code, label in enumerate(buckets.categories):
-        chosen = np.flatnonzero(buckets.codes == code)
-        tokens = losses.tokens[chosen].sum()
-        if not tokens:
-            continue
-        bits = losses.nats[chosen].sum() / np.log(2)
-        rows.append(
-            {
-                "value": label,
-                "n": len(chosen),
-                "tokens": int(tokens),
-                "bits_per_token": bits / tokens,
-                "bits_per_byte": bits / num_bytes[chosen].sum() if num_bytes[chosen].sum() else None,
-                "token_accuracy": found.right[chosen].sum() / tokens,
-                "mean_steps": found.steps[chosen].sum() / losses.read[chosen].sum(),
-            }
-        )
-    numeric = is_numeric(values)
-    halts = not np.isnan(means).all()
+    for label, members in texts.groupby(bucketize(values), observed=True):
+        # of a fixed depth there is no number of steps
+        total = members.sum(skipna=False)
+        if total["tokens"]:
+            rows.append(
+                {
+                    "value": label,
+                    "n": len(members),
+                    "tokens": int(total["tokens"]),
+                    "bits_per_token": total["bits"] / total["tokens"],
+                    "bits_per_byte": total["bits"] / total["bytes"] if total["bytes"] else None,
+                    "token_accuracy": total["right"] / total["tokens"],
+                    "mean_steps": total["steps"] / total["read"],
+                }
+            )
+    numeric, halts = is_numeric(values), not texts["steps"].isna().all()
+    means = texts["steps"] / texts["read"].clip(1)
     return {"numeric": numeric, "rows": rows, "spearman": spearman(values, means) if numeric and halts else None}
