@@ -121,15 +121,6 @@ def test_texts_that_halt_as_a_whole(drawn):
     assert any("Text 2, 2 bytes: attention from the readout in step 2" in text for text in words)
 
 
-def test_nothing_was_read(drawn):
-    trace = made_trace(
-        3, unit="row", steps=np.zeros(3, dtype=int), halting=np.ones((1, 3)), attention=np.full((1, 3), np.nan)
-    )
-    [(cells, _, _)], _, texts = drawn(trace, made_canvas(b"x"))
-    assert np.isnan(cells).all()
-    assert any("no attention" in text for text in texts)
-
-
 def test_long_texts_are_cut(drawn, monkeypatch):
     assert bytes_to_draw([10]) == [10]
     assert bytes_to_draw([9000]) == [MAX_BYTES]

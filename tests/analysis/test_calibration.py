@@ -20,18 +20,13 @@ from hf_recurrent.analysis.calibration import (
     calibrate,
     calibrated_fields,
     choose,
-    curve,
-    shown_examples,
-    split_table,
     unusual_inputs,
 )
-from hf_recurrent.analysis.exit_settings import GRIDS, Measured, Setting, answers, check_criteria, settings_of
-from hf_recurrent.analysis.sweep import FULL_DEPTH
+from hf_recurrent.analysis.exit_settings import GRIDS, Setting, check_criteria, settings_of
 from hf_recurrent.cli.calibrate import little_learned
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import CRITERIA
-from hf_recurrent.models.sut.configuration_sut import SUTConfig
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 from support.token_heads import CHOICE, TOKENS, make_head, make_head_batch
 
 # what ten examples can show
@@ -235,23 +230,6 @@ def test_language_models_are_judged_by_their_last_labelled_token():
     assert calibrate(model, Examples([unlabelled]), goal=goal, criteria=["agreement"], repeats=1)["n"] == 4
 
 
-def test_the_promise_of_two_stacks_is_bound_to_both_of_them():
-    model = make_translator()
-    setting = {"criterion": "convergence", "threshold": 0.1, "patience": 1, "min_steps": 1}
-    table = {"chosen": setting, "max_steps": model.config.num_hidden_layers, "n": 10, "risk": "lost", "budget": None}
-    fields = calibrated_fields(
-        model, {**table, "tolerance": 0.1, "confidence": 0.9, "inputs": None}, benchmark="b", split="s"
-    )
-    for name, value in fields.items():
-        setattr(model.config, name, value)
-    assert calibration_problem(model) is None
-    model.config.halting_threshold = 0.5
-    assert "the config has halting_threshold=0.5 instead of" in calibration_problem(model)
-    model.config.halting_threshold = fields["halting_threshold"]
-    model.config.num_decoder_layers += 1
-    assert "the config has num_decoder_layers=" in calibration_problem(model)
-
-
 @pytest.mark.slow
 def test_two_stacks_are_judged_by_whole_targets():
     model, batches = make_translator(), make_pairs()
@@ -276,51 +254,6 @@ def test_two_stacks_are_judged_by_whole_targets():
         del batch["labels"]
     with pytest.raises(ValueError, match="the examples have no targets"):
         calibrate(model, Examples(batches), goal=goal, criteria=["learned"])
-
-
-def test_targets_are_compared_at_their_labels():
-    logits = torch.zeros(2, 3, 4)
-    for row, ids in enumerate(([1, 2, 3], [1, 0, 0])):
-        for place, token in enumerate(ids):
-            logits[row, place, token] = math.log(7)
-    labels = np.array([[1, 2, -100], [1, 3, -100]])
-    config = SUTConfig(is_encoder_decoder=True)
-    found = answers(type("Output", (), {"logits": logits}), labels, config)
-    assert found["answer"].tolist() == [(1, 2), (1, 0)]
-    assert found["right"].tolist() == [True, False]
-    assert found["confidence"] == pytest.approx([0.7, 0.7])
-
-
-def made_up(risks, n, generator, steps):
-    """Answers at settings of the given risks, whose errors faster settings make, too; full depth is right."""
-    luck = generator.random(n)
-    frames = {FULL_DEPTH: pd.DataFrame({"right": np.ones(n, dtype=bool), "steps": 10.0, "answer": 0})}
-    for key, risk in risks.items():
-        wrong = luck < risk
-        frames[key] = pd.DataFrame({"right": ~wrong, "steps": steps[key], "answer": wrong.astype(int)})
-    return Measured(frames, {key: frame["steps"].mean() for key, frame in frames.items()}, n)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("criteria", [("convergence",), nightly(("convergence", "confidence", "agreement"))])
-def test_the_choice_keeps_the_promise(criteria):
-    """Over 500 calibration sets, the risk of what is chosen exceeds the tolerance no more often than promised."""
-    goal, generator, n, draws = Goal(0.05, 0.9), np.random.default_rng(0), 150, 500
-    settings = {name: settings_of(name) for name in criteria}
-    risks = {key: 0.12 * place / len(keys) for keys in settings.values() for place, key in enumerate(keys)}
-    steps = {key: 9 - 8 * risk for key, risk in risks.items()}
-    exceeded, chosen = 0, []
-    for _ in range(draws):
-        curves = {}
-        for name, keys in settings.items():
-            # each criterion errs on examples of its own, which is when choosing between them costs most
-            found = made_up({key: risks[key] for key in keys}, n, generator, steps)
-            curves[name] = curve(keys, found, goal, len(criteria))
-        _, choice = choose(curves, 10.0, goal)
-        chosen.append(choice)
-        exceeded += choice is not None and risks[choice] > goal.tolerance
-    assert 0 < exceeded <= binom.ppf(0.999, draws, 1 - goal.confidence)
-    assert None not in chosen
 
 
 def rows_of(**columns):
@@ -357,40 +290,6 @@ def test_budgets_take_the_most_accurate_that_is_fast_enough():
     assert threshold(MEAN_DEPTH, 0.5, labelled=False) == GRIDS["convergence"][1]
     assert threshold(RELATIVE_TIME, 0.5) == GRIDS["convergence"][3]
     assert threshold(RELATIVE_TIME, 0.3) is None
-
-
-def test_steps_are_compared_with_difficulty():
-    choice = Setting("convergence", 0.1, 1)
-    early = pd.DataFrame({"steps": [1.0, 2.0, 2.0, 6.0], "answer": [0, 1, 0, 1], "right": [True, False, True, True]})
-    full = pd.DataFrame({"steps": 8.0, "answer": [0, 0, 0, 0], "right": [True, True, True, False]})
-    measured = Measured({FULL_DEPTH: full, choice: early}, {FULL_DEPTH: 2.0, choice: 1.0}, 4)
-    table = split_table(choice, measured, Examples([], (), [3, 4, 4, 9]), Goal(), str)
-    assert table["by_difficulty"] == [
-        {"value": "3", "n": 1, "mean_depth": 1.0, "accuracy": 1.0, "full_accuracy": 1.0},
-        {"value": "4", "n": 2, "mean_depth": 2.0, "accuracy": 0.5, "full_accuracy": 1.0},
-        {"value": "9", "n": 1, "mean_depth": 6.0, "accuracy": 1.0, "full_accuracy": 0.0},
-    ]
-    found = {name: table[name] for name in ("accuracy", "full_accuracy", "risk", "mean_depth", "relative_time")}
-    assert found == dict(accuracy=0.75, full_accuracy=0.75, risk=0.25, mean_depth=2.75, relative_time=0.5)
-    assert table["spearman"] == pytest.approx(1.0)
-    table = split_table(choice, measured, Examples([], (), ["a", "b", "b", "c"]), Goal(labelled=False), str)
-    assert (table["spearman"], table["risk"]) == (None, 0.5)
-    assert split_table(choice, measured, Examples([]), Goal(), str)["by_difficulty"] == []
-
-
-def test_examples_are_shown_from_few_steps_to_many():
-    steps = [1.0] * 50 + [2.0] * 3 + [7.0]
-    examples = pd.DataFrame({"steps": steps, "answer": range(54), "label": 0})
-    shown = shown_examples(examples, [f"t{i}" for i in range(54)], np.arange(54), lambda answer: f"class {answer}")
-    assert [example["steps"] for example in shown] == [1.0] * 8 + [2.0] * 3 + [7.0]
-    assert shown[-1] == {
-        "text": "t53",
-        "steps": 7.0,
-        "label": "class 0",
-        "prediction": "class 53",
-        "difficulty": 53,
-    }
-    assert shown_examples(examples, (), None, str) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
 
-from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, merge_losses, segment_losses
+from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, segment_losses
 from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
 from support.families import LANGUAGE_BY_NAME, make_language_model, slow
 
@@ -44,23 +44,6 @@ def test_the_batch_does_not_matter(batch_size):
     second = evaluate_documents(model, make_reader(documents, batch_size))
     assert second.nats == pytest.approx(first.nats, rel=1e-4)
     assert second.tokens.tolist() == first.tokens.tolist()
-
-
-def test_processes_together_read_what_one_reads():
-    model, documents = make_language_model(LANGUAGE_BY_NAME["rnn_lstm"]), make_documents()
-    whole = evaluate_documents(model, make_reader(documents))
-    parts = [evaluate_documents(model, make_reader(documents, shard=(rank, 2))) for rank in range(2)]
-    joined = merge_losses(parts)
-    for field in ("nats", "tokens", "read", "position_nats", "position_tokens", "label_counts"):
-        assert getattr(joined, field) == pytest.approx(getattr(whole, field), rel=1e-5), field
-    assert joined.bits_per_token != pytest.approx(parts[0].bits_per_token, rel=1e-3)
-
-
-def test_dropout_is_off_while_it_reads():
-    model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
-    expected = evaluate_documents(model, make_reader(documents))
-    model.model.dropout.p = 0.9
-    assert evaluate_documents(model.train(), make_reader(documents)).nats.tolist() == expected.nats.tolist()
 
 
 def test_a_segment_whose_last_token_is_not_predicted():
@@ -113,12 +96,6 @@ def make_losses(nats, tokens, read=None, label_counts=(1,)):
 def test_the_best_constant_prediction_is_the_entropy_of_the_labels():
     losses = make_losses([1.0], [8], label_counts=[4, 0, 2, 2])
     assert losses.constant_bits_per_token == pytest.approx(1.5)
-    documents = make_documents()
-    model = make_language_model(LANGUAGE_BY_NAME["tlb"])
-    labels = np.concatenate([documents[index][1:] for index in range(len(documents))])
-    shares = np.unique(labels, return_counts=True)[1] / len(labels)
-    found = evaluate_documents(model, make_reader(documents)).constant_bits_per_token
-    assert found == pytest.approx(-(shares * np.log2(shares)).sum())
 
 
 def test_the_error_of_a_difference_is_over_documents():

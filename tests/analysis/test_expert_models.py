@@ -19,7 +19,6 @@ from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.sections import with_experts
 from hf_recurrent.hub.staging import is_publishable
-from hf_recurrent.templating import code
 from support.card_text import figures, section
 from support.families import BY_NAME, make_batch, make_model
 
@@ -95,19 +94,6 @@ def test_every_router_is_counted(translated):
         assert counts[name].usage.shape == (*experts.shape[2:3], 5 if "feed" in name else 3)
 
 
-def test_tokens_that_have_halted_or_are_padding_do_not_count(translated):
-    model, batch, counts, table = translated
-    model.eval()
-    with torch.no_grad():
-        output = model(**batch)
-    model.train()
-    for name, steps in (("encoder", output.encoder_ponder_steps), ("decoder", output.ponder_steps)):
-        taken = 2 * steps[steps >= 0].sum().item()
-        assert table["modules"][f"{name} feed-forward"]["routed"] == taken
-        assert counts[f"{name} feed-forward"].usage.sum() == 2 * taken
-        assert taken < 2 * (steps >= 0).sum() * (4 if name == "encoder" else 3)
-
-
 def test_the_table_tells_shares_and_tokens(translated, tokenizer):
     _, _, counts, table = translated
     assert json.loads(json.dumps(table)) == table
@@ -176,15 +162,3 @@ def test_the_card_tells_them(gallery, translated):
     assert "assets/test_expert_usage.png" in shown
     with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:
         assert image.format == "PNG"
-
-
-def test_words():
-    module = {"balance": 0.97, "experts": [{}, {}, {}], "num_experts": 4, "shares": [0.4, 0.3, 0.3, 0.0]}
-    assert phrase("balance", module) == (
-        "uses 3 of 4 experts, evenly (entropy 0.97 of log 4); the busiest does 40.0% of the work, where an even share "
-        "is 25.0%."
-    )
-    assert "**unevenly**" in phrase("balance", {**module, "balance": 0.5})
-    assert phrase("balance", {**module, "balance": None}).startswith("has one expert")
-    assert (code("a|b"), code("`"), code("\n"), code("x")) == ("`a\\|b`", "`` ` ``", "`\\n`", "`x`")
-    assert phrase("tokens", []) == "\u2013"

@@ -8,29 +8,20 @@ import pytest
 
 from hf_recurrent.analysis.explain import Explanation, explain
 from hf_recurrent.analysis.explain.card import draw_routing, routing_facts
-from hf_recurrent.analysis.model_facts import applies_one_block
 from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
 from hf_recurrent.hub.phrases import phrase
 from support.card_text import figures
-from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
+from support.checkpoints import GUT_LISTOPS
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.slow  # draws or renders
 
-CARDS = sorted(path.parent for path in MODEL_CARDS.glob("*/card.json"))
 TEXT = "w4 w9 w5 w21 w6"
 
 
 def row_of(tokenizer, **more):
     return {**tokenizer(TEXT), "label": "not an input", **more}
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_one_block_over_all_tokens_routes(name):
-    assert applies_one_block(make_model(BY_NAME[name])) == (
-        BY_NAME[name].architecture in ("ut", "gut", "ndr", "albert_recurrent", "ouro_recurrent", "huginn_recurrent")
-    )
 
 
 @pytest.fixture(scope="module")
@@ -131,46 +122,8 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
     assert "how far each token's gate is open" in shown[-1]["caption"]
 
 
-def test_without_gates_or_a_single_readout(routing, folder):
-    steps = [{**step, "gate": None, "open": None, "open_gate": None} for step in routing["steps"]]
-    card = with_routing(routing, steps=steps, readout=None, probability=None, stops=[2] * 7, heads=1)
-    body = write_card(folder, card).read_text().split("## How it routes\n")[1].split("## Usage")[0]
-    assert "gate" not in body.lower()
-    assert "is read out" not in body
-    assert "sharpest" in body
-    assert "Lines end the steps of each token" in body
-    assert "one head" in body
-
-
-def test_words_of_a_figure():
-    step = {"reader": 6, "read": 1, "weight": 0.984, "open": 0, "open_gate": 0.5}
-    routing = {
-        "tokens": ["[BOS]"] * 7,
-        "stops": None,
-        "steps": [{**step, "gate": gate} for gate in (0.06, 0.314, 0.01)],
-    }
-    assert phrase("routing", routing) == (
-        "Attention of 7 tokens in 3 steps; in the last one token 6 attends most to token 1, weight 0.98; "
-        "the mean gate goes from 0.06 to 0.01, with its maximum, 0.31, at step 2"
-    )
-    routing = {"tokens": ["a"], "stops": [3], "steps": [{**step, "gate": None}]}
-    assert phrase("routing", routing) == (
-        "Attention of 1 tokens in 1 step; in the last one token 6 attends most to token 1, weight 0.98; "
-        "tokens stop after 3 steps"
-    )
-    assert phrase("routing", {**routing, "stops": [1, 3]}).endswith("tokens stop after 1 to 3 steps")
-
-
 @pytest.mark.parametrize("drop", ["plots", "routing"])
 def test_a_figure_and_its_numbers_belong_together(routing, drop):
     card = with_routing(routing)
     with pytest.raises(ValueError, match=r"plots of the kind 'routing' are .* but routing has data of"):
         replace(card, **{drop: []})
-
-
-@pytest.mark.parametrize("place", CARDS, ids=lambda place: place.name)
-def test_cards_without_it_are_as_they_were(place):
-    card = read_card(place)
-    assert (place / "README.md").read_text() == render_card(card)
-    if not card.routing:
-        assert "How it routes" not in render_card(card)

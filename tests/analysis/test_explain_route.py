@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, BertConfig
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain
+from hf_recurrent.analysis.explain import MAX_TOKENS, explain
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
 from support.token_heads import TOKENS, make_head
 from support.tokenizer import make_tokenizer
@@ -136,11 +136,6 @@ def test_texts_that_cannot_be_read(name, texts, message, tokenizer):
         explain(make_model(BY_NAME[name]), tokenizer, *texts)
 
 
-def test_numbers_of_longer_texts_can_be_had(tokenizer):
-    text = " ".join(["w4"] * (MAX_TOKENS - 1))
-    assert explain(make_model(BY_NAME["ndr"]), tokenizer, text, max_tokens=None).attention.shape[-1] == MAX_TOKENS + 1
-
-
 def test_models_that_do_not_route(tokenizer):
     with pytest.raises(ValueError, match="a causal language model continues one text"):
         explain(make_language_model(LANGUAGE_BY_NAME["ndr"]), tokenizer, TEXT, PAIR)
@@ -157,18 +152,6 @@ def test_a_family_without_attention(tokenizer):
     config = ARCHITECTURES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
     with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
         explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
-
-
-def test_an_encoder_decoder(tokenizer):
-    sizes = {"vocab_size": 24, "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8, "intermediate_size": 16}
-    config = ARCHITECTURES["sut"].config_class(**sizes, num_hidden_layers=2, is_encoder_decoder=True)
-    with pytest.raises(ValueError, match="model is an encoder-decoder"):
-        explain(AutoModelForSeq2SeqLM.from_config(config), tokenizer, TEXT)
-
-
-def test_a_family_whose_attention_is_to_a_window(tokenizer):
-    with pytest.raises(ValueError, match="'block_recurrent', whose tokens attend to the places of a window"):
-        explain(make_model(BY_NAME["block_recurrent"]), tokenizer, TEXT)
 
 
 @pytest.mark.parametrize(
@@ -190,30 +173,3 @@ def test_other_kinds_of_predictions(fields, expected, tokenizer):
     name, share = expected(outputs_of(model, tokenizer(TEXT, return_tensors="pt")).logits[0])
     assert found.prediction == name
     assert found.probability == (share if share is None else pytest.approx(share))
-
-
-def by_hand(**changes):
-    attention = np.zeros((2, 2, 3, 3))
-    attention[0, 0, 1, 2], attention[0, 1, 1, 0] = 0.4, 0.7
-    attention[1, 1, 0, 2] = 0.25
-    return Explanation(["a", "b", "c"], "0", 0.5, attention, **changes)
-
-
-def test_views_of_heads():
-    explanation = by_hand()
-    sources, weights = explanation.strongest_attention()
-    assert (sources[0, 1], weights[0, 1], sources[1, 0], weights[1, 0]) == (0, 0.7, 2, 0.25)
-    sources, weights = explanation.strongest_attention(0)
-    assert (sources[0, 1], weights[0, 1]) == (2, 0.4)
-    for head in (-1, 2):
-        with pytest.raises(ValueError, match=f"head is {head}: this model has heads 0 to 1"):
-            explanation.strongest_attention(head)
-
-
-def test_tokens_that_stopped_are_idle_unless_they_go_on_changing():
-    steps = np.array([0, 1, 2])
-    assert by_hand(steps=steps).idle().tolist() == [[True, False, False], [True, True, False]]
-    assert not by_hand(steps=steps, freezes=False).idle().any()
-    assert not by_hand().idle().any()
-    assert by_hand(steps=steps).num_steps == 2
-    assert by_hand(steps=steps * 0).num_steps == 1

@@ -87,15 +87,6 @@ def test_an_example_of_padding_only_is_an_error():
         collect_halting(FakeClassifier(torch.rand(2, 3, 4), halting="token"), [batch])
 
 
-@pytest.mark.parametrize("halting", [None, "none"])
-def test_fixed_depth_has_no_step_numbers(halting):
-    record = collect_halting(FakeClassifier(None, halting=halting), batches_of(3, 2))
-    assert record.fixed_depth
-    assert record.mass is record.step_counts is record.threshold is record.unit is None
-    assert record.examples.columns.tolist() == ["label", "prediction", "confidence"]
-    assert len(record.examples["label"]) == 3
-
-
 def test_limits_reach_the_model(probabilities):
     model = FakeClassifier(probabilities)
     record = collect_halting(model, batches_of(9, 9), max_steps=2, halting_threshold=0.999)
@@ -108,18 +99,6 @@ def test_limits_reach_the_model(probabilities):
 def test_bfloat16_outputs(probabilities):
     record = collect_halting(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4))
     np.testing.assert_allclose(record.mass.sum(axis=1), 1)
-
-
-def test_a_single_logit_is_a_number():
-    class Single(FakeClassifier):
-        def forward(self, input_ids, **options):
-            output = super().forward(input_ids, **options)
-            output.logits = input_ids[:, :1].float() - 1.5
-            return output
-
-    model = Single(None, halting=None)
-    model.config.num_labels = 1
-    assert collect_halting(model, batches_of(4, 4)).examples["prediction"].tolist() == [-1.5, -0.5, 0.5, 1.5]
 
 
 def test_bad_input(probabilities):

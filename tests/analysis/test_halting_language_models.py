@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fake_classifier import FakeClassifier, batches_of
 from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
 
 from hf_recurrent.analysis import plots
 from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table
-from hf_recurrent.analysis.inference import token_predictions
 from hf_recurrent.analysis.maps import token_heat_map
 
 PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
@@ -61,14 +59,6 @@ def test_steps_by_position_and_kind(record):
     assert (odd["n"], odd["steps"]["mean"]) == (len(steps), pytest.approx(np.mean(steps)))
 
 
-def test_many_positions_share_rows_of_the_table():
-    batch = {"input_ids": torch.zeros(2, 100, dtype=torch.long), "labels": torch.zeros(2, 100, dtype=torch.long)}
-    rows = halting_table(collect_halting(FakeLanguageModel(), [batch]))["tokens"]["position"]["rows"]
-    assert len(rows) <= 8
-    assert sum(row["n"] for row in rows) == 200
-    assert (rows[0]["low"], rows[-1]["high"]) == (0, 99)
-
-
 @pytest.mark.parametrize("whole", [False, True])
 def test_left_padding_changes_nothing(whole):
     right = next(language_batches())
@@ -84,20 +74,8 @@ def test_left_padding_changes_nothing(whole):
     assert tables[0] == tables[1]
 
 
-def test_fixed_depth_has_answers_but_no_steps():
-    table = halting_table(
-        collect_halting(FakeLanguageModel(None), language_batches(), kinds=PARITY, slices={"x": range(12)})
-    )
-    assert table["fixed_depth"]
-    assert table["tokens"] is table["answer_steps"] is None
-    assert table["labelled_tokens"]["n"] > 12
-    assert [row["answer_steps"] for row in table["slices"]["x"]["rows"]] == [None] * 12
-
-
 def test_bad_labels():
     batch = next(language_batches())
-    with pytest.raises(ValueError, match=r"labels have shape \(6, 8\)"):
-        token_predictions(torch.zeros(6, 9, 3), batch["labels"].numpy()[:, :-1])
     # the first token is never predicted
     batch["labels"][2] = torch.tensor([1] + [-100] * 8)
     with pytest.raises(ValueError, match="row 2 of a batch has no label"):
@@ -147,13 +125,6 @@ def test_figures_call_the_accuracy_what_cards_call_it(halting):
         assert "accuracy" not in word.lower().replace("last-read accuracy", "")
     if halting:
         assert difficulty[:2] == ["Steps at the last read and last-read accuracy by x", "steps at the last read"]
-
-
-def test_a_classifiers_figures_have_accuracy_alone():
-    record = collect_halting(FakeClassifier(torch.rand(6, 3)), batches_of(6, 6), slices={"x": range(6)})
-    words = words_of(plots.plot_difficulty(halting_table(record), "x"))
-    assert words[:2] == ["Steps and accuracy by x", "executed depth steps"]
-    assert words.count("accuracy") == 2
 
 
 def test_difficulty_is_compared_with_the_steps_at_the_last_read(record):

@@ -57,16 +57,6 @@ def test_tokens_of_the_middle_row_and_the_longest(tokenizer, name):
     assert len(set(longest["steps"])) > 1
 
 
-def test_rows_too_long_to_draw_are_left_out_unless_all_are(tokenizer, monkeypatch):
-    model, rows = make_model(BY_NAME["ut"]), rows_of(capped(make_batch(BY_NAME["ut"])))
-    monkeypatch.setattr("hf_recurrent.analysis.sweep.MAX_TOKENS", 5)
-    lengths = [len(example["names"]) for example in halting_pictures(model, tokenizer, rows)[0]["examples"]]
-    assert lengths[-1] == max(len(row["input_ids"]) for row in rows if len(row["input_ids"]) <= 5)
-    monkeypatch.setattr("hf_recurrent.analysis.sweep.MAX_TOKENS", 1)
-    (example,) = halting_pictures(model, tokenizer, rows)[0]["examples"]
-    assert len(example["names"]) == len(rows[0]["input_ids"])
-
-
 def test_rows_that_halt_as_a_whole_stand_side_by_side(tokenizer):
     model, rows = make_model(BY_NAME["gut"]), rows_of(capped(make_batch(BY_NAME["gut"])))
     (picture,) = halting_pictures(model, tokenizer, rows)
@@ -139,12 +129,3 @@ def test_the_trade_off_shows_each_threshold(drawn):
     times = [[row["relative_time"], row["accuracy"]] for row in table["thresholds"]]
     assert time.get_lines()[0].get_xydata().tolist() == times
     assert "0.9" in {text.get_text() for text in work.texts if text.get_fontweight() == "bold"}
-
-
-def test_each_example_is_drawn_with_its_own_tokens(drawn):
-    for picture in drawn[1]["pictures"]:
-        figure = plots.plot_remaining_mass(picture)
-        panels = [axes for axes in figure.axes if axes.get_images() and axes.get_ylabel() == "step"]
-        for axes, example in zip(panels, picture["examples"], strict=True):
-            assert [label.get_text() for label in axes.get_xticklabels()] == example["names"]
-            assert axes.get_images()[0].get_array().T.tolist() == example["remaining"]

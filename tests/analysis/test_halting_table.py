@@ -1,12 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
 from hf_recurrent.analysis.halting import collect_halting, halting_table, threshold_curve
-from hf_recurrent.analysis.tables import HALTING_FILE, write_tables
 
 
 @pytest.fixture
@@ -59,16 +56,6 @@ def test_fixed_depth_says_so():
     column = table["slices"]["depth"]
     assert column["spearman"] is None
     assert [row["steps"] for row in column["rows"]] == [None, None]
-
-
-def test_stats_file_round_trip(model, tmp_path):
-    table = halting_table(collect_halting(model, batches_of(30, 8), slices={"depth": np.arange(30) / 7}))
-    path = write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
-    assert path.name == "halting_stats.json"
-    assert json.loads(path.read_text()) == {"splits": {"test": table}, "threshold_curve": []}
-    before = path.read_bytes()
-    write_tables(tmp_path, HALTING_FILE, {"test": table}, threshold_curve=[])
-    assert path.read_bytes() == before
 
 
 def test_threshold_curve(model):

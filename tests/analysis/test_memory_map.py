@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401
-from hf_recurrent.analysis.maps import attention_by_chunk, has_memory, memory_map
+from hf_recurrent.analysis.maps import has_memory, memory_map
 
 SIZES = {
     "vocab_size": 20,
@@ -78,12 +78,6 @@ def test_padding_is_in_no_chunk():
     assert padded["chunks"] == plain["chunks"] == ["4 5 6 7", "8"]
     for key in ("reads", "writes"):
         np.testing.assert_allclose(padded[key], plain[key], rtol=1e-4)
-
-
-def test_halted_tokens_do_not_count():
-    attentions = [np.array([[[0.5, 0.5], [1.0, 0.0]]]), np.array([[[0.0, 1.0], [0.0, 0.0]]])]
-    assert attention_by_chunk(attentions, np.array([0, 0])).tolist() == [[0.5, 0.5]]
-    assert attention_by_chunk(attentions, np.array([0, 1])).tolist() == [[0.25, 0.75], [1.0, 0.0]]
 
 
 def test_models_without_such_a_memory():

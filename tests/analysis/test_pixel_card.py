@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from sequence_rows import byte_model, made_canvas, made_trace, picture, pixel_tokenizer, spelled, texts_of
+from sequence_rows import byte_model, picture, pixel_tokenizer, spelled, texts_of
 
-from hf_recurrent.analysis.explain.card import draw_picture, examples_to_draw, picture_facts
+from hf_recurrent.analysis.explain.card import draw_picture, examples_to_draw
 from hf_recurrent.analysis.explain.readout import trace_readout
 from hf_recurrent.analysis.explain.readout_plots import plot_readout
 from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
@@ -53,20 +53,6 @@ def test_a_figure_and_its_numbers(tmp_path):
         assert facts["value"] == canvas.values[0][facts["place"]]
         assert facts["relative"] == pytest.approx(relative.max())
         assert facts["bright"] == pytest.approx(trace.relative[stage, :-1][bright].mean())
-
-
-def test_facts_of_texts_that_halt_as_a_whole():
-    steps, beside = np.repeat([1, 2], [3, 4]), np.repeat([3, 4], [3, 4])
-    halting = np.stack([steps / 10, steps / 5, np.where(steps == 1, 0, 0.9)])
-    attention = np.array([[0.1, 0.8, 0.1] + [0.25] * 4, [np.nan] * 3 + [0.1, 0.2, 0.6, 0.1], [np.nan] * 7])
-    trace = made_trace(7, unit="sentence", steps=steps, halting=halting, attention=attention, group_size=beside)
-    told = picture_facts(trace, made_canvas(b"x", b"yz"))
-    assert [step["taking"] for step in told["steps"]] == [[1, 1], [0, 1], [0, 0]]
-    assert [step["halting"] for step in told["steps"]] == [[0.1, 0.2], [0.2, 0.4], [0.0, 0.9]]
-    places = [(facts["text"], facts["place"], facts["value"]) for facts in told["reads"]]
-    assert places == [(0, 0, ord("x")), (1, 1, ord("z")), (0, -1, 0)]
-    assert told["reads"][1]["relative"] == pytest.approx(2.4)
-    assert {facts["bright"] for facts in told["reads"]} == {None}
 
 
 def test_nothing_is_drawn_of_others(tmp_path):

@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
-from PIL import Image
-from sequence_rows import made_canvas, made_trace, picture, pixel_tokenizer, texts_of
+from sequence_rows import made_canvas, made_trace, picture
 
 from hf_recurrent.analysis.explain import page, readout_plots
-from hf_recurrent.analysis.explain.readout import trace_readout
 from hf_recurrent.analysis.explain.readout_plots import plot_pixels
-from support.families import BY_NAME, make_model
 
 pytestmark = pytest.mark.slow  # draws or renders
 
@@ -36,17 +32,6 @@ def drawn(monkeypatch):
 
 def values(axes):
     return np.ma.filled(axes.images[0].get_array().astype(float), np.nan)
-
-
-@pytest.mark.parametrize("name", ["gut_siamese", "gutlb"])
-def test_models_give_a_picture_of_the_same_bytes(name, tmp_path):
-    trace, canvas = trace_readout(make_model(BY_NAME[name]), pixel_tokenizer(), *texts_of(name))
-    first, second = (plot_pixels(trace, canvas, tmp_path / place / "x.png") for place in "ab")
-    assert first.read_bytes() == second.read_bytes()
-    with Image.open(first) as image:
-        assert (image.format, image.width) == ("PNG", 968)
-        assert len(np.unique(np.asarray(image.convert("L")))) > 10
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["x.png"]
 
 
 def test_pixels_that_halt_one_by_one(drawn):
@@ -79,18 +64,6 @@ def test_chunks_that_halt_as_a_whole(drawn):
     large, _, _, texts = drawn(made_trace(LENGTH, unit="chunk", steps=steps, chunks=chunks), made_canvas(picture()))
     np.testing.assert_array_equal(large[1], steps[1:17].reshape(4, 4))
     assert any(text.startswith("Steps of the chunk of each pixel") for text in texts)
-
-
-def test_a_picture_that_halts_as_a_whole(drawn):
-    halting = np.repeat([[0.1], [0.4], [0.95]], LENGTH, axis=1)
-    large, named, (bars,), texts = drawn(
-        made_trace(LENGTH, unit="row", steps=np.full(LENGTH, 2), halting=halting), made_canvas(picture())
-    )
-    assert len(large) == 1
-    assert not named
-    assert [bar.get_height() for bar in bars.patches] == [0.1, 0.4, 0.95]
-    assert [bar.get_facecolor()[:3] for bar in bars.patches] == [to_rgb(page.BLUE)] * 2 + [to_rgb(page.ORANGE)]
-    assert "Halting probability of each step: 2 taken and kept" in texts
 
 
 def test_pictures_of_a_pair_halt_and_are_drawn_apart(drawn):
@@ -129,10 +102,3 @@ def test_a_model_that_takes_no_step(drawn):
         made_trace(LENGTH, unit="token", steps=np.zeros(LENGTH, dtype=int), attention=nothing), made_canvas(picture())
     )
     assert list(named) == ["step 1"]
-
-
-def test_a_place_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OSError, match="file"):
-        plot_pixels(made_trace(LENGTH), made_canvas(picture()), tmp_path / "file" / "x.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

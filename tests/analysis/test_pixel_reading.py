@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from sequence_rows import SIDE, made_canvas, picture, pixel_tokenizer, spelled, texts_of
+from sequence_rows import pixel_tokenizer, texts_of
 from transformers import AutoModel
 
 from hf_recurrent.analysis.explain import readout
-from hf_recurrent.analysis.explain.canvas import NotDrawableError, canvas_of, symbol_kind
+from hf_recurrent.analysis.explain.canvas import NotDrawableError, symbol_kind
 from hf_recurrent.analysis.explain.readout import trace_encoded, trace_readout
 from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from support.families import BY_NAME, LANGUAGE_BY_NAME, chunk_numbers, make_config, make_language_model, make_model
@@ -155,45 +155,6 @@ def test_a_causal_classifier_attends_to_what_came_before(tokenizer):
     assert expected[0, 0] > 3 * expected[0, -1]
 
 
-def test_a_call_with_fewer_steps(tokenizer):
-    found, _ = trace_readout(make_model(BY_NAME["gut_no_halt"]), tokenizer, *texts_of("ut"), max_steps=2)
-    assert len(found.attention) == 2
-    with pytest.raises(ValueError, match="max_steps is 2: layers of this model are not shared"):
-        trace_readout(make_model(BY_NAME["tlb"]), tokenizer, *texts_of("tlb"), max_steps=2)
-
-
-def test_a_readout_that_has_stopped_reads_nothing():
-    """The last token's reads, in steps that it does not take any more."""
-    tokenizer, model = pixel_tokenizer(), make_model(BY_NAME["gut_token"])
-    found = next(
-        trace
-        for seed in range(40)
-        for trace, _ in [trace_readout(model, tokenizer, spelled(picture(seed)))]
-        if trace.steps[-1] < trace.num_steps
-    )
-    stopped = np.isnan(found.attention).all(-1)
-    assert stopped.tolist() == [step >= found.steps[-1] for step in range(found.num_steps)]
-    assert found.last_attended(np.arange(18)) == (found.steps[-1] - 1 if found.steps[-1] else None)
-
-
-def test_pixels_stand_row_by_row(tokenizer):
-    pixels = np.zeros((SIDE, SIDE), dtype=int)
-    pixels[1, 2] = 9
-    canvas = canvas_of(tokenizer, tokenizer(spelled(pixels), return_tensors="pt"))
-    assert (canvas.kind, canvas.sides, canvas.brightest) == ("pixels", [SIDE], 19)
-    np.testing.assert_array_equal(canvas.shaped(canvas.values[0], 0), pixels)
-    # [BOS] stands before the first pixel
-    marked = np.zeros(SIDE * SIDE + 2)
-    marked[1 + SIDE + 2] = 1
-    assert np.argwhere(canvas.select(marked, 0)).tolist() == [[1, 2]]
-    pair = canvas_of(tokenizer, tokenizer(spelled(pixels), spelled(pixels[:3, :3]), return_tensors="pt"))
-    assert pair.sides == [4, 3]
-    assert pair.columns[1].tolist() == list(range(19, 28))
-    marked = np.zeros(29)
-    marked[pair.columns[1][5]] = 1
-    assert np.argwhere(pair.select(marked, 1)).tolist() == [[1, 2]]
-
-
 def test_kinds_of_tokenizers(tokenizer):
     assert symbol_kind(tokenizer) == "pixels"
     assert symbol_kind(framed_byte_tokenizer()) == "bytes"
@@ -214,11 +175,6 @@ def test_kinds_of_tokenizers(tokenizer):
 def test_texts_that_are_no_picture(text, message, tokenizer):
     with pytest.raises(ValueError, match=message):
         trace_readout(make_model(BY_NAME["ut"]), tokenizer, text)
-
-
-def test_a_text_without_bytes():
-    with pytest.raises(NotDrawableError, match="text 2 of the row has no bytes"):
-        made_canvas(b"a", b"")
 
 
 def test_models_of_which_there_is_nothing_to_draw(tokenizer):

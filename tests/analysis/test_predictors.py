@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from hf_recurrent.analysis.inference import mean_steps, predictions, require_right_answers
+from hf_recurrent.analysis.inference import predictions, require_right_answers
 from hf_recurrent.analysis.predictors import ClassifierPredictor, TextPredictor
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -18,14 +18,6 @@ def classifier(name="gut", **changes):
 def columns(predictor, logits, steps=None):
     found = {"logits": np.array(logits, np.float32), "steps": np.array(steps or [np.nan] * len(logits))}
     return {name: column.to_pylist() for name, column in zip(predictor.names, predictor.columns(found), strict=True)}
-
-
-def test_mean_steps_leave_padding_out():
-    assert mean_steps(torch.tensor([3, 0]), 2).tolist() == [3, 0]
-    assert mean_steps(torch.tensor([[1, 2, -1], [4, -1, -1]]), 2).tolist() == [1.5, 4]
-    assert mean_steps(torch.tensor([[[1, -1], [3, 5]]]), 1).tolist() == [3]
-    assert np.isnan(mean_steps(None, 2)).all()
-    assert np.isnan(mean_steps(torch.tensor([[-1, -1]]), 1)).all()
 
 
 def test_single_label():
@@ -112,7 +104,5 @@ def test_text_needs_a_number_of_tokens():
     model, tokenizer = make_language_model(LANGUAGE_BY_NAME["ut"]), make_tokenizer()
     with pytest.raises(ValueError, match="max_new_tokens is not given"):
         TextPredictor(model, tokenizer, {})
-    with pytest.raises(ValueError, match="max_new_tokens is 0"):
-        TextPredictor(model, tokenizer, {}, 0)
     model.generation_config.max_new_tokens = 4
     assert TextPredictor(model, tokenizer, {}).options["max_new_tokens"] == 4

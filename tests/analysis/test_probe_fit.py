@@ -1,12 +1,11 @@
 """Fitting the probe: what it sees is what an exit sees, and it learns to tell right answers from wrong ones."""
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModel
 
 from analysis.sweep_models import make_pairs, make_translator
-from hf_recurrent.analysis.probe import JudgedAnswers, area_under_curve, fit, fit_probe, held_out_units, judged_answers
+from hf_recurrent.analysis.probe import JudgedAnswers, fit, fit_probe, held_out_units, judged_answers
 from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.compare import assert_close
 from support.families import (
@@ -113,18 +112,6 @@ def test_a_probe_sees_the_states_by_which_tokens_would_be_labelled(name, head):
         assert found.right[:, step - 1].tolist() == (logits.argmax(-1) == batch["labels"])[judged].tolist()
 
 
-@pytest.mark.parametrize("name", ["ut", slow("gutlb_token"), nightly("ndr_act"), nightly("huginn_recurrent")])
-def test_tokens_of_a_batch_are_judged_as_alone(name):
-    model, batch = make_head(name, TOKENS), make_head_batch(name, TOKENS)
-    found = judged_answers(model, [batch])
-    for row in range(len(batch["input_ids"])):
-        mask = batch["attention_mask"][row].bool()
-        alone = judged_answers(model, [{key: value[row : row + 1, mask] for key, value in batch.items()}])
-        own = found.example == row
-        assert_close(alone.features, found.features[own], tolerance=1e-5)
-        assert torch.equal(alone.right, found.right[own])
-
-
 def test_decoders_are_judged_token_by_token():
     model, (batch, _) = make_translator(), make_pairs()
     found = judged_answers(model, [batch])
@@ -179,12 +166,6 @@ def test_independent_labels_must_all_be_right():
     assert found.right[:, 2].tolist() == [False, True] * 5
 
 
-def test_further_steps_than_in_training():
-    variant = BY_NAME["ndr"]
-    found = judged_answers(make_model(variant), [make_batch(variant)], max_steps=2 * STEPS)
-    assert found.right.shape == (10, 2 * STEPS - 1)
-
-
 def test_some_tokens_are_enough():
     variant = LANGUAGE_BY_NAME["gut_no_halt"]
     model, batches = make_language_model(variant), [make_text(variant, seed=seed) for seed in range(20)]
@@ -227,22 +208,6 @@ def test_a_probe_learns_what_can_be_learned():
     assert abs(float(right[sure].float().mean() - found[sure].mean())) < 0.1
     assert_close(again, found)
     assert not torch.allclose(other, found)
-
-
-def test_examples_are_held_out_with_all_their_tokens():
-    example = torch.arange(10).repeat_interleave(7)
-    held_out = held_out_units(example, seed=3)
-    assert held_out.unflatten(0, (10, 7)).float().mean(1).unique().tolist() == [0.0, 1.0]
-    assert int(held_out.sum()) == 14
-    assert held_out_units(example, seed=4).tolist() != held_out.tolist()
-
-
-def test_area_under_curve():
-    generator = np.random.default_rng(0)
-    scores, positive = generator.integers(0, 8, 50), generator.random(50) < 0.4
-    pairs = [(a > b) + (a == b) / 2 for a in scores[positive] for b in scores[~positive]]
-    assert area_under_curve(scores, positive) == pytest.approx(np.mean(pairs))
-    assert area_under_curve(scores, np.ones(50, bool)) is None
 
 
 def test_the_model_stays_as_it_is():

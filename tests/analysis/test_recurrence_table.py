@@ -55,16 +55,6 @@ def test_numbers_of_the_documents_as_they_are_read(record, table):
     assert (table["segment_length"], table["gates"]) == (SEGMENT_LENGTH, None)
 
 
-def test_the_papers_word_perplexities():
-    """Table 2 of the paper, whose conversion counts 10,523,460 tokens for 6,966,499 words."""
-    corpus = Corpus(np.array([1]), np.array([10_523_460]), np.array([6_966_499]))
-    model = make_language_model(LANGUAGE_BY_NAME["tlb"])
-    record = collect_recurrence(model, make_reader(make_documents((2,))), ("document",))
-    for bits, perplexity in ((3.39, 34.80), (3.36, 33.72), (3.32, 32.34)):
-        record.losses["document"].nats[:] = bits * math.log(2)
-        assert recurrence_table(record, corpus)["word_perplexity"] == pytest.approx(perplexity, abs=0.005)
-
-
 def test_bytes_are_counted_where_a_token_has_always_the_same(record):
     losses = record.losses["document"]
     token_bytes = np.arange(len(losses.label_counts)) % 5

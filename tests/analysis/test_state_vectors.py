@@ -100,9 +100,3 @@ def test_gates_that_change_are_means_over_the_blocks_of_each_document_alone(feed
         assert found.openness == pytest.approx(np.sum(seen, 0), rel=1e-4)
         assert found.log_kept == pytest.approx(np.log(1 - np.array(seen)).sum(0), rel=1e-3)
     assert np.std(seen, 0).max() > 1e-3
-
-
-def test_gates_are_looked_at_only_where_they_are_asked_for():
-    model, documents = make_model(), make_documents()
-    assert collect_recurrence(model, make_reader(documents), ("document",), gates=False).gates is None
-    assert collect_recurrence(model, make_reader(documents), ("segment",)).gates is None

@@ -15,11 +15,11 @@ from hf_recurrent.hub import lint_card, render_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.card_data import SECTION_PLOTS
 from hf_recurrent.hub.findings import loses, lowest_harmless
-from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh
+from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.phrases import phrase
 from hf_recurrent.hub.sections import with_sweep
 from hf_recurrent.hub.staging import is_publishable
-from support.card_text import figures, section
+from support.card_text import section
 from support.checkpoints import GUT_LISTOPS
 
 NAME = GUT_LISTOPS.name
@@ -115,15 +115,6 @@ def test_it_is_rendered_from_committed_data_and_publishable(root):
     # what is drawn alone needs no second place
     assert "pictures" not in read_card(folder).sweep["test"]
     assert "remaining" in (folder / "halting_sweep.json").read_text()
-
-
-def test_its_figures_are_on_the_page(root):
-    (entry,) = read_gallery(root)
-    shown = {figure["path"]: figure for figure in figures(entry.readme)}
-    assert {"assets/test_trade_off.png", "assets/test_halting_plot.png"} <= set(shown)
-    assert shown["assets/test_trade_off.png"]["alt"] == (
-        "Accuracy from 40.0% at threshold 0.3 with 20.0% of the block calls to 50.0% at 0.999 with 75.0%"
-    )
 
 
 def test_a_second_sweep_takes_the_place_of_the_first(root):

@@ -43,13 +43,6 @@ def test_batches_hold_what_the_tokenizer_says(make, pairs, left):
     assert sorted(seen) == list(range(len(TEXTS)))
 
 
-def test_no_texts_have_no_parts():
-    encoded = TextEncoder(make_tokenizer())([])
-    assert encoded.parts(encoded.ids) == []
-    encoded = TextEncoder(make_tokenizer())(TEXTS[:1])
-    assert [part.tolist() for part in encoded.parts(encoded.ids)] == [encoded.ids.tolist()]
-
-
 @pytest.mark.parametrize("make", [make_tokenizer, PythonTokenizer])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_long_texts_are_cut_and_counted(make, pairs):

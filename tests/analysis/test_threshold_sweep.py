@@ -154,16 +154,6 @@ def test_what_is_written_is_written_at_the_threshold(translated):
     assert model.config.halting_threshold == model.model.decoder.config.halting_threshold == 0.9
 
 
-def test_ways_take_turns_at_every_batch():
-    calls = []
-    ways = {name: (lambda batch, name=name: calls.append((name, batch))) for name in "ab"}
-    seconds = interleaved_seconds(ways, iter([1, 2]), 2, torch.device("cpu"))
-    assert calls == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 2
-    assert set(seconds) == {"a", "b"}
-    with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        interleaved_seconds(ways, [1], 0, torch.device("cpu"))
-
-
 def test_times_are_medians_of_each_batch(monkeypatch):
     # a spell hits the second batch in the first pass, and the first in the second
     clock = iter(np.cumsum([0, 1, 0, 20, 0, 10, 0, 2, 0, 4, 0, 5]).tolist())

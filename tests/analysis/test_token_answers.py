@@ -9,7 +9,7 @@ from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.sweep import sweep_thresholds
-from hf_recurrent.analysis.token_answers import each_error, each_right, token_answers
+from hf_recurrent.analysis.token_answers import each_error
 from hf_recurrent.analysis.token_halting import collect_tokens
 from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.families import BY_NAME, slow
@@ -31,24 +31,6 @@ def test_a_sweep_agrees_with_an_evaluation(name, head):
     assert found["thresholds"][0]["accuracy"] == pytest.approx(lower["accuracy"])
     assert lower["threshold"] == 0.3
     assert found["thresholds"][0]["stacks"]["model"]["calls"] <= own["stacks"]["model"]["calls"]
-
-
-def test_answers_of_each_sequence():
-    batch = make_head_batch("gut", TOKENS)
-    model, labels = make_head("gut", TOKENS), batch["labels"].numpy()
-    with torch.no_grad():
-        output = model(**without_targets(batch))
-    found = token_answers(output, labels)
-    for row, wanted in enumerate(labels):
-        logits = output.logits[row, torch.as_tensor(wanted != -100)]
-        assert found["answer"][row].tolist() == logits.argmax(-1).tolist()
-        assert found["label"][row].tolist() == wanted[wanted != -100].tolist()
-        assert found["labelled"][row] == len(logits)
-        assert found["confidence"][row] == pytest.approx(float(logits.softmax(-1).amax(-1).mean()))
-    assert each_right(pd.DataFrame(found)).sum() == sum(right.sum() for right in found["right"])
-    labels[2] = -100
-    with pytest.raises(ValueError, match="row 2 of a batch has no label"):
-        token_answers(output, labels)
 
 
 def test_errors_are_of_tokens():

@@ -9,18 +9,15 @@ import pandas as pd
 
 from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, LEARNED, ExitRule
-from ..models.common.token_targets import NO_TARGET
 from .inference import (
     Batch,
-    confidences,
     interleaved_seconds,
-    predictions,
     progress_bar,
     require_right_answers,
 )
 from .model_facts import require_early_answers, stack_depths
 from .sweep import evaluate, example_depths, threshold_fields, timed_settings
-from .token_answers import token_answers
+from .token_answers import judged
 from .token_halting import answer_steps
 
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
@@ -132,9 +129,9 @@ class Measured(NamedTuple):
     """Results at several settings, by their keys.
 
     Attributes:
-        examples: frames with the columns of `answers` or, of a model that answers for each token, of `token_answers`,
-            without `label` and `right` where there are no labels; and `steps`, those of each example, the mean over
-        its units or, where each token is answered for, over those of its labelled tokens.
+        examples: frames with the columns of `judged`, `answer` and `confidence` alone where there are no labels; and
+            `steps`, those of each example, the mean over its units or, where each token is answered for, over those of
+            its labelled tokens.
         seconds: of a pass over `timed` examples.
     """
 
@@ -163,7 +160,7 @@ def measure(
     timed = batches[:: math.ceil(len(batches) / TIMED_BATCHES)]
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        found = token_answers(output, batch.labels) if batch.by_token else answers(output, batch.labels, model.config)
+        found = judged(output, batch, model.config)
         kept = found if labelled else {name: found[name] for name in ("answer", "confidence")}
         return {**kept, "steps": answer_steps(model, output, batch)} if batch.by_token else kept
 
@@ -183,33 +180,3 @@ def measure(
 
 def number_of_examples(batches: Iterable[Batch]) -> int:
     return sum(len(batch.labels) for batch in batches)
-
-
-def answers(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
-    """The answer to each example, as columns (B,): `answer`, `label`, their `confidence`, and whether it is `right`.
-
-    A class, or the names of several; of a text the last labelled token; of a target, which is given up to each token,
-    the tuple of its tokens, whose confidence is the mean.
-
-    Args:
-        labels: classes of a classifier; or token ids of the text itself or, with two stacks, of the decoder's target.
-    """
-    if not config.capabilities.two_stacks:
-        found = predictions(output, labels, config)
-        found = {"answer": found["prediction"], "label": found["label"], "confidence": found["confidence"]}
-    else:
-        predicted, labelled = output.logits.argmax(-1).cpu().numpy(), labels != NO_TARGET
-        chosen = np.where(labelled, confidences(output.logits), 0.0)
-        found = {
-            "answer": tuples(predicted, labelled),
-            "label": tuples(labels, labelled),
-            "confidence": chosen.sum(1) / labelled.sum(1),
-        }
-    return {**found, "right": found["answer"] == found["label"]}
-
-
-def tuples(ids: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """(B,) tuples of those token ids (B, T) that are `kept` (B, T)."""
-    found = np.empty(len(ids), dtype=object)
-    found[:] = [tuple(row[mask].tolist()) for row, mask in zip(ids, kept, strict=True)]
-    return found

@@ -149,10 +149,10 @@ def expert_table(counts: Mapping[str, ExpertCounts], tokenizer: Any, examples: i
     with it most by pointwise mutual information, regardless of the step: each a `token`, its `count` with this expert,
     and the `bits` of information.
     """
-    return plain({"n": examples, "modules": {name: _module_table(found, tokenizer) for name, found in counts.items()}})
+    return plain({"n": examples, "modules": {name: module_table(found, tokenizer) for name, found in counts.items()}})
 
 
-def _module_table(counts: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
+def module_table(counts: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
     by_expert = counts.usage.sum(0)
     total = by_expert.sum()
     bits = pointwise_mutual_information(counts.tokens)

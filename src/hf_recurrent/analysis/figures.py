@@ -36,13 +36,6 @@ def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> t
     return figure, axes
 
 
-def blank_figure(width: float, height: float) -> Figure:
-    """A white figure of a size in inches, on which axes are placed by hand."""
-    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def depth_axis(axes: Axes, label: str, max_steps: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(max_steps, 12) + 1))
     axes.set_xlim(-0.6, max_steps + 0.6)

@@ -365,25 +365,19 @@ def _results(examples: pd.DataFrame) -> dict[str, Any]:
     fixed = "steps" not in examples
     results = {
         "n": len(examples),
-        **_right_answers(examples),
+        "accuracy": accuracy(examples["prediction"], examples["label"]),
+        "majority_baseline": majority_accuracy(examples["label"]),
         "steps": None if fixed else step_summary(examples["steps"], examples["deepest"]),
         "forced_halt_rate": None if fixed else examples["forced"].mean(),
     }
+    if is_float_dtype(examples["label"]):
+        # of numbers the explained share of variance
+        results |= {"accuracy": r_squared(examples["prediction"], examples["label"]), "majority_baseline": 0.0}
     if "labelled" in examples:
         labelled, right = examples["labelled"].sum(), examples["right"].sum()
         results["labelled_tokens"] = {"n": labelled, "accuracy": right / labelled}
         results["answer_steps"] = None if fixed else step_summary(examples["answer_steps"])
     return results
-
-
-def _right_answers(examples: pd.DataFrame) -> dict[str, float]:
-    """`accuracy`, and `majority_baseline` of the best constant answer; of numbers the explained share of variance."""
-    if is_float_dtype(examples["label"]):
-        return {"accuracy": r_squared(examples["prediction"], examples["label"]), "majority_baseline": 0.0}
-    return {
-        "accuracy": accuracy(examples["prediction"], examples["label"]),
-        "majority_baseline": majority_accuracy(examples["label"]),
-    }
 
 
 def _slice_table(record: HaltingRecord, values: pd.Series) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Shapes: S tokens, K chunks, M memory slots, L depth steps, H heads, E width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,20 +58,11 @@ def memory_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any
     tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0][live].tolist())
     width = len(live) if (model.config.capabilities.division == "balanced") else len(tokens)
     chunk = np.arange(len(tokens)) // chunk_size(model.config, width)
-    reads = attention_by_chunk([as_numpy(layer[0])[:, live] for layer in output.read_attentions], chunk)
+    # rows of maps (H, S, M) sum to 1, or to 0 where a token had halted
+    by_token = np.stack([as_numpy(layer[0])[:, live] for layer in output.read_attentions]).sum((0, 1))
+    reads = np.stack([by_token[chunk == number].sum(0) for number in range(chunk.max() + 1)])
+    reads = reads / reads.sum(-1, keepdims=True)
     states = np.stack([as_numpy(state[0]) for state in output.memory_states])
     writes = np.linalg.norm(np.diff(states, axis=0), axis=-1)
     texts = [" ".join(tokens[i] for i in np.flatnonzero(chunk == number)) for number in range(len(reads))]
     return plain({"chunks": texts, "reads": reads, "writes": writes[: len(reads)]})
-
-
-def attention_by_chunk(attentions: Sequence[np.ndarray], chunk: np.ndarray) -> np.ndarray:
-    """Mean attention (K, M) of each chunk's tokens to each slot.
-
-    Args:
-        attentions: L maps (H, S, M), whose rows sum to 1, or to 0 where a token had halted.
-        chunk: (S,) number of each token's chunk.
-    """
-    by_token = np.stack(attentions).sum((0, 1))
-    weights = np.stack([by_token[chunk == number].sum(0) for number in range(chunk.max() + 1)])
-    return weights / weights.sum(-1, keepdims=True)

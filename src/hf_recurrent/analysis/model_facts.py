@@ -4,10 +4,8 @@ from typing import Any
 
 from ..models.common.classification import ForSequenceClassification
 from ..models.common.exit_criteria import LEARNED, ExitOptions, resolve_exit
-from ..models.common.masked_lm import ForMaskedLM
 from ..models.common.token_classification import ForTokenClassification
 from ..models.common.token_head import TokenHead
-from ..models.ops.attention import SelfAttention
 
 # the stack of a model that has one, and those of a model that has two
 MODEL, ENCODER, DECODER = "model", "encoder", "decoder"
@@ -49,18 +47,6 @@ def stack_depths(config: Any) -> dict[str, int]:
     return {MODEL: config.num_hidden_layers}
 
 
-def applies_one_block(model: Any) -> bool:
-    """Whether one block without experts is applied to all tokens again and again, so that its steps can be compared."""
-    capabilities = model.capabilities
-    return capabilities.shared_block and capabilities.reads == "whole" and not capabilities.routers
-
-
-def has_self_attention(model: Any) -> bool:
-    """Whether whole sequences go through layers with the package's standard self-attention."""
-    modules = model.base_model.modules()
-    return model.capabilities.reads == "whole" and any(isinstance(module, SelfAttention) for module in modules)
-
-
 def is_classifier(model: Any) -> bool:
     return isinstance(model, ForSequenceClassification)
 
@@ -72,10 +58,6 @@ def answers_tokens(model: Any) -> bool:
 
 def labels_tokens(model: Any) -> bool:
     return isinstance(model, ForTokenClassification)
-
-
-def fills_masks(model: Any) -> bool:
-    return isinstance(model, ForMaskedLM)
 
 
 def require_early_answers(model: Any) -> None:

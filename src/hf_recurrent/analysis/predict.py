@@ -21,11 +21,12 @@ from ..benchmarks.files import parquet_length
 from ..files import whole_file
 from ..inference.modes import inference_mode
 from ..inference.processes import dealt, is_first, of_all
+from ..models.common.masked_lm import ForMaskedLM
 from ..text_data.columns import WORD_NAMES, has_column, keys_beside, value_of
 from ..text_data.examples import words_of
 from ..text_data.rows import DELIMITERS, Rows
 from .inference import to_device
-from .model_facts import fills_masks, is_classifier, labels_tokens
+from .model_facts import is_classifier, labels_tokens
 from .prediction_files import WRITERS, column_of, common_type, json_text
 from .predictors import ClassifierPredictor, Predictor, TextPredictor
 from .text_batches import TextEncoder, padded_batches
@@ -86,14 +87,6 @@ class Predicted(NamedTuple):
     max_seq_length: int | None
 
 
-class Record(NamedTuple):
-    """A row with texts, by its number in the file. A text may be a list of words."""
-
-    number: int
-    texts: list[Any]
-    kept: list[Any]
-
-
 def predict_file(
     model: Any,
     tokenizer: Any,
@@ -122,8 +115,6 @@ def predict_file(
     """
     settings, output = settings or PredictionSettings(), Path(output)
     check_output(output, rows.path, overwrite)
-    if settings.limit is not None and settings.limit < 1:
-        raise ValueError(f"limit is {settings.limit!r}: expected the number of rows to predict, or None for all")
     texts = text_columns(rows, settings.text_columns, model)
     for name in settings.keep_columns:
         check_column("keep_columns", name, rows)
@@ -140,7 +131,7 @@ def predict_file(
     def tables() -> Iterator[pa.Table]:
         """The output's rows, a window at a time."""
         for window in windows(rows, settings, texts, predictor.of_words):
-            sides = [[each.texts[place] for each in window] for place in range(len(texts))]
+            sides = [[row[place] for _, row, _ in window] for place in range(len(texts))]
             columns = [
                 [prefix + (text if isinstance(text, str) else " ".join(text)) for text in column] for column in sides
             ]
@@ -153,8 +144,8 @@ def predict_file(
             problems = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")
             problems = predictor.problems(encoded) | problems
             for place in sorted(problems):
-                rows.reject(window[place].number, problems[place])
-            kept = [column_of([each.kept[place] for each in window], kind) for place, kind in enumerate(kinds)]
+                rows.reject(window[place][0], problems[place])
+            kept = [column_of([row[place] for *_, row in window], kind) for place, kind in enumerate(kinds)]
             table = pa.table([*kept, *predictor.columns(found)], names=names)
             table = table.filter(pa.array([place not in problems for place in range(len(window))], pa.bool_()))
             counts.update(rows=len(table), cut=encoded.cut)
@@ -223,7 +214,7 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_wo
     group, kind = WRITING, "a model that writes text"
     if is_classifier(model) or labels_tokens(model):
         group, kind = CLASSIFYING, "a classifier"
-    elif fills_masks(model):
+    elif isinstance(model, ForMaskedLM):
         group, kind = FILLING, "a masked language model"
     for name, readers in READERS.items():
         value = getattr(settings, name)
@@ -277,8 +268,10 @@ def check_column(argument: str, name: str, rows: Rows) -> None:
         )
 
 
-def windows(rows: Rows, settings: PredictionSettings, texts: Sequence[str], of_words: bool) -> Iterator[list[Record]]:
-    """Rows of a file together, as many as fit a window; the last window may be empty.
+def windows(
+    rows: Rows, settings: PredictionSettings, texts: Sequence[str], of_words: bool
+) -> Iterator[list[tuple[int, list, list]]]:
+    """Rows of a file together, as many as fit a window: numbers, texts and kept values; the last may be empty.
 
     Args:
         texts: columns with texts, or if `of_words` with lists of words.
@@ -290,8 +283,9 @@ def windows(rows: Rows, settings: PredictionSettings, texts: Sequence[str], of_w
         if problem is not None:
             rows.reject(number, problem)
             continue
-        window.append(Record(number, *([value_of(row, name) for name in names] for names in (texts, kept))))
-        characters += sum(len(part) for text in window[-1].texts for part in text)
+        values, further = ([value_of(row, name) for name in names] for names in (texts, kept))
+        window.append((number, values, further))
+        characters += sum(len(part) for text in values for part in text)
         if len(window) == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0

@@ -39,15 +39,12 @@ class Predictor:
 
     def start(self, number: int) -> dict[str, Any]:
         """Room for the answers to N texts."""
-        raise NotImplementedError
 
     def answer(self, rows: np.ndarray, inputs: Mapping[str, torch.Tensor], found: dict[str, Any]) -> None:
         """Put the answers to the texts `rows` (B,) into `found`; `inputs` (B, S) are theirs, on the model's device."""
-        raise NotImplementedError
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
         """Columns of N values by their `names`; `found` has the texts, `given`, and how they were `encoded`."""
-        raise NotImplementedError
 
 
 class ClassifierPredictor(Predictor):
@@ -135,14 +132,12 @@ class TextPredictor(Predictor):
 
     def __init__(self, model: Any, tokenizer: Any, options: Mapping[str, Any], max_new_tokens: int | None = None):
         self.model, self.tokenizer = model, tokenizer
-        number = model.generation_config.max_new_tokens if max_new_tokens is None else max_new_tokens
+        number = max_new_tokens or model.generation_config.max_new_tokens
         if number is None:
             raise ValueError(
                 "max_new_tokens is not given, nor in the checkpoint's generation_config: pass a number "
                 "(--max-new-tokens on the command line)"
             )
-        if number < 1:
-            raise ValueError(f"max_new_tokens is {number}: expected a number of tokens, 1 or more")
         self.options = {
             **options,
             "max_new_tokens": number,

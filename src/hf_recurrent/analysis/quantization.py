@@ -11,6 +11,7 @@ of examples that take other steps.
 import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from ..inference.modes import inference_mode
 from ..models.common.fields import shown
 from .inference import prepare_batch, progress_bar
 from .model_facts import stack_depths
-from .sweep import evaluate, example_depths, judged, threshold_fields
-from .token_answers import each_right
+from .sweep import evaluate, example_depths, threshold_fields
+from .token_answers import each_right, judged
 
 KINDS = ("int8",)
 
@@ -76,7 +77,7 @@ def compare_quantized(
         found = []
         for each in (model, other):
             with inference_mode(each):
-                found.append(evaluate(each, prepared, fields, judged(each, generate=False)))
+                found.append(evaluate(each, prepared, fields, partial(judged, config=model.config)))
         right_before, right = (each_right(frame) for frame in found)
         depth_before, depth = (example_depths(frame, stacks) for frame in found)
         rows.append(

@@ -3,6 +3,7 @@
 Shapes: B batch, N tokens a segment, D documents, V token ids, U units of a state.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -271,14 +272,15 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
     losses = record.losses[DOCUMENT]
     read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
     # end-of-text tokens alone stand for no byte
-    by_byte = losses.num_tokens / read_bytes if read_bytes else None
+    # not a number is None in the table
+    by_byte = losses.num_tokens / read_bytes if read_bytes else math.nan
     carries = []
     for carry, own in record.losses.items():
         difference, error = (None, None) if carry == DOCUMENT else mean_difference(losses, own)
         row = {
             "carry": carry,
             "bits_per_token": own.bits_per_token,
-            "bits_per_byte": _times(own.bits_per_token, by_byte),
+            "bits_per_byte": own.bits_per_token * by_byte,
         }
         carries.append({**row, "difference": difference, "standard_error": error})
     bins = {carry: own.by_position() for carry, own in record.losses.items()}
@@ -300,10 +302,10 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
             "bytes": read_bytes,
             "exact_bytes": corpus is not None and corpus.token_bytes is not None,
             "bits_per_token": losses.bits_per_token,
-            "bits_per_byte": _times(losses.bits_per_token, by_byte),
+            "bits_per_byte": losses.bits_per_token * by_byte,
             "word_perplexity": _word_perplexity(losses, corpus),
             "constant_bits_per_token": losses.constant_bits_per_token,
-            "constant_bits_per_byte": _times(losses.constant_bits_per_token, by_byte),
+            "constant_bits_per_byte": losses.constant_bits_per_token * by_byte,
             "fixed_depth": record.halting == "none",
             "halting": record.halting,
             "max_steps": record.max_steps,
@@ -326,10 +328,6 @@ def predicted_bytes(losses: DocumentLosses, corpus: Corpus) -> float:
         return float((sizes[0] * losses.tokens / np.maximum(sizes[1], 1)).sum())
     known = losses.label_counts[: len(corpus.token_bytes)]
     return float(known @ np.asarray(corpus.token_bytes, dtype=np.float64)[: len(known)])
-
-
-def _times(value: float, factor: float | None) -> float | None:
-    return None if factor is None else value * factor
 
 
 def _word_perplexity(losses: DocumentLosses, corpus: Corpus | None) -> float | None:

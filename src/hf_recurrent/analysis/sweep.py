@@ -37,23 +37,19 @@ from ..models.common.token_targets import NO_TARGET
 from .halting import unit_kind, unit_mass
 from .inference import (
     Batch,
-    as_numpy,
     config_fields,
     encoder_inputs,
     example_inputs,
     interleaved_seconds,
-    predictions,
-    predicts_tokens,
     prepare_batch,
     progress_bar,
     require_right_answers,
     stack_input_ids,
     stack_output,
-    token_predictions,
 )
 from .model_facts import DECODER, ENCODER, halting_unit, stack_depths
 from .tables import bucketize, join_batches, slice_frame
-from .token_answers import each_right, token_answers
+from .token_answers import each_right, judged
 
 # those of the paper and three beyond them
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -126,7 +122,11 @@ def sweep_thresholds(
         raise ValueError("there are no batches to sweep over")
     settings = (FULL_DEPTH, *chosen)
     passes = timed_settings(model, {value: threshold_fields(value) for value in settings})
-    columns = judged(model, generate)
+
+    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
+        written = {"written": generates_target(model, batch)} if generate else {}
+        return judged(output, batch, config) | written
+
     with inference_mode(model):
         examples = {
             value: evaluate(model, prepared, threshold_fields(value), columns)
@@ -202,21 +202,6 @@ def timed_settings(
     return {(key, stack): partial(run, own=own, stack=stack) for key, own in fields.items() for stack in stacks}
 
 
-def judged(model: Any, generate: bool) -> Callable[[Any, Batch], dict[str, np.ndarray]]:
-    """Function of an output and its batch to the columns of `correctness`, and whether it was `written` right.
-
-    Where each token is answered for, the columns are those of `token_answers`.
-    """
-
-    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        if batch.by_token:
-            return token_answers(output, batch.labels)
-        written = {"written": generates_target(model, batch)} if generate else {}
-        return correctness(output, batch.labels, model.config) | written
-
-    return columns
-
-
 def evaluate(
     model: Any,
     batches: Iterable[Batch],
@@ -235,36 +220,6 @@ def evaluate(
             output = model(**batch.inputs)
             found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
     return pd.DataFrame(join_batches(collected(found)))
-
-
-def correctness(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
-    """Correctness of the predictions of each example, as columns (B,).
-
-    `right` is whether a class, all of several labels, the last labelled token of a text, or every token of a target was
-    predicted, the target being given up to each. Of tokens also `labelled` and `right_tokens`, the numbers of those
-    that have a label and that were predicted, and `nats`, the sum of their cross-entropies.
-
-    Args:
-        labels: classes, labels or numbers of a classifier; or token ids of the text itself or, with two stacks, of the
-            decoder's target.
-    """
-    has_target = config.capabilities.two_stacks
-    if not predicts_tokens(output):
-        found = predictions(output, labels, config)
-        return {"right": found["prediction"] == found["label"]}
-    logits = output.logits if has_target else output.logits[:, :-1]
-    wanted = labels if has_target else labels[:, 1:]
-    labelled = wanted != NO_TARGET
-    targets = torch.as_tensor(wanted, device=logits.device)
-    nats = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NO_TARGET
-    )
-    columns = {"labelled": labelled.sum(1), "nats": as_numpy(nats.view(targets.shape)).sum(1)}
-    if has_target:
-        hits = (logits.argmax(-1).cpu().numpy() == wanted) & labelled
-        return {"right": (hits == labelled).all(1), "right_tokens": hits.sum(1), **columns}
-    found = token_predictions(output.logits, labels)
-    return {"right": found["prediction"] == found["label"], "right_tokens": found["right"], **columns}
 
 
 def generates_target(model: Any, batch: Batch) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Answers of a model for each labelled token of a sequence, beside those of models with one answer for each example.
+"""Answers of a model, one for each example or for each labelled token of a sequence, and whether they are right.
 
 Shapes: B sequences of a batch, N of all, S tokens, C classes or token ids, T labelled tokens of all sequences.
 """
@@ -10,7 +10,49 @@ import pandas as pd
 import torch
 
 from ..models.common.token_targets import NO_TARGET
-from .inference import confidences
+from .inference import Batch, as_numpy, confidences, predictions, predicts_tokens, token_predictions
+
+
+def judged(output: Any, batch: Batch, config: Any) -> dict[str, np.ndarray]:
+    """The answer to each example of a batch, as columns (B,): `answer`, `label`, `confidence`, and if it is `right`.
+
+    A class, or the names of several; of a text the last labelled token; of a target, which is given up to each token,
+    the tuple of its tokens, whose confidence is the mean. Of tokens also `labelled` and `right_tokens`, the numbers of
+    those that have a label and that were predicted, and `nats`, the sum of their cross-entropies. Where each token is
+    answered for, the columns are those of `token_answers`.
+    """
+    labels = batch.labels
+    if batch.by_token:
+        return token_answers(output, labels)
+    if not predicts_tokens(output):
+        found, columns = predictions(output, labels, config), {}
+    else:
+        has_target = config.capabilities.two_stacks
+        logits, wanted = (output.logits, labels) if has_target else (output.logits[:, :-1], labels[:, 1:])
+        labelled, predicted = wanted != NO_TARGET, logits.argmax(-1).cpu().numpy()
+        targets = torch.as_tensor(wanted, device=logits.device)
+        nats = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NO_TARGET
+        )
+        columns = {
+            "labelled": labelled.sum(1),
+            "right_tokens": ((predicted == wanted) & labelled).sum(1),
+            "nats": as_numpy(nats.view(targets.shape)).sum(1),
+        }
+        if has_target:
+            sure = np.where(labelled, confidences(logits), 0.0).sum(1) / labelled.sum(1)
+            found = {"prediction": tuples(predicted, labelled), "label": tuples(wanted, labelled), "confidence": sure}
+        else:
+            found = token_predictions(output.logits, labels)
+    kept = {"answer": found["prediction"], "label": found["label"], "confidence": found["confidence"]}
+    return {**kept, "right": kept["answer"] == kept["label"], **columns}
+
+
+def tuples(ids: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """(B,) tuples of those token ids (B, T) that are `kept` (B, T)."""
+    found = np.empty(len(ids), dtype=object)
+    found[:] = [tuple(row[mask].tolist()) for row, mask in zip(ids, kept, strict=True)]
+    return found
 
 
 def token_answers(output: Any, labels: np.ndarray) -> dict[str, np.ndarray]:

@@ -80,43 +80,29 @@ class TokenPredictor(Predictor):
                 found[name][row] = own[:length]
 
     def columns(self, found: Mapping[str, Any]) -> list[pa.Array]:
-        encoded, texts = found["encoded"], found["given"]
-        offsets = encoded.parts(encoded.offsets)
-        places = [
-            word_places(text, own) if self.of_words else np.flatnonzero(own[:, 1] > own[:, 0])
-            for text, own in zip(texts, offsets, strict=True)
-        ]
-        columns = []
-        if not self.of_words:
-            spans = [own[kept].tolist() for own, kept in zip(offsets, places, strict=True)]
-            pieces = [[text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True)]
-            columns.append(nested(pieces, pa.string()))
-            columns += [nested([[span[side] for span in own] for own in spans], pa.int64()) for side in (0, 1)]
-        classes, probabilities, steps = (
-            [own_places(values, kept) for values, kept in zip(found[name], places, strict=True)]
-            for name in ("classes", "probabilities", "steps")
-        )
-        names = [[None if label is None else self.labels[label] for label in own] for own in classes]
-        columns.append(nested(names, pa.string()))
-        if not self.all_probabilities:
-            return [*columns, *(nested(each, pa.float32()) for each in (probabilities, steps))]
-        best = [[None if value is None else max(value) for value in own] for own in probabilities]
-        columns.append(nested(best, pa.float32()))
-        for number in range(len(self.labels)):
-            each = [[None if value is None else value[number] for value in own] for own in probabilities]
-            columns.append(nested(each, pa.float32()))
-        return [*columns, nested(steps, pa.float32())]
-
-
-def word_places(words: Sequence[str], offsets: np.ndarray) -> list[int | None]:
-    """The first token of each word, None of a word without any; offsets (S, 2) are those of the joined words."""
-    first = first_tokens(words_of_tokens(words, offsets.tolist()))
-    return [first.get(number) for number in range(len(words))]
-
-
-def own_places(values: np.ndarray | None, places: Sequence[int | None] | np.ndarray) -> list[Any]:
-    """Values (S, ...) at some places, None at none; of a text without tokens there are no values."""
-    return [None if place is None or values is None else values[place].tolist() for place in places]
+        rows: dict[str, list[list]] = {name: [] for name in self.names}
+        answers = (found[name] for name in ("classes", "probabilities", "steps"))
+        offsets = found["encoded"].parts(found["encoded"].offsets)
+        for text, own, classes, probabilities, steps in zip(found["given"], offsets, *answers, strict=True):
+            if self.of_words:
+                first = first_tokens(words_of_tokens(text, own.tolist()))
+                # a text without tokens has no answers, nor has a word without
+                places = [None if classes is None else first.get(number) for number in range(len(text))]
+            else:
+                places = np.flatnonzero(own[:, 1] > own[:, 0]).tolist()
+                spans = own[places].tolist()
+                rows["token"].append([text[start:end] for start, end in spans])
+                rows["start"].append([start for start, _ in spans])
+                rows["end"].append([end for _, end in spans])
+            rows["prediction"].append([None if place is None else self.labels[classes[place]] for place in places])
+            of_places = [None if place is None else probabilities[place] for place in places]
+            rows["probability"].append([None if each is None else each.max() for each in of_places])
+            for number, label in enumerate(self.labels if self.all_probabilities else ()):
+                each_label = [None if each is None else each[number] for each in of_places]
+                rows[f"probability_{label}"].append(each_label)
+            rows["steps"].append([None if place is None else steps[place] for place in places])
+        kinds = {"token": pa.string(), "start": pa.int64(), "end": pa.int64(), "prediction": pa.string()}
+        return [nested(rows[name], kinds.get(name, pa.float32())) for name in self.names]
 
 
 class MaskPredictor(Predictor):

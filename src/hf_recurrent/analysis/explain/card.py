@@ -13,7 +13,6 @@ import numpy as np
 from ...files import plain
 from ...text_data.labels import MULTI
 from ..inference import answer_name, example_inputs
-from ..model_facts import applies_one_block
 from ..tables import file_name
 from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
 from .explanation import MAX_TOKENS, Explanation, explain_encoded
@@ -39,7 +38,8 @@ def draw_routing(
     # only those who draw import matplotlib
     from .plots import plot_explanation
 
-    if not applies_one_block(model):
+    capabilities = model.capabilities
+    if not capabilities.shared_block or capabilities.reads != "whole" or capabilities.routers:
         return None
     inputs, answer = prompt(model, tokenizer, example, max_prompt)
     if inputs["input_ids"].shape[1] > MAX_TOKENS:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..figures import BLUE, GREY, ORANGE, blank_figure, save
+from ..figures import BLUE, DOTS_PER_INCH, GREY, ORANGE, save
 
 WIDTH, EDGE, GAP, HEADING = 8.8, 0.12, 0.1, 0.5
 SCALE_WIDTH, SCALE_HEIGHT = 1.4, 0.1
@@ -30,7 +32,8 @@ class Page:
 
     def __init__(self, height: float):
         self.height = height
-        self.figure = blank_figure(WIDTH, height)
+        self.figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
+        FigureCanvasAgg(self.figure)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
         bottom = self.height - top - height
@@ -50,13 +53,9 @@ class Page:
         bar.ax.tick_params(length=2, pad=1)
 
     def steps_scale(self, top: float, image: Any, max_steps: int) -> None:
-        ticks = [
-            tick for tick in MaxNLocator(integer=True, nbins=6).tick_values(0, max_steps) if 0 <= tick <= max_steps
-        ]
+        ticks = MaxNLocator(integer=True, nbins=6).tick_values(0, max_steps)
+        ticks = [tick for tick in ticks if 0 <= tick <= max_steps]
         self.scale(top, image, ticks, [f"{tick:.0f}" for tick in ticks])
-
-    def share_scale(self, top: float, image: Any, limit: float) -> None:
-        self.scale(top, image, [0, limit / 2, limit], ["0", f"{limit / 2:.3g}", f"{limit:.3g}"])
 
     def save(self, path: str | os.PathLike) -> Path:
         return save(self.figure, path)

@@ -5,7 +5,6 @@ Shapes: T steps, S tokens. Lengths are in inches.
 
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,26 +19,9 @@ MAX_MAPS = 32
 MAP_COLUMNS = ((8, 7), (16, 5), (MAX_TOKENS, 3))
 STEP_TITLE, STEP_HEIGHT, STEP_AXIS = 0.22, 0.17, 0.35
 # of fonts
-SMALLEST, LARGEST, POINTS_PER_INCH, CHARACTER_WIDTH = 5.0, 8.0, 72, 0.62
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Sizes: `rows` and `columns` of square maps `side` wide, space for names, and the height of the panel below."""
-
-    rows: int
-    columns: int
-    side: float
-    names: float
-    panel: float
-
-    @property
-    def maps_height(self) -> float:
-        return HEADING + self.rows * (self.side + STEP_TITLE) + self.names
-
-    @property
-    def height(self) -> float:
-        return self.maps_height + (HEADING + self.panel + self.names if self.panel else 0)
+SMALLEST, LARGEST, POINTS_PER_INCH = 5.0, 8.0, 72
+# width of a character of the largest font
+CHARACTER = 0.62 * LARGEST / POINTS_PER_INCH
 
 
 def plot_explanation(explanation: Explanation, path: str | os.PathLike, head: int | None = None) -> Path:
@@ -56,19 +38,16 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike, head: in
     idle = explanation.idle()[:steps]
     attention = np.where(idle[..., None], np.nan, explanation.head_attention(head)[:steps])
     by_token = explanation.halting if explanation.gates is None else np.where(idle, np.nan, explanation.gates[:steps])
-    sheet = sheet_for([shorten(token) for token in explanation.tokens], steps, by_token is not None)
-    page = Page(sheet.height)
-    draw_maps(page, sheet, attention, explanation, heading(explanation, head, steps))
+    names = max(0.1 + max(len(shorten(token)) for token in explanation.tokens) * CHARACTER, STEP_AXIS)
+    columns = next(columns for limit, columns in MAP_COLUMNS if length <= limit)
+    side = (WIDTH - names - 2 * EDGE - GAP * (columns - 1)) / columns
+    maps = HEADING + math.ceil(steps / columns) * (side + STEP_TITLE) + names
+    panel = STEP_HEIGHT * max(steps, 4)
+    page = Page(maps + (0 if by_token is None else HEADING + panel + names))
+    draw_maps(page, names, columns, side, attention, explanation, heading(explanation, head, steps))
     if by_token is not None:
-        draw_panel(page, sheet, by_token[:steps], explanation)
+        draw_panel(page, EDGE + names, maps, panel, by_token[:steps], explanation)
     return page.save(path)
-
-
-def sheet_for(names: list[str], steps: int, has_panel: bool) -> Sheet:
-    columns = next(columns for limit, columns in MAP_COLUMNS if len(names) <= limit)
-    margin = max(0.1 + max(map(len, names)) * CHARACTER_WIDTH * LARGEST / POINTS_PER_INCH, STEP_AXIS)
-    side = (WIDTH - margin - 2 * EDGE - GAP * (columns - 1)) / columns
-    return Sheet(math.ceil(steps / columns), columns, side, margin, STEP_HEIGHT * max(steps, 4) if has_panel else 0.0)
 
 
 def heading(explanation: Explanation, head: int | None, steps: int) -> str:
@@ -80,19 +59,21 @@ def heading(explanation: Explanation, head: int | None, steps: int) -> str:
     return f"Attention, row reads from column ({which}{part}); {name} {shorten(explanation.prediction)}{share}"
 
 
-def draw_maps(page: Page, sheet: Sheet, attention: np.ndarray, explanation: Explanation, text: str) -> None:
+def draw_maps(
+    page: Page, names: float, columns: int, side: float, attention: np.ndarray, explanation: Explanation, text: str
+) -> None:
+    """Square maps `side` wide in `columns`, with space for `names` at the left, below a heading."""
     steps = len(attention)
     for step in range(steps):
-        row, column = divmod(step, sheet.columns)
-        left = EDGE + sheet.names + column * (sheet.side + GAP)
-        top = HEADING + row * (sheet.side + STEP_TITLE) + STEP_TITLE
-        axes = page.axes(left, top, sheet.side, sheet.side)
+        row, column = divmod(step, columns)
+        left = EDGE + names + column * (side + GAP)
+        axes = page.axes(left, HEADING + row * (side + STEP_TITLE) + STEP_TITLE, side, side)
         image = axes.imshow(
             attention[step], cmap=colours("Blues"), vmin=0, vmax=1, interpolation="nearest", aspect="auto"
         )
         axes.set_title(f"step {step + 1}", fontsize=8, pad=3)
         # the last map of each column has the names of the tokens that are attended to
-        name_tokens(axes, explanation.tokens, sheet.side, step + sheet.columns >= steps, column == 0)
+        name_tokens(axes, explanation.tokens, side, step + columns >= steps, column == 0)
     page.heading(0.0, text)
     page.scale(0.0, image, [0, 0.5, 1], ["0", "0.5", "1"])
 
@@ -110,12 +91,13 @@ def name_tokens(axes: Axes, tokens: list[str], side: float, below: bool, left: b
     axes.tick_params(length=0, pad=2)
 
 
-def draw_panel(page: Page, sheet: Sheet, values: np.ndarray, explanation: Explanation) -> None:
+def draw_panel(
+    page: Page, left: float, top: float, height: float, values: np.ndarray, explanation: Explanation
+) -> None:
     """Gates or halting probabilities (T, S), and a line below the last step that each token kept."""
     steps, length = values.shape
     text = "Halting probability" if explanation.gates is None else "Gates: mean share of a state that is overwritten"
-    left, top = EDGE + sheet.names, sheet.maps_height
-    axes = page.axes(left, top + HEADING, WIDTH - left - EDGE, sheet.panel)
+    axes = page.axes(left, top + HEADING, WIDTH - left - EDGE, height)
     image = axes.imshow(values, aspect="auto", cmap=colours("Oranges"), vmin=0, vmax=1, interpolation="nearest")
     axes.set_ylabel("step", fontsize=8)
     number_steps(axes, 12)

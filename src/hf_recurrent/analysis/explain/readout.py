@@ -28,7 +28,7 @@ from ...models.ops.attention import PackedContext, PaddedContext, Rotations, Sel
 from ...models.ops.memory import CrossAttention
 from ...models.ops.positions import rotate
 from ..inference import as_numpy, attention_implementation, config_fields, to_device
-from ..model_facts import halting_unit, has_self_attention
+from ..model_facts import halting_unit
 from .canvas import Canvas, NotDrawableError, canvas_of
 from .explanation import chunk_columns, encode_text, expand_units, format_prediction, sequence_columns
 
@@ -158,7 +158,8 @@ def readout_kind(model: Any) -> str | None:
     """The part of the model that attends: "tokens", "memory"; None for models whose attention is not known here."""
     if model.capabilities.memory_slots > 0:
         return MEMORY
-    return TOKENS if has_self_attention(model) else None
+    attends = any(isinstance(module, SelfAttention) for module in model.base_model.modules())
+    return TOKENS if attends and model.capabilities.reads == "whole" else None
 
 
 def readout_attention(

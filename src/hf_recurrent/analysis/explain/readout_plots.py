@@ -178,7 +178,8 @@ def draw_text(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, text:
         if stage is not None:
             cells[:count] = trace.relative[stage, own]
         limit = float(np.nan_to_num(cells).max()) or 1.0
-        page.share_scale(top, draw_cells(axes, cells, pale_colours(), (0.0, limit)), limit)
+        image = draw_cells(axes, cells, pale_colours(), (0.0, limit))
+        page.scale(top, image, [0, limit / 2, limit], ["0", f"{limit / 2:.3g}", f"{limit:.3g}"])
     size = f"{length:,} byte{'' if length == 1 else 's'}"
     size = size if count == length else f"the first {count:,} of {size}"
     heading = f"{numbered('Text', text, len(canvas.columns))}, {size}: {name}"
