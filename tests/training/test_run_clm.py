@@ -44,7 +44,7 @@ def straight(clm_script, tmp_path_factory):
 def test_folder_is_publishable(straight):
     lint_card(straight)
     figures = {path.stem.removeprefix("test_16_p80_") for path in (straight / "assets").iterdir()}
-    assert {"steps", "token_steps_position", "token_steps_kind", "heat_map", "depth", "memory"} <= figures
+    assert {"steps", "token_steps_position", "token_steps_kind", "heat_map", "memory"} <= figures
     card = json.loads((straight / "card.json").read_text())
     assert card["training"]["command"].startswith("accelerate launch training/run_clm.py tiny.yaml")
     # the split of the training distribution comes first: the card's claim is about it

@@ -310,8 +310,8 @@ def collect_halting(
     tokens.add_others()
     if not columns:
         raise ValueError("no batches to collect halting statistics from")
-    tokens = tokens if len(tokens.positions) else None
-    return HaltingRecord.of_run(config, join_batches(columns), slices, unit, **options, tokens=tokens)
+    kept = tokens if len(tokens.positions) else None
+    return HaltingRecord.of_run(config, join_batches(columns), slices, unit, **options, tokens=kept)
 
 
 def halting_table(record: HaltingRecord) -> dict[str, Any]:
