@@ -12,11 +12,8 @@ import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from hf_recurrent.cli.calibrate import destination
-from hf_recurrent.cli.console import hyphenated
 from hf_recurrent.hub.base_model import LINEAGE_FILE, BaseModel, read_base_model
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.hub.inputs import read_inputs
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
@@ -107,20 +104,6 @@ def test_a_file_in_another_encoding_is_not_guessed_but_the_one_of_training_named
     assert "encoding" not in refuse("evaluate", folder, tmp_path / "none.csv")
 
 
-def test_a_copy_knows_what_the_card_tells_of_inputs(checkpoint, tmp_path):
-    folder = shutil.copytree(checkpoint, tmp_path / "model")
-    facts = {"text_column": ["review", "kind"], "files": {"train": "a.csv"}}
-    card = {"task": "text-classification", "example": {"text": "good", "text_pair": "a"}}
-    (folder / "card.json").write_text(json.dumps({**card, "benchmark": {"parameters": facts}}))
-    for origin, copy in (("model", "copy"), ("copy", "another")):
-        with destination(str(tmp_path / origin), tmp_path / copy) as change:
-            shutil.copy(checkpoint / "config.json", change.new)
-        assert not (tmp_path / copy / "card.json").exists()
-        assert read_inputs(tmp_path / copy) == {"texts": 2, "settings": facts}
-    (tmp_path / "another" / "inputs.json").write_text("[1")
-    assert read_inputs(tmp_path / "another") == {}
-
-
 def test_columns_are_those_of_training(evaluated, succeed, checkpoint, tmp_path):
     """Where the file has them; a column of a usual name is another one then."""
     folder = shutil.copytree(checkpoint, tmp_path / "model")
@@ -193,22 +176,6 @@ def test_a_file_is_the_test_split_and_called_by_its_name(evaluated, checkpoint, 
     assert "reviews.csv by kind" in out
     assert table["positive_label"] == model.config.id2label[1]
     assert f"f1 of {model.config.id2label[1]} " in out
-
-
-@pytest.mark.slow
-def test_texts_are_cut_as_in_training(evaluated, checkpoint, file, tmp_path):
-    folder = shutil.copytree(checkpoint, tmp_path / "gut")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.model_max_length = 5
-    tokenizer.save_pretrained(folder)
-    found = []
-    for name, words in ((folder, ()), (checkpoint, ("--max-seq-length", "5")), (checkpoint, ())):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            table = evaluated(name, file, *COLUMNS, *words)[0]["test"]
-        assert any("were cut" in str(warning.message) for warning in said) == (len(found) < 2)
-        found.append([table["accuracy"], table["steps"]["mean"], table["ponder_cost"]])
-    assert found[0] == pytest.approx(found[1])
 
 
 def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
@@ -349,12 +316,6 @@ def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
     message = f"it has no config.json; its run is not finished, so run it again, or name {tmp_path}/checkpoint-100"
     assert message in refuse("evaluate", tmp_path, file)
     assert message in refuse("predict", tmp_path, "--file", file, "--output", tmp_path / "p.csv")
-
-
-def test_flags_in_messages_are_those_of_commands():
-    assert (
-        hyphenated("pass --on_error skip, or a--b_c; max_length=3") == "pass --on-error skip, or a--b_c; max_length=3"
-    )
 
 
 @pytest.mark.slow

@@ -230,30 +230,6 @@ def test_texts_that_are_cut_are_told(run, places, tmp_path):
         run("evaluate", masked, places["book"], *flags)
 
 
-def test_blocks_of_one_document_are_no_independent_draws(run, places, tmp_path):
-    words = ("calibrate", places["model"], places["book"], "--max-seq-length", "6", "--budget", "depth=0.9")
-    with pytest.warns(UserWarning, match="blocks of one document depend on each other"):
-        status, _, err = run(*words, "--repeats", "1", "--criterion", "convergence", "--out", tmp_path / "copy")
-    assert status == 0, err
-    assert json.loads((tmp_path / "copy" / "calibration.json").read_text())["difficulty"] is None
-
-
-def test_tokens_of_texts_stop_by_a_probe(succeed, places, tmp_path):
-    words = ("fit-probe", places["model"], places["held"], "--line-by-line", "--size", "4")
-    out, _ = succeed(*words, "--out", tmp_path / "probed")
-    tokens = sum(row["size"] for row in text_rows(0))
-    assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
-
-
-def test_thresholds_are_swept_over_texts(evaluated, succeed, places, tmp_path):
-    words = (places["model"], places["test"], "--line-by-line")
-    succeed("sweep", *words, "--out", tmp_path / "out", "--repeats", "1", "--thresholds", "0.2,0.6")
-    found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
-    (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
-    assert own["accuracy"] == pytest.approx(evaluated(*words)[0]["test"]["token_accuracy"])
-    assert found["measured"] == "accuracy"
-
-
 def test_texts_that_cannot_be_read(refuse, places, tmp_path):
     assert "text_column is 'txt'" in refuse("evaluate", places["model"], places["test"], "--text-column", "txt")
     message = refuse("evaluate", places["model"], places["test"], "--mlm-probability", "0.3")

@@ -8,11 +8,8 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 from hf_recurrent.analysis.risk_control import bounded_risk_p_values
-from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from support.token_checkpoints import LABELS, masked_checkpoint, word_checkpoint, word_rows, write_rows
-from support.token_heads import SPAN, make_head
-from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
 ROWS = 60
@@ -102,19 +99,6 @@ def test_masks_are_filled_as_by_a_pipeline(run, places, tmp_path):
         assert own["steps"] == steps[ids == fill.tokenizer.mask_token_id].tolist()
 
 
-def test_what_rows_and_settings_are_refused(refuse, places, tmp_path):
-    flags = ("--output", tmp_path / "p.csv")
-    file = write_rows(tmp_path / "new.jsonl", [{"tokens": ["good"]}, {"tokens": ["good", ""]}])
-    assert "tokens has '' as word 2" in refuse("predict", places["words"], "--file", file, *flags)
-    words = ("predict", places["words"], "--file", places["rows"], *flags)
-    assert "max_new_tokens is 2, but it is for models that write text" in refuse(*words, "--max-new-tokens", "2")
-    assert "top_k is 2, but it is for masked language models" in refuse(*words, "--top-k", "2")
-    save_checkpoint(make_head("gut", SPAN), tmp_path / "span", make_tokenizer())
-    message = refuse("predict", tmp_path / "span", "--file", places["rows"], *flags)
-    assert "is of GUTForQuestionAnswering, which this command cannot run" in message
-    assert "or a token classifier, or a masked language model" in message
-
-
 def test_words_are_evaluated(evaluated, refuse, places):
     words = (places["words"], places["test"], "--slice-by", "kind")
     tables, out, _ = evaluated(*words, "--batch-size", "7")
@@ -148,17 +132,6 @@ def test_masks_are_evaluated(evaluated, refuse, places):
     assert set(table["slices"]) == {"context_free_bits", "length"}
     assert "perplexity_of_frequencies" in table["scores"]
     assert "mlm_probability is 0.0" in refuse("evaluate", places["masked"], places["book"], "--mlm-probability", "0")
-
-
-def test_tokens_are_evaluated_in_half_precision(in_both_precisions, places):
-    whole, half = in_both_precisions(places["words"], places["test"])
-    assert half["accuracy"] == pytest.approx(whole["accuracy"], abs=0.03)
-    assert half["ponder_cost"] == pytest.approx(whole["ponder_cost"], rel=0.02)
-    assert half["ponder_cost"] != pytest.approx(whole["ponder_cost"], rel=1e-6)
-    whole, half = in_both_precisions(places["masked"], places["book"])
-    # losses are summed in higher precision
-    assert half["scores"]["nll"] == pytest.approx(whole["scores"]["nll"], abs=1e-3)
-    assert half["scores"]["nll"] != pytest.approx(whole["scores"]["nll"], abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["words", "masked"])

@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 
 from hf_recurrent import GUTConfig, GUTForSequenceClassification
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.checkpoint import save_checkpoint, update_config
+from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import exit_digest
 from hf_recurrent.training.evaluate import Request, load_checkpoint
 from support.families import BY_NAME, make_model
@@ -193,7 +194,7 @@ def test_a_probe_voids_the_calibration_of_a_probe_alone(succeed, quick, tmp_path
     fields = {"exit_criterion": criterion, "exit_threshold": 0.3}
     source = {"benchmark": "listops", "split": "unseen"}
     calibration = {**source, "fields": fields, "weights": exit_digest(model, criterion)}
-    update_config(folder, {**fields, "exit_calibration": calibration})
+    write_json(folder / "config.json", {**read_config(folder), **fields, "exit_calibration": calibration})
     succeed("fit-probe", folder, *LISTOPS, "--seed", "5")
     told = "the exit criterion was calibrated on listops (unseen), but the weights are others"
     new = read_config(folder)

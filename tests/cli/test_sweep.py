@@ -115,16 +115,6 @@ def test_eight_bits_stand_beside_float32(succeed, run_folder, tmp_path):
     assert rows[0]["mean_depth"] == rows[0]["mean_depth_before"]
 
 
-def test_a_translator_in_half_precision(succeed, in_both_precisions, translator, tmp_path):
-    whole, half = in_both_precisions(translator, PAIRS, *SET_PAIRS, "--limit", "4")
-    assert half["target"]["nll"] == pytest.approx(whole["target"]["nll"], rel=1e-3)
-    assert half["target"]["nll"] != pytest.approx(whole["target"]["nll"], rel=1e-7)
-    words = ("--limit", "4", "--dtype", "bfloat16", "--generate", "--out", tmp_path)
-    succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK[:4], *words)
-    (table,) = tables(tmp_path).values()
-    assert table["dtype"] == "bfloat16"
-
-
 @pytest.mark.slow
 def test_a_translator(succeed, translator, tmp_path):
     out, _ = succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)

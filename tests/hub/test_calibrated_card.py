@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from calibration_data import curve_row, make_calibration, split_check, write_calibration
-from card_factory import make_card, make_table
+from card_factory import make_card
 
 from hf_recurrent.analysis.calibration import ALL_TESTS
 from hf_recurrent.analysis.plots import plot_calibrated_steps
@@ -93,15 +93,6 @@ def test_a_calibrated_halting_head_is_told_from_a_trained_one():
 )
 def test_the_answer_is_what_was_measured(changes, words):
     assert words in answer(with_test(**changes))
-
-
-def test_data_without_difficulty_say_so():
-    found = calibrated(difficulty=None, tests={"test": {**split_check((1, 2), None), "by_difficulty": []}})
-    assert answer(found) == "**Not known**: on `test`, no column orders the examples by difficulty."
-    assert "| 3 | `[MAX 1 \\| 2 ]` | `7` | `7` |" in opening(found)
-    table = make_table()
-    del table["slices"]["depth"]
-    assert answer(make_card(results=[SplitResult("test", table)])) == answer(found)
 
 
 def test_without_a_calibration_the_card_opens_with_learned_halting_and_promises_nothing(picture):
@@ -232,20 +223,6 @@ def test_without_labels_there_is_no_accuracy():
     assert phrase("saved_cell", time_saved(found.to_dict())) == "70.0%"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "words"),
-    [
-        ({"criterion": "stability", "threshold": None, "patience": 2, "min_steps": 1}, "`stability` for 2 steps"),
-        (
-            {"criterion": "entropy", "threshold": 0.5, "patience": 1, "min_steps": 3},
-            "`entropy` at 0.5, not before step 3",
-        ),
-    ],
-)
-def test_a_criterion_with_its_settings(chosen, words):
-    assert phrase("criterion", chosen) == words
-
-
 def test_a_relation_of_too_few_examples_or_values():
     rows = [("1", 2.0, 1), ("2", 3.0, 1)]
     assert relation("depth", None, 2, rows, 2.5)["direction"] == "undefined"
@@ -291,22 +268,6 @@ def test_what_makes_no_more_answers_wrong_is_no_difficulty():
     assert phrase("answer", {**item, "harder": True}).startswith("**Weakly**: on `test`, steps **grow** weakly")
     assert phrase("answer", {**item, "harder": False}).startswith(
         "**Not known**: more length makes no more answers wrong, so that it is no measure of difficulty here. On `test`"
-    )
-
-
-def test_a_sweep_of_nothing_lower_claims_nothing_of_it():
-    own = {
-        "threshold": 0.5,
-        "accuracy": 0.8,
-        "relative_time": 0.4,
-        "lost": 0,
-        "gained": 0,
-        "stacks": {"encoder": {"share": 0.5}},
-    }
-    higher = {**own, "threshold": 0.9}
-    sweep = {"own_threshold": 0.5, "thresholds": [own, higher], "measured": "accuracy"}
-    assert phrase("saving", sweep).startswith(
-        "no threshold below the checkpoint's own (0.5) was tried: its accuracy of 80.0% "
     )
 
 

@@ -12,12 +12,8 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from hf_recurrent.hub import CardData, lint_card, render_card, write_card
 from hf_recurrent.hub.card import Example, Plot, SplitResult, read_card
-from hf_recurrent.hub.findings import strength, trend, trends
+from hf_recurrent.hub.findings import trend, trends
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
-
-
-def sections(text):
-    return re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
 
 
 def test_results_lie_in_the_folder_whatever_the_benchmark_is_named(tmp_path):
@@ -27,21 +23,6 @@ def test_results_lie_in_the_folder_whatever_the_benchmark_is_named(tmp_path):
     write_card(folder, replace(card, benchmark=replace(card.benchmark, name="../../x.y", seed=None)))
     assert [path.name for path in (folder / ".eval_results").iterdir()] == ["-x-y.yaml"]
     assert [path.name for path in tmp_path.iterdir()] == ["card"]
-
-
-def test_sections_in_order(card):
-    titles = sections(render_card(card))
-    expected = [
-        "GUT on ListOps",
-        "Does it think longer on harder input?",
-        "Results",
-        "When it stops",
-        "Usage",
-        "Depth at test time",
-        "Training",
-        "Data",
-    ]
-    assert [title for title in titles if " by " not in title] == [*expected, "Limitations", "Citation"]
 
 
 def test_results_show_numbers_baselines_and_the_papers_value(card):
@@ -182,16 +163,6 @@ def test_card_data_from_json_names_the_place_of_an_error(card):
         CardData.from_dict(data)
 
 
-def test_halting_must_agree_with_the_tables(card):
-    with pytest.raises(ValueError, match="contradicts"):
-        replace(card, halting="none")
-
-
-def test_a_split_is_shown_once(card):
-    with pytest.raises(ValueError, match="once"):
-        replace(card, results=[card.results[0]] * 2)
-
-
 @pytest.mark.parametrize(
     ("correlation", "examples", "expected"),
     [
@@ -208,15 +179,6 @@ def test_a_split_is_shown_once(card):
 )
 def test_trend_rule(correlation, examples, expected):
     assert trend(correlation, examples) == expected
-
-
-def test_strength_words():
-    assert [strength(value) for value in (0.2, -0.3, 0.59, -0.6)] == [
-        "weakly",
-        "moderately",
-        "moderately",
-        "strongly",
-    ]
 
 
 def test_only_numeric_columns_have_trends(card):

@@ -75,26 +75,6 @@ def test_the_command_that_evaluates_again(card):
     assert evaluation_command(replace(card, benchmark=theirs)) is None
 
 
-def test_threshold_rows_are_named(card):
-    curve = [
-        {
-            "threshold": 0.9,
-            "accuracy": 0.5,
-            "mean_steps": 2.0,
-            "mean_ponder_cost": 2.0,
-            "seconds": 1.0,
-            "relative_time": 1,
-        }
-    ]
-    n = card.results[0].table["n"]
-    drawn = render_card(replace(card, threshold_curve=curve, threshold_rows=n - 1))
-    assert f"Measured on {n - 1} random examples of `test`, so accuracies differ from those above." in drawn
-    for rows in (None, n, n + 1):
-        assert "Measured on all examples of `test`. Times" in render_card(
-            replace(card, threshold_curve=curve, threshold_rows=rows)
-        )
-
-
 def test_limitations_follow_from_the_tables(card):
     table = {**card.results[0].table, "accuracy": 0.9, "majority_baseline": 0.4}
     guesses = {**table, "accuracy": 0.41}

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from card_factory import make_card
 from document_card import make_document_card, make_document_table, make_losses
 from huggingface_hub import ModelCard
 
@@ -16,7 +15,6 @@ from hf_recurrent.hub.card import Compared, Plot, SplitResult, read_card
 from hf_recurrent.hub.commands import evaluation_command
 from hf_recurrent.hub.lint import form_problems
 from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
-from hf_recurrent.hub.phrases import phrase
 
 
 def lines_of(text, start):
@@ -78,13 +76,6 @@ def test_what_is_not_known_is_left_out():
     assert "Compared" not in text
     assert "Paper" not in text.split("## What the state")[0].split("## Results")[1]
     assert "Not every token is predicted." in text
-
-
-def test_the_papers_bits_stand_beside(text):
-    results = [SplitResult("test", make_document_table(), paper_bits=2.36)]
-    row = lines_of(render_card(make_document_card(results=results)), "| `test` | 3 ")[0]
-    assert row.endswith("| 1.600 | 84.82 | 2.36 |")
-    assert "Paper, bits per token" not in text
 
 
 @pytest.mark.parametrize(
@@ -164,15 +155,6 @@ def test_positions_are_a_table(text):
     assert rows[-1] == "| 4\u20137 | 2,600 | 1.600 | 1.700 | 1.603 |"
 
 
-def test_windows_are_what_it_reads(text):
-    assert "It reads windows of 16 tokens; each attends to itself and the one before, with 8 state" in text
-    assert "runs all 4 steps on every window" in text
-    assert phrase("reading", {"window_size": 4}).endswith("attends to itself and the one before")
-    assert phrase("reading", {"window_size": 4, "num_state_vectors": 1}).endswith(
-        "with 1 state vector carried from each to the next"
-    )
-
-
 def test_halting_over_documents_is_the_mean_over_tokens():
     losses = {"document": make_losses((1.0, 1.0, 1.0), steps=6006.0), "segment": make_losses((1.0, 1.0, 1.0))}
     table = make_document_table(losses=losses, halting="token", gates=False)
@@ -212,20 +194,3 @@ def test_the_command_reads_the_same_segments():
         "hf-recurrent evaluate someone/rec-fixed-skip long_documents --config python --set test_share=0.2 "
         "--segment-length 64"
     )
-
-
-def test_data_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"metric is 'bits_per_byte', which the tables of the splits \['test'\]"):
-        make_card(fixed=True, metric="bits_per_byte", results=make_card(fixed=True).results[:1])
-    with pytest.raises(ValueError, match="metric is 'bits_per_byte', which"):
-        make_document_card(table=make_document_table() | {"bits_per_byte": None})
-    with pytest.raises(ValueError, match=r"values of \['valid'\], splits that the card does not show"):
-        make_document_card(compared=[Compared("X", 1, {"valid": [1.0]})])
-    with pytest.raises(ValueError, match="need the value of one run or more"):
-        make_document_card(compared=[Compared("X", 1, {"test": []})])
-
-
-def test_other_cards_say_nothing_of_documents():
-    text = render_card(make_card(fixed=True))
-    for words in ("What the state is for", "Bits per", "recurrence_stats", "onstant prediction"):
-        assert words not in text

@@ -6,13 +6,7 @@ import json
 import pytest
 from test_gallery_page import HOSTILE, Page, page_of
 
-from hf_recurrent.hub.inside import (
-    Example,
-    inside_differences,
-    read_inside,
-    shown_examples,
-    write_inside,
-)
+from hf_recurrent.hub.inside import Example, read_inside, shown_examples, write_inside
 from hf_recurrent.training.evaluate import load_checkpoint
 from support.checkpoints import MODEL_CARDS
 
@@ -48,8 +42,18 @@ def recomputed(name, number=slice(None)):
     return stored, shown_examples(loaded.model, loaded.tokenizer, asked)
 
 
+def rounded(examples):
+    """What another machine's rounding does not change: the tokens, and when each rule stops with which answer."""
+    insides = [example["inside"] for example in json.loads(json.dumps(examples))]
+    return [
+        (inside["tokens"], [(run["label"], run["steps"], run["answer"][0]) for run in inside["runs"]])
+        for inside in insides
+    ]
+
+
 def test_a_small_example_is_what_the_model_does():
-    assert list(inside_differences(*recomputed(SMALL, slice(1)))) == []
+    stored, found = recomputed(SMALL, slice(1))
+    assert rounded(stored) == rounded(found)
 
 
 def test_an_answer_is_a_label():
@@ -61,45 +65,14 @@ def test_an_answer_is_a_label():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_examples_are_what_the_models_do(name):
-    assert list(inside_differences(*recomputed(name))) == []
+    stored, found = recomputed(name)
+    assert rounded(stored) == rounded(found)
 
 
 def test_what_is_read_is_written_the_same(examples, tmp_path):
     assert write_inside(tmp_path, examples).read_bytes() == (FOLDERS[SMALL] / "inside.json").read_bytes()
     assert read_inside(tmp_path) == examples
     assert read_inside(tmp_path / "none") == []
-
-
-def set_run(example, **values):
-    example["inside"]["runs"][1].update(values)
-
-
-def set_share(example, change):
-    row = example["inside"]["passes"][0]["attention"][0][2]
-    row[1] += change
-
-
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        (lambda example: None, None),
-        (lambda example: set_share(example, 1), None),
-        (lambda example: set_share(example, 2), "passes"),
-        (lambda example: set_run(example, answer=["1", example["inside"]["runs"][1]["answer"][1] - 0.004]), None),
-        (lambda example: set_run(example, answer=["1", 0.5]), "runs"),
-        (lambda example: set_run(example, answer=["0", 1.0]), "runs"),
-        (lambda example: set_run(example, steps=[1, 1, 1, 1, 1]), "runs"),
-        (lambda example: set_run(example, label="learned, threshold 0.5", own=False), "runs"),
-        (lambda example: example["inside"]["tokens"].reverse(), "tokens"),
-        (lambda example: example["inside"]["passes"].pop(), "passes"),
-    ],
-)
-def test_what_differs_beyond_rounding_is_named(examples, change, parts):
-    now = copy.deepcopy(examples)
-    change(now[0])
-    said = list(inside_differences(examples, now))
-    expected = [] if parts is None else [f"'w 1 i 0 r' has other {parts}: run `hf-recurrent card inside` on the folder"]
-    assert said == expected
 
 
 def test_files_have_a_size(examples, tmp_path):

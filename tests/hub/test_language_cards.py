@@ -62,14 +62,6 @@ def test_tables_are_whole(fixed):
         width = cells
 
 
-def test_a_fixed_depth_has_reads_and_no_steps():
-    text = render_card(make_language_card(fixed=True))
-    assert row_after(text, "| Split | n |")["All reads"] == "75.0%"
-    assert "by kind of the token" not in text
-    assert "ponder_steps" not in text
-    assert "import torch" not in text
-
-
 def test_a_chunk_model_says_how_it_reads():
     chunks = {"chunking": "fixed", "chunk_size": 10, "num_memory_slots": 8}
     card = make_language_card(fixed=True, family="xpos_transformer", chunks=chunks)
@@ -81,11 +73,6 @@ def test_a_chunk_model_says_how_it_reads():
     )
     assert phrase("reading", {**chunks, "chunking": "balanced"}).startswith("chunks of one size, at most 10 tokens")
     assert "It reads" not in render_card(make_language_card()).split("## Results")[0]
-
-
-def test_global_halting_of_a_language_model_is_by_running_means():
-    assert "global halting (by the mean over all tokens so far)" in render_card(make_language_card(halting="global"))
-    assert "global halting and at most" in render_card(make_card())
 
 
 def with_reads(steps, spearman):
@@ -121,23 +108,6 @@ def test_trends_are_those_of_the_steps_at_the_last_read():
     assert "too few to decide whether steps at the last read change with distance" in render_card(
         with_reads(float, 0.2)
     )
-
-
-def test_the_same_steps_at_every_last_read():
-    # the table's last reads all take 3.25 steps, where strings take 1 to 4 on average
-    assert "**No**: on `test_64_p80`, every string takes the same steps at the last read (3.25 on average)." in (
-        render_card(make_language_card())
-    )
-
-
-@pytest.mark.parametrize("classifies", [True, False])
-def test_captions_say_what_figures_show(picture, classifies):
-    plots = [replace(picture, kind="difficulty", column="distance"), replace(picture, kind="threshold")]
-    text = render_card(make_card(plots=plots) if classifies else make_language_card(plots=plots))
-    steps, measured = ("Steps", "accuracy") if classifies else ("Steps at the last read", "last-read accuracy")
-    assert f"![{steps} and {measured} by distance](" in text
-    assert f"*{steps} and {measured} by distance" in text
-    assert f"![{measured.capitalize()}, depth and time by halting threshold](" in text
 
 
 def test_the_hub_reads_the_task_and_the_metric():
@@ -241,8 +211,3 @@ def test_nearly_all_is_not_all():
 def test_the_task_follows_from_the_architecture(architectures, auto_class, task):
     config = {"model_type": "gut", "architectures": architectures}
     assert (auto_class_of(config), task_of(config)) == (auto_class, task)
-
-
-def test_anothers_model_has_no_task():
-    with pytest.raises(ValueError, match="model_type is 'bert': expected one of"):
-        task_of({"model_type": "bert", "architectures": ["BertModel"]})

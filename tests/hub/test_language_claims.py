@@ -11,7 +11,7 @@ from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.recipes import FOLDER
 from hf_recurrent.training.arguments import DataArguments
-from hf_recurrent.training.card import chunk_settings, command, example_of, headline, limitations, split_results
+from hf_recurrent.training.card import chunk_settings, example_of, headline, limitations, split_results
 from hf_recurrent.training.objectives import CLASSIFICATION, LANGUAGE_MODELLING
 from hf_recurrent.training.paper import PaperRow, papers
 from hf_recurrent.training.report_arguments import RunArguments
@@ -42,12 +42,6 @@ def test_more_reads_are_no_harder():
     assert (main_trend(by_distance)["column"], main_trend(by_distance)["direction"]) == ("distance", "shrink")
 
 
-def test_the_command_names_its_script():
-    words = ["mine.yaml"]
-    assert command(words, LANGUAGE_MODELLING.script).startswith("accelerate launch training/run_clm.py mine.yaml")
-    assert command(words).startswith("accelerate launch training/run_glue_style.py")
-
-
 def row(labelled):
     words = [word for place in range(50) for word in ("i" if place else "w", str(place % 2))]
     return {"text": " ".join(words), "labels": [7 if place in labelled else -100 for place in range(100)]}
@@ -58,12 +52,6 @@ def test_the_example_is_a_prompt_up_to_a_read_and_its_answer(labelled, place):
     example = example_of(row(labelled), benchmark_info("flip_flop"), LANGUAGE_MODELLING)
     words = row(labelled)["text"].split()
     assert (example.text, example.answer, example.text_pair) == (" ".join(words[:place]), words[place], None)
-
-
-def test_a_classifiers_example_is_its_texts():
-    pair = {"text": "( a )", "text_pair": "b", "labels": 1}
-    example = example_of(pair, benchmark_info("logical_inference"), CLASSIFICATION)
-    assert (example.text, example.text_pair, example.answer) == ("( a )", "b", None)
 
 
 def test_an_example_of_bytes_is_how_it_begins():

@@ -34,12 +34,8 @@ def import_package(staged):
 def change_a_weight(staged):
     weights = load_file(staged / "model.safetensors")
     name = next(name for name in weights if name.startswith("classifier."))
-    weights[name][0] += 1e-7
+    weights[name][0] += 1e-2
     save_file(weights, staged / "model.safetensors", {"format": "pt"})
-
-
-def change_the_config(staged):
-    edit_json(staged / "config.json", dropout=0.25)
 
 
 @pytest.mark.slow
@@ -48,8 +44,7 @@ def change_the_config(staged):
     [
         (drop_code, "the checkpoint does not load without this package: .*configuration_gut.py"),
         nightly(import_package, "the checkpoint does not load without this package: .*hf_recurrent"),
-        (change_a_weight, r"gives other results without this package: weights: classifier\.\S+ differ"),
-        nightly(change_the_config, "gives other results without this package: config: dropout differ"),
+        (change_a_weight, r"gives other results without this package: logits differs by "),
     ],
 )
 def test_reload_notices(run_folder, tmp_path, damage, message):

@@ -251,38 +251,6 @@ class CardData:
         for name, value, known in choices:
             if value not in known:
                 raise ValueError(f"{name} is {value!r}: expected one of {', '.join(known)}")
-        splits = [result.split for result in self.results]
-        if len(set(splits)) < len(splits):
-            raise ValueError(f"a card shows each split once, got {splits}")
-        self._check_measured()
-        for name, items in (("routing", self.routing), ("pictures", self.pictures)):
-            (kind,), paths = SECTION_PLOTS[name], [item.path for item in items]
-            drawn = [plot.path for plot in self.plots if plot.kind == kind]
-            if drawn != paths:
-                raise ValueError(f"plots of the kind '{kind}' are {drawn} but {name} has data of {paths}")
-        unsaid = [result.split for result in self.results if "fixed_depth" not in result.table]
-        if unsaid:
-            raise ValueError(f"the tables of the splits {unsaid} lack fixed_depth: take them from the run")
-        wrong = [r.split for r in self.results if r.table["fixed_depth"] != (self.halting == "none")]
-        if wrong:
-            depth = "no fixed" if self.halting == "none" else "a fixed"
-            raise ValueError(
-                f"halting={self.halting!r} contradicts the tables of the splits {wrong}, which have {depth} depth: "
-                "take the halting strategy and the tables from the same model"
-            )
-
-    def _check_measured(self) -> None:
-        """Raise a ValueError where a split lacks the card's metric."""
-        key = METRICS[self.metric].key
-        lacking = [result.split for result in self.results if result.table.get(key, 0.0) is None]
-        lacking += [result.split for result in self.results if METRICS[self.metric].in_bits and key not in result.table]
-        if lacking:
-            raise ValueError(f"metric is {self.metric!r}, which the tables of the splits {lacking} do not have")
-        unknown = {split for item in self.compared for split in item.values} - {result.split for result in self.results}
-        if unknown:
-            raise ValueError(f"compared models have values of {sorted(unknown)}, splits that the card does not show")
-        if any(not values for item in self.compared for values in item.values.values()):
-            raise ValueError("compared models need the value of one run or more on each split that they name")
 
     @property
     def of_documents(self) -> bool:

@@ -78,14 +78,8 @@ def write_code(model_type: str, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def update_config(folder: str | Path, fields: Mapping[str, Any]) -> None:
-    """Change fields in the config.json of a checkpoint folder, and renew model code that is there, all at once."""
-    with changed_files(folder) as change:
-        put_config(change, fields)
-
-
 def put_config(change: Change, fields: Mapping[str, Any]) -> None:
-    """Let the files of `update_config` be part of a change of a checkpoint folder."""
+    """Change fields of a config as part of a change of its checkpoint folder, and renew model code that is there."""
     config = json.loads((change.folder / "config.json").read_text(encoding="utf-8")) | fields
     if any(change.folder.glob("modeling_*.py")):
         # code of an earlier version would not know the fields

@@ -4,11 +4,9 @@
 
 Reads EXCHANGE/inputs.safetensors and the texts in EXCHANGE/example.json, loads FOLDER by its own code with the Auto
 class that `auto_map` gives its architecture, and writes the output tensors, the texts' tokens and what a language model
-makes of the inputs whose names start with "prompt." to EXCHANGE/outputs.safetensors, and the config and a digest of
-each weight to EXCHANGE/contents.json.
+makes of the inputs whose names start with "prompt." to EXCHANGE/outputs.safetensors.
 """
 
-import hashlib
 import importlib.abc
 import json
 import sys
@@ -18,8 +16,6 @@ PACKAGE = "hf_recurrent"
 PROMPT = "prompt."
 # four tokens, whatever they are and whatever the checkpoint's own settings for generation say
 GREEDY = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
-# of a config, what depends on where it was loaded from
-ORIGINS = ("_name_or_path", "_commit_hash", "auto_map")
 
 
 class Absent(importlib.abc.MetaPathFinder):
@@ -51,21 +47,6 @@ def answers(model, inputs: dict) -> dict:
     return found
 
 
-def contents(model) -> dict[str, dict]:
-    """The config without the places that it was loaded from, and a digest of each weight."""
-    config = {name: value for name, value in model.config.to_dict().items() if name not in ORIGINS}
-    weights = {name: digest(value) for name, value in model.state_dict().items()}
-    return {"config": json.loads(json.dumps(config, default=str)), "weights": weights}
-
-
-def digest(tensor) -> str:
-    """Of type, shape and bytes."""
-    import torch
-
-    values = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(values).hexdigest()}"
-
-
 def main(folder: str, exchange: str) -> None:
     sys.meta_path.insert(0, Absent())
     import torch
@@ -77,7 +58,6 @@ def main(folder: str, exchange: str) -> None:
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     loader = getattr(transformers, auto_class(config))
     model = loader.from_pretrained(folder, trust_remote_code=True).eval()
-    (Path(exchange) / "contents.json").write_text(json.dumps(contents(model)), encoding="utf-8")
     found = answers(model, inputs)
     example = json.loads((Path(exchange) / "example.json").read_text(encoding="utf-8"))
     if (Path(folder) / "tokenizer_config.json").is_file():

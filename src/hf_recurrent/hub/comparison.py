@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from .card import read_card
 from .card_data import CardData, Compared
@@ -20,26 +19,23 @@ def compared_cards(card: CardData, folders: Sequence[str | os.PathLike]) -> list
     Raises:
         ValueError: a folder has no card, or one of other examples, or of a run that is compared already.
     """
+    check_finished(folders)
     models: dict[tuple[str, int], Compared] = {}
-    seen = [run_of(card)]
+    own, seen = (card.model_name, card.training.num_parameters), [run_of(card)]
     for folder in folders:
-        check_finished([folder])
         other = read_card(folder)
-        shared = [split for split in split_values(card) if split in split_values(other)]
-        ours, theirs = measured_on(card, shared), measured_on(other, shared)
-        differences = [name for name in ours if ours[name] != theirs[name]]
-        if differences or not shared:
-            raise ValueError(
-                f"{folder} has another {' and '.join(differences) or 'split'} than this card: compare runs on the same "
-                "examples"
-            )
+        ours, theirs = measured_values(card), measured_values(other)
+        shared = [split for split in ours if split in theirs]
+        same = card.metric == other.metric and data_of(card) == data_of(other)
+        if not (shared and same and all(ours[split][0] == theirs[split][0] for split in shared)):
+            raise ValueError(f"{folder} was measured on other examples than this card: compare runs on the same ones")
         if run_of(other) in seen:
             raise ValueError(f"{folder} holds the run {run_of(other)}, which is compared already: leave it out")
         seen.append(run_of(other))
         model = (other.model_name, other.training.num_parameters)
-        new = Compared(*model, {}, same_model=model == (card.model_name, card.training.num_parameters))
+        new = models.setdefault(model, Compared(*model, {}, same_model=model == own))
         for split in shared:
-            models.setdefault(model, new).values.setdefault(split, []).append(split_values(other)[split])
+            new.values.setdefault(split, []).append(theirs[split][1])
     return list(models.values())
 
 
@@ -47,20 +43,15 @@ def run_of(card: CardData) -> tuple[str, int, int]:
     return card.model_name, card.training.num_parameters, card.training.seed
 
 
-def split_values(card: CardData) -> dict[str, float]:
-    """Split -> the value of the card's metric."""
-    return {result.split: result.table[METRICS[card.metric].key] for result in card.results}
+def data_of(card: CardData) -> tuple[str, str, str, int | None]:
+    return card.benchmark.name, card.benchmark.config, card.benchmark.version, card.benchmark.seed
 
 
-def measured_on(card: CardData, splits: Sequence[str]) -> dict[str, Any]:
-    """Facts of the examples of some splits, and of the measure, that cards must share to be compared."""
-    data = card.benchmark
-    tables = (result.table for result in card.results if result.split in splits)
+def measured_values(card: CardData) -> dict[str, tuple[int, float]]:
+    """Split -> how many examples or tokens it has, and the value of the card's metric."""
+    key = METRICS[card.metric].key
     return {
-        "metric": card.metric,
-        "benchmark": (data.name, data.config),
-        "version": (data.version, data.seed),
-        "number of examples": [table.get("n", table.get("tokens")) for table in tables],
+        result.split: (result.table.get("n", result.table.get("tokens")), result.table[key]) for result in card.results
     }
 
 

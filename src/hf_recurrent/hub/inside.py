@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +15,6 @@ from ..text_data.labels import MULTI, listed
 
 # of one checkpoint: the page holds those of all
 MAX_BYTES = 75_000
-# hundredths of shares, and probabilities, that another machine's rounding may change
-SHARE_ROUNDING, PROBABILITY_ROUNDING = 1, 0.005
-AGAIN = "run `hf-recurrent card inside` on the folder"
 
 
 class Example(NamedTuple):
@@ -70,29 +66,3 @@ def read_inside(folder: str | os.PathLike) -> list[dict[str, Any]]:
     """The examples in a checkpoint folder; none if it has no such file."""
     path = Path(folder) / INSIDE_FILE
     return read_json(path)["examples"] if path.is_file() else []
-
-
-def inside_differences(stored: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each example that is no longer as stored, beyond rounding, with the parts that differ."""
-    for before, example in zip(stored, found, strict=True):
-        now = json.loads(compact(example["inside"]))
-        changed = [name for name, value in before["inside"].items() if not agree(value, now.get(name))]
-        if changed:
-            yield f"{before['text']!r} has other {', '.join(changed)}: {AGAIN}"
-
-
-def agree(before: Any, now: Any, rounding: int = 0) -> bool:
-    """Whether two parts of an example are equal: probabilities within rounding, whole numbers within `rounding`."""
-    if not isinstance(now, type(before)):
-        return False
-    if isinstance(before, dict):
-        most = {name: SHARE_ROUNDING if name in ("attention", "gates") else rounding for name in before}
-        return before.keys() == now.keys() and all(
-            agree(value, now[name], most[name]) for name, value in before.items()
-        )
-    if isinstance(before, list):
-        # rows of shares lack the zeros at their ends
-        return all(agree(*pair, rounding) for pair in zip_longest(before, now, fillvalue=0))
-    if isinstance(before, float):
-        return abs(before - now) <= PROBABILITY_ROUNDING
-    return abs(before - now) <= rounding if isinstance(before, int) else before == now

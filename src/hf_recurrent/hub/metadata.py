@@ -12,6 +12,8 @@ from .card_data import CardData, SplitResult
 from .findings import has_exit
 from .tasks import METRICS, TASKS, Metric
 
+EN_DASH = "\u2013"
+
 
 def front_matter(data: CardData) -> str:
     """YAML between the `---` lines of README.md: licence, tags, data, results, and our `hf_recurrent` block."""
@@ -26,7 +28,12 @@ def front_matter(data: CardData) -> str:
         data.benchmark.name: True,
     }
     metadata = ModelCardData(
-        **({"license": licence(data)} if data.base_model is None else data.base_model.metadata()),
+        # benchmarks are generated or free; whether weights learned of one's own data are, only their owner can say
+        **(
+            {"license": data.license or ("unknown" if data.benchmark.is_own else "apache-2.0")}
+            if data.base_model is None
+            else data.base_model.metadata()
+        ),
         library_name="transformers",
         pipeline_tag=data.task,
         tags=[tag for tag, applies in tags.items() if applies],
@@ -37,12 +44,6 @@ def front_matter(data: CardData) -> str:
         hf_recurrent={"family": data.family, **_summaries(data)},
     )
     return dumped(without_none(plain(metadata.to_dict()))).strip()
-
-
-def licence(data: CardData) -> str:
-    """The licence of weights that were trained from nothing, as the Hub identifies it."""
-    # benchmarks are generated or free; whether weights learned of one's own data are, only their owner can say
-    return data.license or ("unknown" if data.benchmark.is_own else "apache-2.0")
 
 
 def _eval_result(data: CardData, result: SplitResult) -> EvalResult:
@@ -123,7 +124,7 @@ def eval_results_yaml(data: CardData) -> str | None:
         whole = task_id(*place_of(data, result))
         parts = [(whole, result.table)]
         for column, item in result.table.get("slices", {}).items():
-            parts += [(f"{whole}/{column}={_ascii_range(row['value'])}", row) for row in item["rows"]]
+            parts += [(f"{whole}/{column}={row['value'].replace(EN_DASH, '-')}", row) for row in item["rows"]]
         entries += [
             EvalResultEntry(
                 dataset_id=benchmark.dataset_id,
@@ -154,10 +155,6 @@ def without_none(value: Any) -> Any:
     if isinstance(value, list):
         return [without_none(item) for item in value]
     return value
-
-
-def _ascii_range(label: str) -> str:
-    return label.replace("\u2013", "-")
 
 
 def dumped(value: Any) -> str:
