@@ -86,15 +86,3 @@ def test_show_explains_labels_difficulty_and_parse(succeed, name, tmp_path):
     lines = [line.strip() for line in out.split("\n\n", 1)[1].splitlines()]
     assert all(any(line.startswith(f"{word}  ") for line in lines) for word in shown)
     assert parse or not any(line.startswith(("parse  ", "answer  ", "label  ")) for line in lines)
-
-
-def test_show_says_what_the_signs_of_logic_are(run):
-    out = run("benchmark", "show", "logical_inference", "-n", "2")[1]
-    words = glossary(out)
-    assert words["#"].startswith("independence")
-    assert words["<"].startswith("forward entailment")
-    assert words["v"].startswith("cover: never both false")
-    assert "64 assignments of truth values to the six variables" in words["parse"]
-    # what is explained is there: the counts of the examples
-    assert re.search(r": true in \d+ of 64", out.split("\n\n", 1)[1])
-    assert out.count("assignments") == 1

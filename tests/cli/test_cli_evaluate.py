@@ -1,6 +1,5 @@
 """`hf-recurrent evaluate` and `convert`."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hf_recurrent.training import evaluate
 from hf_recurrent.training.evaluate import load_checkpoint
 from parity.reference import load_reference
 from support.compare import assert_close
-from support.families import BY_NAME, make_model
 
 MODEL_CARDS = Path(__file__).parent.parent.parent / "model_cards"
 SIZES = {"num_train": 20, "num_validation": 5, "num_test": 30}
@@ -65,33 +63,6 @@ def test_the_precision_can_be_chosen(evaluated, run_folder, monkeypatch):
         assert other["accuracy"] == pytest.approx(own["accuracy"], abs=2.5 / 30)
         assert other["ponder_cost"] == pytest.approx(own["ponder_cost"], rel=0.02)
     assert [each.model.dtype for each in loaded] == [torch.bfloat16, torch.bfloat16, torch.float16, torch.float32]
-
-
-@pytest.mark.parametrize(
-    ("criterion", "said"), [("confidence", "halts by confidence at 0.99;"), ("stability", "halts by stability;")]
-)
-def test_what_stops_a_model_is_its_exit_criterion(succeed, run_folder, criterion, said):
-    path = run_folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "exit_criterion": criterion}))
-    out, _ = succeed("evaluate", run_folder, "listops", *SET)
-    out = " ".join(out.split())
-    assert said in out
-    assert "A unit halts when its exit criterion holds;" in out
-    assert "mass" not in out
-
-
-def test_a_fixed_depth_has_no_halting_to_tell_of(succeed, tmp_path):
-    from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
-    from hf_recurrent.hub.checkpoint import save_checkpoint
-
-    tokenizer = build_tokenizer("listops")
-    names = dict(enumerate(benchmark_info("listops").label_names))
-    config = make_model(BY_NAME["xpos_transformer"]).config
-    config.update({"vocab_size": len(tokenizer), "id2label": names, "label2id": {v: k for k, v in names.items()}})
-    save_checkpoint(AutoModelForSequenceClassification.from_config(config), tmp_path / "fixed", tokenizer)
-    out, _ = succeed("evaluate", tmp_path / "fixed", "listops", *SET)
-    assert "halts" not in out
-    assert "test by depth" in out
 
 
 def test_an_exported_benchmark_will_do(evaluated, succeed, run_folder, tmp_path):

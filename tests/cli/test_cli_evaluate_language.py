@@ -7,7 +7,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.metrics import spearman
 
 SIZES = {"train_length": 12, "num_train": 4, "num_validation": 4, "num_test": 10, "test_p_ignore": 0.3}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
@@ -75,45 +74,3 @@ def test_reads_and_steps_are_the_models_own(evaluated, gut):
     assert "last read: share of strings whose last read is right" in out
     # all strings of a split have the same length
     assert "by length" not in out
-
-
-def test_the_trend_is_that_of_the_steps_at_the_last_read(evaluated, make):
-    folder = make("gut", halting="global", halting_bias_init=-0.5, initializer_range=1.0)
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
-    torch.manual_seed(5)
-    with torch.no_grad():
-        # wide, so that reads halt at several depths
-        for weight in model.base_model.halting_head.parameters():
-            if weight.dim() == 2:
-                weight.normal_()
-    save_checkpoint(model, folder, tokenizer)
-    tables, out, _ = evaluated(folder, "flip_flop", *SET)
-    for name, rows in ((name, load_benchmark("flip_flop", **SIZES)[name]) for name in tables):
-        with torch.no_grad():
-            steps = [model(**tokenizer(text, return_tensors="pt")).ponder_steps[0] for text in rows["text"]]
-        at_read, mean = (
-            spearman([get(row).item() for row in steps], rows["distance"][:])
-            for get in (lambda row: row[-2], lambda row: row.float().mean())
-        )
-        assert abs(at_read - mean) > 0.02
-        assert tables[name]["slices"]["distance"]["spearman"] == pytest.approx(at_read)
-        related = next(
-            line for line in out.split(f"{name}: each")[1].splitlines() if line.startswith("rank correlation of ")
-        )
-        assert related.startswith("rank correlation of steps at the last read with ")
-        assert f"distance {at_read:+.2f} (" in related
-
-
-def test_a_fixed_depth_has_reads_only(succeed, make):
-    folder = make("tlb", chunk_size=5, num_memory_slots=3)
-    out, _ = succeed("evaluate", folder, "flip_flop", *SET)
-    assert "all reads" in out
-    assert "halts" not in out
-    assert "of the token" not in out
-
-
-def test_show_says_what_the_last_read_must_recall(succeed):
-    out, _ = succeed("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16")
-    assert "labels: none, for language models" in out
-    assert "answer  the last read must recall" in out
-    assert "label  " not in out

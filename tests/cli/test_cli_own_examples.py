@@ -130,20 +130,6 @@ def test_columns_are_those_of_training(evaluated, succeed, checkpoint, tmp_path)
     assert answers[0] == answers[1]
 
 
-def test_columns_of_training_that_a_file_lacks_are_told(refuse, checkpoint, tmp_path):
-    folder = shutil.copytree(checkpoint, tmp_path / "model")
-    facts = {"text_column": ["review"], "label_column": "stars"}
-    (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
-    file = write_csv(tmp_path / "others.csv", [{"review": "good", "mark": NAMES[0], "other": "fine"}])
-    found = refuse("evaluate", folder, file)
-    assert "others.csv has no column 'label': name one of 'mark', 'other' with --label-column" in found
-    assert found.endswith("; training read 'stars'")
-    file = write_csv(tmp_path / "others.csv", [{"opinion": "good", "stars": NAMES[0], "other": "fine"}])
-    for command in (("evaluate", folder, file), ("predict", folder, "--file", file, "--output", tmp_path / "p.csv")):
-        assert refuse(*command).endswith("; training read 'review'")
-    assert "training" not in refuse("evaluate", folder, file, "--text-column", "reviews")
-
-
 def test_a_file_of_training_is_warned_of(refuse, checkpoint, file, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "model")
     (folder / "card.json").write_text(json.dumps({"benchmark": {"parameters": {"files": {"train": file.name}}}}))
@@ -176,18 +162,6 @@ def test_a_file_is_the_test_split_and_called_by_its_name(evaluated, checkpoint, 
     assert "reviews.csv by kind" in out
     assert table["positive_label"] == model.config.id2label[1]
     assert f"f1 of {model.config.id2label[1]} " in out
-
-
-def test_a_folder_of_texts_by_label(run, checkpoint, tmp_path):
-    for number, row in enumerate(rows(20)):
-        (tmp_path / "texts" / row["stars"]).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "texts" / row["stars"] / f"{number}.txt").write_text(row["review"])
-    # a note on them makes them no benchmark
-    (tmp_path / "texts" / "README.md").write_text("Films of last year.")
-    with pytest.warns(UserWarning, match="16 of 20 examples of texts have more than max_seq_length=4 tokens"):
-        status, out, err = run("evaluate", checkpoint, tmp_path / "texts", "--max-seq-length", "4")
-    assert status == 0, err
-    assert "texts by length" in out
 
 
 def test_a_data_set(evaluated, refuse, checkpoint, tmp_path):
@@ -304,18 +278,6 @@ def test_sources_and_targets(evaluated, succeed, refuse, tmp_path):
 )
 def test_bad_requests_are_named(refuse, checkpoint, file, words, message):
     assert re.search(message, refuse("evaluate", checkpoint, file, *words))
-
-
-def test_the_folder_of_a_stopped_run_is_told(refuse, file, tmp_path):
-    assert "checkpoint is '': name a folder" in refuse("evaluate", "", "listops")
-    assert f"checkpoint {tmp_path} does not load: it has no config.json; name the folder of a checkpoint" in refuse(
-        "evaluate", tmp_path, file
-    )
-    for steps in (50, 100):
-        (tmp_path / f"checkpoint-{steps}").mkdir()
-    message = f"it has no config.json; its run is not finished, so run it again, or name {tmp_path}/checkpoint-100"
-    assert message in refuse("evaluate", tmp_path, file)
-    assert message in refuse("predict", tmp_path, "--file", file, "--output", tmp_path / "p.csv")
 
 
 @pytest.mark.slow

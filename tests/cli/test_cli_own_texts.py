@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.models.common.exit_calibration import calibration_problem
-from support.token_checkpoints import causal_checkpoint, masked_checkpoint, word_rows, write_rows
+from support.token_checkpoints import causal_checkpoint, word_rows, write_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
 ROWS = 60
@@ -214,20 +214,6 @@ def test_a_card_tells_texts_by_the_calibrated_exit(evaluated, succeed, places, t
     )
     assert read_card(tmp_path / "other").results == before.results
     assert "calibrated since to stop by `agreement`" in (tmp_path / "other" / "README.md").read_text()
-
-
-def test_texts_that_are_cut_are_told(run, places, tmp_path):
-    flags, goal = ("--line-by-line", "--max-seq-length", "6"), ("--budget", "depth=0.9", "--criterion", "convergence")
-    lengths = [row["size"] + 1 for row in text_rows(3)]
-    cut = sum(length > 6 for length in lengths)
-    message = f"book.txt: {cut} of {ROWS} documents have more than max_seq_length=6 tokens, at most {max(lengths)}, and"
-    for command in (("evaluate",), ("calibrate", *goal, "--repeats", "1", "--out", tmp_path / "copy")):
-        with pytest.warns(UserWarning, match=message):
-            status, _, err = run(command[0], places["model"], places["book"], *flags, *command[1:])
-        assert status == 0, err
-    masked = masked_checkpoint(tmp_path / "masked")
-    with pytest.warns(UserWarning, match=message):
-        run("evaluate", masked, places["book"], *flags)
 
 
 def test_texts_that_cannot_be_read(refuse, places, tmp_path):

@@ -7,18 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from hf_recurrent.analysis.predict import PredictionSettings
-from hf_recurrent.cli.predict import settings_as_trained
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.training.objectives import SEQ2SEQ
 from support.families import LANGUAGE_BY_NAME, VOCAB_SIZE, make_language_model, slow
 from support.sut_models import make_sut
 from support.tokenizer import make_tokenizer
@@ -92,17 +88,6 @@ def test_language_models_and_encoder_decoders_write(run, tmp_path, make):
     assert table.column_names == ["prediction", "steps"]
     assert all(isinstance(text, str) for text in table["prediction"].to_pylist())
     assert all(0 <= steps <= 9 for steps in table["steps"].to_pylist())
-
-
-def test_sources_are_read_as_in_training():
-    known = {"source_column": "de", "target_column": "en", "source_prefix": "translate: "}
-    config = SimpleNamespace(capabilities=SimpleNamespace(siamese=False))
-    loaded = SimpleNamespace(settings=known, objective=SEQ2SEQ, model=SimpleNamespace(config=config))
-    found = settings_as_trained(PredictionSettings(), loaded, SimpleNamespace(columns=["de", "text"]))
-    assert (found.text_columns, found.source_prefix) == (("de",), "translate: ")
-    given = PredictionSettings(text_columns=("text",), source_prefix="")
-    assert settings_as_trained(given, loaded, SimpleNamespace(columns=["de", "text"])) == given
-    assert settings_as_trained(PredictionSettings(), loaded, SimpleNamespace(columns=["source"])).text_columns == ()
 
 
 def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):

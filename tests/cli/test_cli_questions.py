@@ -67,16 +67,6 @@ def test_spans_are_evaluated(evaluated, places):
     assert 0 <= table["scores"]["f1"] <= 1
 
 
-def test_questions_without_an_answer(evaluated, refuse, places, tmp_path):
-    file = tmp_path / "some.jsonl"
-    rows = [span_row(0), {**span_row(1), "answers": {"text": [], "answer_start": []}}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "1 of 2 questions of test have no answer: pass --version-2-with-negative if" in refuse(
-        "evaluate", places["spans"], file
-    )
-    assert evaluated(places["spans"], file, "--version-2-with-negative")[0]["test"]["n"] == 2
-
-
 def test_choices_are_evaluated_and_calibrated(evaluated, succeed, places, tmp_path):
     table = evaluated(places["choices"], places["choices_file"], *CHOICES)[0]["test"]
     model = transformers.AutoModelForMultipleChoice.from_pretrained(places["choices"]).eval()

@@ -107,11 +107,6 @@ def test_recipes_are_listed_with_what_they_train(run, succeed, monkeypatch):
     assert "lra_text_tlb" not in some
 
 
-def test_a_recipe_is_shown_as_it_is(run):
-    for name in ("cpu/listops_gut", "long_documents_slide_12l"):
-        assert run("recipes", "show", name) == (0, (FOLDER / f"{name}.yaml").read_text(), "")
-
-
 def test_a_recipe_is_copied_and_never_over_a_file(run, succeed, refuse, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("recipes", "copy", "cpu/listops_gut")[:2] == (0, "wrote listops_gut.yaml\n")
