@@ -10,7 +10,6 @@ from test_gallery_browser import CONTRAST
 from test_live_server import serving
 
 from hf_recurrent.hub.gallery import build_page
-from hf_recurrent.hub.gallery.live import Live
 from hf_recurrent.hub.inside import read_inside
 from hf_recurrent.training.evaluate import load_checkpoint
 from support.browser import chromium, console_errors, emulate, evaluate
@@ -130,7 +129,7 @@ def served():
     """The address of a checkpoint's page, served from here."""
     folder = str(MODEL_CARDS / ROWS)
     loaded = load_checkpoint(folder, "cpu")
-    with serving(Live(folder, loaded.model, loaded.tokenizer)) as server:
+    with serving(folder, loaded.model, loaded.tokenizer) as server:
         yield server.address
 
 

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 import pytest
 
 from hf_recurrent.analysis.explain.inside import look_inside
-from hf_recurrent.hub.gallery.live import Live
 from hf_recurrent.hub.gallery.live_server import LiveServer
 from support.families import BY_NAME, make_model
 from support.tokenizer import make_tokenizer
@@ -19,9 +18,9 @@ JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
-def serving(live):
+def serving(name, model, tokenizer):
     """A server in a thread of its own."""
-    with LiveServer(live, 0) as server:
+    with LiveServer(name, model, tokenizer, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -32,12 +31,12 @@ def serving(live):
 
 
 def live(name, title):
-    return Live(title, make_model(BY_NAME[name]).eval(), make_tokenizer())
+    return title, make_model(BY_NAME[name]).eval(), make_tokenizer()
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(live("ndr", "runs/<b>ndr")) as server:
+    with serving(*live("ndr", "runs/<b>ndr")) as server:
         yield server
 
 
@@ -66,14 +65,14 @@ def test_the_page_loads_nothing_else(server):
 def test_a_text_is_looked_into(server):
     status, headers, text = explain(server, {"text": TEXT})
     assert (status, headers["Content-Type"]) == (200, "application/json")
-    expected = look_inside(server.live.model, server.live.tokenizer, TEXT).to_dict()
+    expected = look_inside(server.model, server.tokenizer, TEXT).to_dict()
     assert json.loads(text) == expected
     # an empty field is none
     assert explain(server, {"text": TEXT, "text_pair": ""})[2] == text
 
 
 def test_pairs_have_two_fields():
-    with serving(live("ut_siamese", "ut")) as server:
+    with serving(*live("ut_siamese", "ut")) as server:
         assert ask(server)[2].count("<textarea") == 2
         status, _, text = explain(server, {"text": TEXT, "text_pair": "w7"})
         assert status == 200
@@ -117,9 +116,9 @@ def test_there_is_nothing_else(server):
 def test_a_port_that_is_taken_is_named(server):
     port = server.server_address[1]
     with pytest.raises(ValueError, match=f"port {port} cannot be used: Address already in use"):
-        LiveServer(server.live, port)
+        LiveServer("ndr", server.model, server.tokenizer, port)
 
 
 def test_models_without_attention_are_refused():
     with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
-        live("rnn_lstm", "rnn")
+        LiveServer(*live("rnn_lstm", "rnn"), 0)

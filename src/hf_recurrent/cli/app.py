@@ -29,16 +29,12 @@ from .train import train
 NAME = "hf-recurrent"
 
 
-def with_dashes(name: str) -> str:
-    """An option's name as the commands have it: training's flags are transformers', with underscores."""
-    return name.replace("_", "-")
-
-
 app = typer.Typer(
     name=NAME,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"token_normalize_func": with_dashes},
+    # training's flags are transformers', with underscores; those of the commands have dashes
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
 )
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(benchmark.app, name="benchmark")

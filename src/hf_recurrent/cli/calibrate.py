@@ -63,7 +63,7 @@ Copy = Annotated[
         "--out",
         file_okay=False,
         callback=options.a_folder,
-        help="New folder for a calibrated copy; if not given, in place.",
+        help="New folder for a changed copy; if not given, in place.",
     ),
 ]
 

@@ -124,7 +124,7 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
         if base.license not in (None, license_name):
             raise ValueError(f"--license is {license_name!r}, but the card of {base.name} says {base.license!r}")
         base = replace(base, license=license_name)
-    auto_class = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    auto_class = auto_class_of(config.to_dict())
     data = ConvertedData(
         base,
         folder.name,
@@ -147,7 +147,7 @@ def to_original(reference: str, built: Path) -> Any:
     from ..hub.tasks import auto_class_of
 
     config = read_config(reference)
-    found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    found = auto_class_of(config.to_dict())
     if found is None:
         raise ValueError(f"{reference}: config.json names {config.architectures}, which is no class of this package")
     model = load_whole(getattr(transformers, found), reference)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @options.takes_examples
 def evaluate(
-    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
+    checkpoint: options.Checkpoint,
     examples: options.Examples,
     split: Annotated[list[str] | None, typer.Option(help="May be repeated; all test splits if not given.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate this many random examples of each split.")] = None,

@@ -82,7 +82,7 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
         carries = [row["carry"] for row in result["carries"]]
         positions = (
             [
-                f"{row['first']:,}" if row["first"] == row["last"] else f"{row['first']:,}\u2013{row['last']:,}",
+                place(row),
                 f"{row['tokens']:,}",
                 *(bits(row["bits_per_token"][carry]) for carry in carries),
             ]
@@ -95,6 +95,11 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
         ]
         drawn.append(table(f"{name}, bits per token by position in the document", columns, positions))
     return drawn
+
+
+def place(row: dict[str, Any]) -> str:
+    """The numbers of tokens before those of a row."""
+    return f"{row['first']:,}" if row["first"] == row["last"] else f"{row['first']:,}\u2013{row['last']:,}"
 
 
 def perplexity(value: float | None) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..templating import NOTHING, bits, percent, steps
 from .console import table
-from .evaluate_documents import perplexity
+from .evaluate_documents import perplexity, place
 
 MEASURES = [("bits/byte", True), ("bits/token", True), ("accuracy", True), ("mean steps", True)]
 
@@ -20,7 +20,7 @@ def drawings(tables: dict[str, dict[str, Any]]) -> list[Any]:
         (carry,) = (row["carry"] for row in result["carries"])
         positions = (
             [
-                f"{row['first']:,}" if row["first"] == row["last"] else f"{row['first']:,}\u2013{row['last']:,}",
+                place(row),
                 f"{row['tokens']:,}",
                 bits(row["bits_per_token"][carry]),
                 depth(row["mean_steps"]),

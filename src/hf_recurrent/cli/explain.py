@@ -23,7 +23,7 @@ FRAME, BETWEEN = 1, 3
 
 
 def explain(
-    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
+    checkpoint: options.Checkpoint,
     text: Annotated[str, typer.Argument(help='The example, such as "b a d 101".')],
     pair: Annotated[str | None, typer.Option(help="The second text, of a model that compares two.")] = None,
     output: Annotated[

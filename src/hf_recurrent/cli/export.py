@@ -10,7 +10,7 @@ from .console import out, quiet_libraries, size, wrote
 
 
 def export(
-    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
+    checkpoint: options.Checkpoint,
     output: Annotated[Path, typer.Option(callback=options.in_a_folder, help="The file to write: .onnx, .pt2 or .pte.")],
     file_format: Annotated[
         str | None,
@@ -81,8 +81,7 @@ def load_model(checkpoint: str, revision: str | None) -> Any:
 
     options = revision_options(checkpoint, revision)
     config = checkpoint_config("checkpoint", checkpoint, **options)
-    found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
-    loader = getattr(transformers, found or "AutoModel")
+    loader = getattr(transformers, auto_class_of(config.to_dict()) or "AutoModel")
     model = load_whole(loader, checkpoint, dtype="float32", **options).eval()
     check_finite(model, checkpoint)
     return model

@@ -1,13 +1,12 @@
 """`hf-recurrent fit-probe`: a small head that says whether a checkpoint's present answer is right."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .calibrate import Checkpoint, MaxSteps, destination
+from .calibrate import Checkpoint, Copy, MaxSteps, destination
 from .console import out, quiet_libraries, wrote
 
 
@@ -21,15 +20,7 @@ def fit_probe(
     limit: options.Limit = 5000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            file_okay=False,
-            callback=options.a_folder,
-            help="New folder for a copy with the probe; if not given, in place.",
-        ),
-    ] = None,
+    folder: Copy = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:

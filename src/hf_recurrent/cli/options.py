@@ -81,6 +81,7 @@ Settings = Annotated[
     ),
 ]
 
+Checkpoint = Annotated[str, typer.Argument(callback=a_place, help="Folder or Hub id of a checkpoint.")]
 # of commands that evaluate a checkpoint on examples
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]

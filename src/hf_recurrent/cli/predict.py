@@ -20,7 +20,7 @@ NAMED = 5
 
 @options.names_encoding
 def predict(
-    checkpoint: Annotated[str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint.")],
+    checkpoint: options.Checkpoint,
     file: Annotated[
         Path,
         typer.Option(

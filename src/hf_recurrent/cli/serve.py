@@ -26,7 +26,6 @@ def serve(
     """
     import torch
 
-    from ..hub.gallery.live import Live
     from ..hub.gallery.live_server import LiveServer
     from ..training.evaluate import load_checkpoint
 
@@ -34,7 +33,7 @@ def serve(
     # one short text gains nothing by more, and on a busy machine waits for them
     torch.set_num_threads(1)
     loaded = load_checkpoint(checkpoint, device, revision)
-    with LiveServer(Live(checkpoint, loaded.model, loaded.tokenizer), port) as server:
+    with LiveServer(checkpoint, loaded.model, loaded.tokenizer, port) as server:
         out.print(f"{checkpoint} is at {server.address} (Ctrl-C ends it)", markup=False, soft_wrap=True)
         try:
             server.serve_forever()

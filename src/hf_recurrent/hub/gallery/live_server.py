@@ -1,31 +1,56 @@
-"""The server of a checkpoint's page, for this machine alone.
+"""The server of a page that looks into any input of a checkpoint, for this machine alone.
 
 Another site could make a visitor's browser call it under a name of its own (DNS rebinding): such names are refused.
 """
 
 import json
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
-from .live import Live
+from markupsafe import Markup
 
+from ...analysis.explain.explanation import check_model
+from ...analysis.explain.inside import look_inside
+from ..card import read_card
+from ..lint import CARD_FILE
+from .page import joined, render
+
+LIVE = "live_template.html"
+LIVE_STYLES = ("base.css", "table.css", "inside.css", "page.css")
+LIVE_SCRIPTS = ("inside.js",)
+FIELDS = ("text", "text_pair")
 JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
 HOST = "127.0.0.1"
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of a checkpoint's page at `address`.
+    """A server of the page of the checkpoint `name` at `address`.
 
     Raises:
-        ValueError: the port is taken.
+        ValueError: a model that `explain` does not take, or the port is taken.
     """
 
     daemon_threads = True
 
-    def __init__(self, live: Live, port: int):
-        self.live = live
+    def __init__(self, name: str, model: Any, tokenizer: Any, port: int):
+        check_model(model)
+        self.model = model
+        self.tokenizer = tokenizer
+        # a rule is set in the config that all passes read
+        self.lock = threading.Lock()
+        siamese, causal = model.config.capabilities.siamese, model.config.is_causal
+        self.page = render(
+            LIVE,
+            title=f"Inside {Path(name).name or name}",
+            texts=stored_texts(name),
+            pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
+            style=Markup(joined(LIVE_STYLES)),
+            script=Markup(joined(LIVE_SCRIPTS)),
+        )
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
@@ -37,12 +62,24 @@ class LiveServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://{HOST}:{self.server_address[1]}/"
 
+    def answer(self, request: Any) -> dict[str, Any]:
+        """The inside of the text, or pair of texts, of a request, as plain data.
+
+        Raises:
+            ValueError: the request is none, or its text cannot be looked into.
+        """
+        if not isinstance(request, dict) or "text" not in request or not set(request) <= set(FIELDS):
+            raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
+        text, pair = request["text"], request.get("text_pair") or None
+        with self.lock:
+            return look_inside(self.model, self.tokenizer, text, pair).to_dict()
+
 
 class Handler(BaseHTTPRequestHandler):
     server: LiveServer
 
     def do_GET(self) -> None:
-        self.respond("/", lambda: (HTML, self.server.live.page))
+        self.respond("/", lambda: (HTML, self.server.page))
 
     def do_POST(self) -> None:
         self.respond("/explain", self.explanation)
@@ -67,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != JSON:
             raise ValueError(f"the request is not of the type {JSON}")
         request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
-        return JSON, json.dumps(self.server.live.answer(request), allow_nan=False)
+        return JSON, json.dumps(self.server.answer(request), allow_nan=False)
 
     def reply(self, status: HTTPStatus, kind: str, content: str) -> None:
         body = content.encode()
@@ -79,3 +116,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep requests out of the terminal."""
+
+
+def stored_texts(name: str) -> tuple[str, str]:
+    """The example of the card in a checkpoint folder, a text or a pair; empty texts without one."""
+    if not (Path(name) / CARD_FILE).is_file():
+        return "", ""
+    example = read_card(name).example
+    return example.text, example.text_pair or ""
