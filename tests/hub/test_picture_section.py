@@ -156,11 +156,5 @@ def test_captions_say_what_is_drawn(changes, expected):
     assert phrase("picture_caption", told(**changes).__dict__) == f"One test example: {expected}; darker is more."
 
 
-@pytest.mark.parametrize("drop", ["plots", "pictures"])
-def test_a_figure_and_its_numbers_belong_together(card_of, drop):
-    with pytest.raises(ValueError, match=r"plots of the kind 'picture' are .* but pictures has data of"):
-        replace(card_of(told()), **{drop: []})
-
-
 def test_cards_without_it_are_as_they_were():
     assert "What it attends to" not in render_card(make_card())

@@ -120,8 +120,8 @@ def settings_of_training(name: str, objective: Objective, inputs: Mapping[str, A
 
 
 def known_settings(objective: Objective) -> set[str]:
-    """The settings of a user's own data for an objective."""
-    return {item.name for item in fields(ARGUMENTS[objective])}
+    """The settings of a user's own data for an objective; of benchmarks' documents those that all data have."""
+    return {item.name for item in fields(ARGUMENTS.get(objective, DataArguments))}
 
 
 def recipe_of_training(name: str) -> dict[str, Any]:
