@@ -142,29 +142,11 @@ WRONG_INPUTS = {
         lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.zeros(9, 32)},
         r"`inputs_embeds` is a Tensor of torch.float32 with shape \(9, 32\): pass a floating-point tensor",
     ),
-    "infinite_embeddings": (
-        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.full((10, 9, 32), torch.inf)},
-        "`inputs_embeds` holds NaN or infinite values",
-    ),
-    "embeddings_of_another_precision": (
-        lambda batch: {**without(batch, "input_ids"), "inputs_embeds": torch.zeros(10, 9, 32, dtype=torch.float64)},
-        "`inputs_embeds` is of torch.float64 but the model's embeddings of torch.float32: pass inputs_embeds.to",
-    ),
-    "ids_elsewhere": (
-        lambda batch: {**batch, "input_ids": batch["input_ids"].to("meta")},
-        "`input_ids` is on meta but the model is on cpu: move one to the other",
-    ),
-    "labels_elsewhere": (lambda batch: {**batch, "labels": batch["labels"].to("meta")}, "`labels` is on meta but"),
-    "sparse_ids": (
-        lambda batch: {**batch, "input_ids": batch["input_ids"].to_sparse()},
-        r"`input_ids` is of layout torch.sparse_coo: pass input_ids.to_dense\(\)",
-    ),
     "mask_of_halves": (
         lambda batch: {**batch, "attention_mask": batch["attention_mask"] * 0.5},
         "`attention_mask` holds 0.5: pass 0 or 1 for each token",
     ),
     "one_label": (lambda batch: {**batch, "labels": torch.tensor(1)}, r"`labels` is a Tensor .* with shape \(\): pass"),
-    "text_flag": (lambda batch: {**batch, "output_halting": "yes"}, "`output_halting` is 'yes': pass True or False"),
     "neither_input": (lambda batch: without(batch, "input_ids"), "pass exactly one of `input_ids` and `inputs_embeds`"),
     "flat_ids": (
         lambda batch: {"input_ids": batch["input_ids"].flatten(), "token_type_ids": torch.zeros(1, 1).long()},
@@ -202,14 +184,6 @@ def test_arguments_that_a_classifier_does_not_have(name):
     variant = BY_NAME["gut"]
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
         make_model(variant)(**make_batch(variant), **{name: True})
-
-
-def test_a_model_without_values(variant):
-    model, batch = make_model(variant).to("meta"), make_batch(variant)
-    with pytest.raises(ValueError, match="on cpu but the model is on meta"):
-        model(**batch)
-    with pytest.raises(ValueError, match="and the model are on meta, which holds no values"):
-        model(**{name: value.to("meta") for name, value in batch.items()})
 
 
 WRONG_OPTIONS = [

@@ -67,14 +67,6 @@ def test_heads_and_stacks():
         SUTForConditionalGeneration(SUTConfig(**SMALL))
 
 
-@pytest.mark.parametrize("model_class", [SUTModel, SUTForSequenceClassification])
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3}])
-def test_there_is_nothing_to_generate_with(model_class, options):
-    model = model_class(SUTConfig(**SMALL))
-    with pytest.raises(ValueError, match=f"{model_class.__name__} has no head to generate with: .*ForSeq2SeqLM"):
-        model.generate(torch.tensor([[4, 5]]), max_new_tokens=2, **options)
-
-
 def both(**changes):
     return make_sut("plain", SUTForConditionalGeneration, **changes)
 

@@ -98,27 +98,6 @@ def test_starts_that_do_not_fit(start):
         model(ids, start_of_document=start)
 
 
-def check_damaged_states_are_refused(state: dict[str, torch.Tensor], cache) -> None:
-    """Each damage with a message of its own, and the cache left as it was."""
-    inner = next(name for name, tensor in state.items() if name.startswith("layers.0") and tensor.dim())
-    without = {name: tensor for name, tensor in state.items() if not name.startswith("layers.0.")}
-    damages = {
-        "`tensors` lacks 'made_for'": {name: tensor for name, tensor in state.items() if name != "made_for"},
-        "`tensors` has 'made_for' as 'gut'": state | {"made_for": "gut"},
-        "`tensors` holds 'layers.-1.keys'": state | {"layers.-1.keys": state[inner]},
-        "`tensors` lacks 'layers.0": without,
-        f"`tensors` has '{inner}' as None": state | {inner: None},
-        r"`tensors` are of \[2, 4\] sequences": state | {inner: state[inner][:2]},
-    }
-    if len(cache.layers) == 1:
-        # nothing is left, as of a cache that has read nothing
-        del damages["`tensors` lacks 'layers.0"]
-    for message, damaged in damages.items():
-        with pytest.raises(ValueError, match=message):
-            cache.load_state_dict(damaged)
-    assert (cache.get_seq_length(), cache.num_rows) == (0, None)
-
-
 def test_saved_caches_go_on(cached_variant, tmp_path):
     model, text = make_language_model(cached_variant), make_text(cached_variant)
     ids, mask = text["input_ids"], text["attention_mask"]
@@ -136,7 +115,6 @@ def test_saved_caches_go_on(cached_variant, tmp_path):
     state = cache.state_dict() | {"layers.99.key": torch.zeros(len(ids))}
     with pytest.raises(ValueError, match=r"layers.99.key: this cache has .* layers"):
         empty.load_state_dict(state)
-    check_damaged_states_are_refused(cache.state_dict(), empty)
     other = make_language_model(LANGUAGE_BY_NAME["ut" if cached_variant.name != "ut" else "gut"]).model.new_cache()
     message = rf"saved of a cache for {cached_variant.architecture} .* but this one is for .*ut "
     with pytest.raises(ValueError, match=message):

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from hf_recurrent import ARCHITECTURES, SUTForConditionalGeneration
 from support.compare import assert_close
@@ -236,29 +236,6 @@ def test_a_failed_guess_leaves_the_depth():
 
 
 KERNEL = "kernels-community/flash-attn2"
-
-
-@pytest.mark.parametrize(
-    ("implementation", "message"),
-    [
-        (KERNEL, f"attn_implementation is '{KERNEL}', a kernel of the Hub; .* need the package `kernels`"),
-        ("paged|sdpa", r"attn_implementation is 'paged\|sdpa', which is for continuous batching"),
-        (
-            "sdpa_math",
-            r"is 'sdpa_math', which is not supported: pass 'sdpa', and call .* inside torch.nn.attention.sdpa_kernel",
-        ),
-        ("fastest", "attn_implementation is 'fastest', which is not supported: use 'sdpa', 'eager'"),
-    ],
-)
-def test_attention_that_is_not_supported(implementation, message, monkeypatch):
-    # whatever is installed
-    monkeypatch.setattr("hf_recurrent.models.common.attention_choice.is_kernels_available", lambda: False)
-    config, model = make_config(BY_NAME["gut"]), make_model(BY_NAME["gut"])
-    with pytest.raises(ValueError, match=message):
-        AutoModelForSequenceClassification.from_config(config, attn_implementation=implementation)
-    with pytest.raises(ValueError, match=message):
-        model.set_attn_implementation(implementation)
-    assert model.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize(

@@ -152,27 +152,6 @@ def test_state_of_another_reader_is_refused(change, message):
     assert other.next_segment().position.sum() == 0
 
 
-READ = {"document": 0, "position": 8, "epoch": 0}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"rows": None}, {"rows": []}, {"rows": [{"x": 1}] * 2}, {"rows": [{"document": 0, "epoch": 0}] * 2}),
-        *({"rows": [{"document": 3, "position": 1, "epoch": 0}] * 2}, {"rows": [{**READ, "position": 20}] * 2}),
-        *({"given": "x"}, {"given": 4}, {"given": -1}, {"epoch": -2}, {"epoch": 10**30}, {"settings": 3}),
-    ],
-    ids=str,
-)
-def test_a_damaged_state_is_refused(change):
-    reader = DocumentReader(corpus(19, 8, 3), 2, 8)
-    reader.next_segment()
-    other = DocumentReader(corpus(19, 8, 3), 2, 8)
-    with pytest.raises(ValueError, match="the reader's state is damaged"):
-        other.load_state_dict({**reader.state_dict(), **change})
-    assert other.next_segment().position.sum() == 0
-
-
 def test_reader_without_rewind_can_be_read_again():
     reader = DocumentReader(corpus(9, 4), 1, 8)
     assert read_back(reader) == read_back(reader)

@@ -114,7 +114,6 @@ def on_the_hub():
     calls.clear()
     with (
         mock.patch.object(hub_kernels, "is_kernels_available", return_value=True),
-        mock.patch("hf_recurrent.models.common.attention_choice.is_kernels_available", return_value=True),
         mock.patch.object(hub_kernels, "get_kernel", return_value=kernel) as get_kernel,
         # in which loaded kernels are registered
         mock.patch.dict(ALL_ATTENTION_FUNCTIONS._global_mapping),

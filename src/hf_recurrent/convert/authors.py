@@ -1,15 +1,14 @@
 """Checkpoints of the papers' codebases: a folder of the authors' config and weights -> our model."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
+from ..files import read_json
 from . import block_recurrent, dynamic_halt, neural_data_router, sparse_universal
 
 NAMES = ("case.json", "weights.safetensors")
@@ -49,16 +48,7 @@ def read_authors(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Te
             raise FileNotFoundError(
                 f"{folder} holds no {path.name}: pass a folder with case.json and weights.safetensors"
             )
-    try:
-        case = json.loads(paths[0].read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{paths[0]} is not JSON ({error}): pass the authors' case.json") from error
-    if not isinstance(case, dict) or not isinstance(case.get("config", {}), dict):
-        raise ValueError(f"{paths[0]} holds no mapping with a config: pass the authors' case.json")
-    try:
-        return case, load_file(paths[1])
-    except SafetensorError as error:
-        raise ValueError(f"{paths[1]} is not a whole safetensors file ({error})") from error
+    return read_json(paths[0]), load_file(paths[1])
 
 
 def load_case(case: dict[str, Any], weights: dict[str, torch.Tensor], place: Path) -> tuple[PreTrainedModel, dict]:
@@ -78,6 +68,3 @@ def load_case(case: dict[str, Any], weights: dict[str, torch.Tensor], place: Pat
         return family.load(case, weights)
     except StrictDataclassError as error:
         raise ValueError(f"the case's config does not describe a valid model: {error}") from error
-    # values are read where they are needed, as whatever they are
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{place} is not as the authors' code writes it ({error!r})") from error

@@ -18,7 +18,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_given_positions, check_place, refuse, unknown_ids
+from ..common.validation import check_given_positions, refuse, unknown_ids
 from ..engine.base_model import DepthModel, ForwardCall, pool
 from ..engine.depth_loop import DepthOptions, DepthOutput
 from ..engine.shared_block import SharedBlockModel
@@ -27,13 +27,6 @@ from ..ops.masks import visible_keys
 from ..ops.positions import token_positions
 from .configuration_albert_recurrent import AlbertRecurrentConfig
 from .group import AlbertGroup, activation_function
-
-
-def check_position_ids(positions: object, shape: tuple[int, ...], most: int) -> None:
-    """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
-    check_given_positions("position_ids", positions, shape)
-    remedy = "pass positions that have an embedding"
-    refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
 
 
 class AlbertRecurrentPreTrainedModel(RecurrentPreTrainedModel):
@@ -90,8 +83,9 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
         if positions is None:
             positions = token_positions(mask)
         else:
-            check_place(self.embed_tokens, position_ids=positions)
-            check_position_ids(positions, mask.shape, self.config.max_position_embeddings)
+            most, remedy = self.config.max_position_embeddings, "pass positions that have an embedding"
+            check_given_positions("position_ids", positions, tuple(mask.shape))
+            refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
         hidden = self.widened(hidden, positions)
         context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
         depth = self.run_shared(hidden, mask, context, call, None)

@@ -2,20 +2,15 @@
 
 import torch
 
-from ..engine.chunk_cache import ChunkCache, ChunkStateLayer
+from ..engine.chunk_cache import ChunkCache
 from .external_memory import KNNMemory
-
-
-class BlockStateLayer(ChunkStateLayer):
-    """`fill` (B,) number of tokens in the current block; `ragged` (B,) as in `ChunkStateLayer`."""
-
-    part = "block"
 
 
 class BlockCache(ChunkCache):
     """Two blocks of keys and values a layer, and state vectors; of constant size, however long the context.
 
-    Layer 0 is the `BlockStateLayer`. Each further one belongs to a layer of the model.
+    Layer 0 is a `ChunkStateLayer` with `fill` and `ragged` alone, of blocks. Each further one belongs to a layer of the
+    model.
     Shapes: B sequences, W tokens of a block, H heads, D head dim, S state vectors, E width, M slots.
 
     `previous_key`, `previous_value` (B, W, H, D): of the last complete block, zeros before the first.
@@ -25,7 +20,7 @@ class BlockCache(ChunkCache):
     `memory_key`, `memory_value` (B, H, M, D), `memory_count` (B,): `KNNMemory` of a layer with external memory.
     """
 
-    state_layer = BlockStateLayer
+    part = "block"
 
     def pin(self) -> None:
         """As of any cache; where no block has begun, its keys and values are zeros: a graph need not add them."""

@@ -18,13 +18,6 @@ from ..ops.attention import KeyValue
 from ..ops.row_groups import GroupedRows, RowGroup, place, similar_rows
 
 
-class GroupKeys(NamedTuple):
-    """Keys of a group of blocks."""
-
-    blocks: torch.Tensor  # (r,) among the P
-    tokens: torch.Tensor  # (r, W + w) index of the keys among those of `PackedSpan.extend`
-
-
 class PackedSpan:
     """Consecutive blocks of sorted sequences, none of which has cached tokens in the first block.
 
@@ -115,11 +108,15 @@ class PackedSpan:
 
     @cached_property
     def grouped(self) -> GroupedRows:
-        """Blocks in groups of similarly many tokens."""
+        """Blocks in groups of similarly many tokens.
+
+        The context of a group is its blocks (r,) among the P, and the index (r, W + w) of their keys among those of
+        `extend`.
+        """
 
         def complete(tokens: torch.Tensor, blocks: torch.Tensor) -> RowGroup:
             own = tokens + self.batch_size * self.width
-            return RowGroup(tokens, GroupKeys(blocks, torch.cat((self.previous[blocks, None] + self.places, own), 1)))
+            return RowGroup(tokens, (blocks, torch.cat((self.previous[blocks, None] + self.places, own), dim=1)))
 
         return GroupedRows.of_rows(self.first, self.counts, self.block_of_token, similar_rows(self.counts), complete)
 
@@ -190,7 +187,7 @@ class PackedSpan:
         """Queries (r, w, H, D), keys, values and bias of each group of blocks, from a block's (1 or H, W, 1 or 2W)."""
         inputs = []
         for group in self.grouped.groups:
-            index = group.context.tokens
+            _, index = group.context
             part = bias[None, :, : group.tokens.shape[1], : index.shape[1]]
             inputs.append((self.grouped.spread(query, group), *(each[index] for each in tokens), part))
         return inputs
@@ -199,7 +196,7 @@ class PackedSpan:
         """Queries (r, w, H, D) of each group of blocks, keys and values of the states before them."""
         by_block = [torch.cat(tensors) for tensors in zip(*states, strict=True)]
         return [
-            (self.grouped.spread(query, group), *(each[group.context.blocks] for each in by_block))
+            (self.grouped.spread(query, group), *(each[group.context[0]] for each in by_block))
             for group in self.grouped.groups
         ]
 
@@ -215,7 +212,7 @@ class PackedSpan:
         """Sequences (r,) of each group of a block, and their tokens' states (r, w, H, D)."""
         grouped = self.single_block(block).grouped
         parts = [self.block_tokens(each, block) for each in states]
-        return [(group.context.blocks, *(grouped.spread(part, group) for part in parts)) for group in grouped.groups]
+        return [(group.context[0], *(grouped.spread(part, group) for part in parts)) for group in grouped.groups]
 
     def merge_memory(self, block: int, groups: list[torch.Tensor]) -> torch.Tensor:
         """Inverse: (r, w, H, D) of each group -> (n, H, D)."""

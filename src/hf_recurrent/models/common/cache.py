@@ -5,7 +5,7 @@ Shapes: B batch.
 
 import copy
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import TypeVar
@@ -14,14 +14,16 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .cache_name import OLD_NAME, with_cache_named
-from .fields import shown
-from .validation import check_tensor, is_id, refuse
 
 Result = TypeVar("Result")
 
 
 class RecurrentCache(Cache):
-    """Base of this package's caches, with a signature of the model that they belong to."""
+    """Base of this package's caches, with a signature of the model that they belong to.
+
+    Caches define `depth`, the number of depth steps that they have layers for, and `num_rows`, the sequences in the
+    cache, None while it is empty.
+    """
 
     def __init__(self, layers: list[CacheLayerMixin], signature: str):
         super().__init__(layers=layers)
@@ -83,13 +85,10 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: a positive number, or tokens that cannot be forgotten; the cache is then unchanged.
         """
-        try:
-            # some versions of transformers pass a tensor
-            number = 1 if isinstance(tokens_to_remove, bool) else operator.index(tokens_to_remove)
-        except TypeError:
-            number = 1
+        # some versions of transformers pass a tensor
+        number = operator.index(tokens_to_remove)
         if number > 0:
-            raise ValueError(f"crop({shown(tokens_to_remove)}): pass how many tokens to remove, as a negative number")
+            raise ValueError(f"crop({number}): pass how many tokens to remove, as a negative number")
         length = self.get_seq_length()
         if -number > length:
             raise ValueError(f"crop({number}): the cache holds {length} tokens; pass {-length} for all")
@@ -99,47 +98,9 @@ class RecurrentCache(Cache):
     def keep_for_crops(self) -> None:
         """From now on keep what cropping any number of later tokens needs."""
 
-    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Have these sequences (n,) of the present ones, as beam search does.
-
-        Raises:
-            ValueError: of another dtype or shape, or of a sequence that there is not.
-        """
-        self.check_rows("beam_idx", beam_idx)
-        super().reorder_cache(beam_idx)
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Have these sequences (n,) of the present ones. Raises as `reorder_cache`."""
-        self.check_rows("indices", indices)
-        super().batch_select_indices(indices)
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
-        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
-        super().batch_repeat_interleave(repeats)
-
-    def check_rows(self, name: str, rows: object) -> None:
-        """Raise a ValueError unless an argument holds numbers of the cache's sequences."""
-        check_tensor(name, rows, is_id, (1,), "a tensor (n,) of torch.long with the numbers of sequences")
-        number = self.num_rows
-        if number is not None:
-            outside = ((rows < 0) | (rows >= number)).any()
-            refuse((outside, lambda: f"`{name}` is {rows.tolist()}: the cache holds {number} sequences, from 0"))
-
     def reset(self) -> None:
         super().reset()
         self.has_padding = False
-
-    @property
-    def depth(self) -> int:
-        """Number of depth steps it has layers for."""
-        raise NotImplementedError
-
-    @property
-    def num_rows(self) -> int | None:
-        """Sequences in the cache, None while it is empty."""
-        raise NotImplementedError
 
     def detach(self) -> None:
         """Cut the gradient between cached and later tokens (truncated backpropagation)."""
@@ -158,31 +119,22 @@ class RecurrentCache(Cache):
         """Load the `state_dict` of another cache of this kind and depth.
 
         Raises:
-            ValueError: the tensors are not those of a cache, or not all; or they belong to another model's cache, or to
-                layers that this one does not have. This cache is then unchanged.
+            ValueError: the tensors belong to another model's cache, or to layers that this one does not have. This
+                cache is then unchanged.
         """
-        check_saved(tensors)
-        signature = bytes(tensors["made_for"].tolist()).decode(errors="replace")
+        signature = bytes(tensors["made_for"].tolist()).decode()
         if signature != self.signature:
             raise ValueError(f"the tensors were saved of a cache for {signature} but this one is for {self.signature}")
         contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
-        for name, tensor in tensors.items():
-            if name in HEADER:
-                continue
-            place, index, key = (*name.split(".", 2), "", "")[:3]
-            if place != "layers" or not index.isdecimal() or not key:
-                raise ValueError(f"`tensors` holds {name!r}, which no cache has: pass what state_dict() returned")
+        for name in tensors.keys() - {"made_for", "has_padding"}:
+            _, index, key = name.split(".", 2)
             if int(index) >= len(contents):
                 raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.signature}")
-            contents[int(index)][key] = tensor
-        for index, (layer, found) in enumerate(zip(self.layers, contents, strict=True)):
-            missing = [name for name in layer.required if name not in found]
-            if any(contents) and (missing or not found):
-                name = ".".join((f"layers.{index}", *missing[:1]))
-                raise ValueError(f"`tensors` lacks {name!r}: pass all that state_dict() returned")
-        for layer, found in zip(self.layers, contents, strict=True):
-            layer.restore(found)
-        self.has_padding = bool(tensors["has_padding"])
+            contents[int(index)][key] = tensors[name]
+        with self.unchanged_by_errors():
+            for layer, found in zip(self.layers, contents, strict=True):
+                layer.restore(found)
+            self.has_padding = bool(tensors["has_padding"])
 
 
 def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
@@ -201,10 +153,6 @@ def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
     return kept
 
 
-# of a saved cache, besides the tensors of its layers
-HEADER = {"has_padding": torch.bool, "made_for": torch.uint8}
-
-
 def check_own_cache(cache: object) -> None:
     """Raise a ValueError unless a cache is one of this package's, or None."""
     if cache is None or isinstance(cache, RecurrentCache):
@@ -219,29 +167,10 @@ def check_own_cache(cache: object) -> None:
     )
 
 
-def check_saved(tensors: object) -> None:
-    """Raise a ValueError unless these are named tensors, all of as many sequences, and with the header of a cache."""
-    if not isinstance(tensors, Mapping):
-        raise ValueError(f"`tensors` is {shown(tensors)}: pass the dict that state_dict() returned")
-    for name, dtype in HEADER.items():
-        if name not in tensors:
-            raise ValueError(f"`tensors` lacks {name!r}, which every cache has: pass what state_dict() returned")
-        if not isinstance(tensors[name], torch.Tensor) or tensors[name].dtype != dtype:
-            raise ValueError(f"`tensors` has {name!r} as {shown(tensors[name])}: pass what state_dict() returned")
-    for name, tensor in tensors.items():
-        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"`tensors` has {name!r} as {shown(tensor)}: pass tensors by their names")
-    rows = {tensor.shape[0] for name, tensor in tensors.items() if name not in HEADER and tensor.dim() > 0}
-    if len(rows) > 1:
-        raise ValueError(f"`tensors` are of {sorted(rows)} sequences: pass tensors of the same ones for all layers")
-
-
 class TensorsLayer(CacheLayerMixin):
     """Named tensors whose first dimension is the batch."""
 
     is_sliding = False
-    # names of the contents that no layer with contents lacks
-    required: tuple[str, ...] = ()
 
     def __init__(self):
         super().__init__()
@@ -326,8 +255,6 @@ class TensorsLayer(CacheLayerMixin):
 
 class CountingLayer(TensorsLayer):
     """`TensorsLayer` that counts the cached columns, padding included."""
-
-    required = ("length",)
 
     def __init__(self):
         super().__init__()

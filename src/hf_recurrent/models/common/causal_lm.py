@@ -28,9 +28,9 @@ from .lm_head import VocabularyHead
 from .outputs import RecurrentCausalLMOutput, base_outputs
 from .pretrained import errors_only
 from .token_head import PredictsTokens
-from .token_targets import NO_TARGET, check_num_items, check_targets, fraction_of_step, num_labelled, without_padding
+from .token_targets import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
 from .unsupported import UNSUPPORTED, supported
-from .validation import Problem, check_ids, check_place, check_tensor, is_id, is_nan, refuse
+from .validation import Problem, check_tensor, is_id, is_nan, refuse
 
 
 def next_token_targets(
@@ -101,13 +101,6 @@ def steps_of_new_tokens(
     if pad is not None and pad not in ids:
         over |= (new == pad).flip(1).cumprod(1).flip(1).bool()
     return steps.masked_fill(over, -1)
-
-
-def check_prompt(name: str, ids: object, needs_tokens: bool) -> None:
-    """Raise a ValueError unless an argument holds prompts, ids (B, S)."""
-    check_ids(name, ids)
-    if needs_tokens and 0 in ids.shape:
-        raise ValueError(f"`{name}` has shape {tuple(ids.shape)}: pass at least one prompt, and a token of each")
 
 
 def without_counted(arguments: dict, ids: torch.Tensor) -> dict:
@@ -189,9 +182,8 @@ class RecurrentGenerationMixin:
         `custom_generate` does not call the model once for each token.
 
         Raises:
-            ValueError: as the model; or a prompt of another type or shape, without tokens, or without a token that a
-                given cache does not hold; or assisted decoding that the model does not support. That cache is then
-                unchanged.
+            ValueError: as the model; or a prompt without a token that a given cache does not hold; or assisted decoding
+                that the model does not support. That cache is then unchanged.
         """
         calls: list[torch.Tensor] = []
         config = kwargs.get("generation_config") or next(
@@ -203,8 +195,6 @@ class RecurrentGenerationMixin:
         num_read = None
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
-                check_place(self.get_input_embeddings(), **{name: prompt})
-                check_prompt(name, prompt, needs_tokens=kwargs.get("inputs_embeds") is None)
                 if not self.config.is_encoder_decoder:
                     if chosen.get("is_assistant") and kwargs.get("attention_mask") is None:
                         kwargs["attention_mask"] = without_leading_padding(prompt, self.config.pad_token_id)
@@ -216,9 +206,8 @@ class RecurrentGenerationMixin:
         self.check_generation(chosen)
         token = step_calls.set(calls)
         try:
-            # base models of the same bases refuse to generate
             with nullcontext() if chosen.get("assistant_early_exit") is None else depth_restored(self.config):
-                generated = GenerationMixin.generate(self, *args, **with_cache_named(CACHE_NAME, kwargs))
+                generated = super().generate(*args, **with_cache_named(CACHE_NAME, kwargs))
         finally:
             step_calls.reset(token)
         if not isinstance(generated, ModelOutput):
@@ -433,10 +422,6 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         """
         recorded = (output_attentions, output_hidden_states, output_halting, output_gates)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
-        check_place(self.get_input_embeddings(), labels=labels, token_type_ids=token_type_ids, **kwargs)
-        check_num_items(num_items_in_batch)
-        if token_type_ids is not None:
-            check_ids("token_type_ids", token_type_ids)
         model_kwargs, shift_labels = self.check_arguments(kwargs, labels, logits_to_keep)
         targets = next_token_targets(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         outputs = self.model(

@@ -4,7 +4,6 @@ Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentenc
 """
 
 import math
-from dataclasses import fields
 from functools import partial
 from typing import NamedTuple
 
@@ -13,31 +12,23 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from .depth_objectives import objective_loss
-from .exit_criteria import AnswerHead, ExitOptions
+from .exit_criteria import AnswerHead
 from .graphs import in_graph
+from .head_options import checked_options
 from .layers import at_least_float32, embedding_width
-from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput
+from .outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput, base_outputs
 from .pretrained import task_head
 from .token_order import tokens_first
-from .token_targets import NO_TARGET, check_num_items, fraction_of_step, mean_of
-from .unsupported import supported
+from .token_targets import NO_TARGET, fraction_of_step, mean_of
 from .validation import (
     Problem,
     check_ids,
     check_inputs,
-    check_place,
     check_tensor,
     is_nan,
     is_real,
     other_marks,
     refuse,
-)
-
-# fields of a base model's output that a classifier returns, too
-BASE_OUTPUT_FIELDS = tuple(
-    field.name
-    for field in fields(RecurrentSequenceClassifierOutput)
-    if field.name not in ("loss", "logits", "aux_loss", "ponder_loss", "router_loss")
 )
 
 
@@ -134,13 +125,6 @@ def check_labels(labels: object, num_rows: int, config) -> Problem:
     return wrong.any(), lambda: f"`labels` holds {labels[wrong][0].item()} among its {remedy}"
 
 
-def labelled_examples(labels: torch.Tensor, config) -> torch.Tensor:
-    """The examples (B,) bool that have a label: all but those of class -100, as `check_labels` has them."""
-    if problem_type_of(labels, config) == "single_label_classification":
-        return labels.reshape(-1).long() != NO_TARGET
-    return torch.ones(labels.shape[0], dtype=torch.bool, device=labels.device)
-
-
 def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) -> torch.Tensor:
     """Losses (B,) that `problem_type_of` names, zero without a label.
 
@@ -178,9 +162,6 @@ class SequenceFeatures:
         options: dict,
     ) -> tuple[torch.Tensor, RecurrentModelOutput]:
         """Features (B, F), and outputs of the base model, by pair if pairs are siamese; `options` are its arguments."""
-        check_place(self.get_input_embeddings(), token_type_ids=token_type_ids)
-        if token_type_ids is not None:
-            check_ids("token_type_ids", token_type_ids)
         options = {**options, "answer_head": self.answer_head()}
         if self.config.pair_encoding == "siamese":
             return self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
@@ -203,9 +184,8 @@ class SequenceFeatures:
                 "pair_encoding='siamese' needs `token_type_ids` to tell the sentences apart: encode with "
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
-        table = self.get_input_embeddings()
-        sizes = (self.config.vocab_size, embedding_width(table))
-        check_place(table, input_ids=input_ids, inputs_embeds=inputs_embeds, attention_mask=attention_mask)
+        check_ids("token_type_ids", token_type_ids)
+        sizes = (self.config.vocab_size, embedding_width(self.get_input_embeddings()))
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
         if types_shape != shape:
@@ -289,42 +269,25 @@ class ForSequenceClassification(SequenceFeatures):
         labels: torch.Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        output_halting: bool = False,
-        output_gates: bool = False,
-        max_steps: int | None = None,
-        halting_threshold: float | None = None,
-        exit_criterion: str | None = None,
-        exit_threshold: float | None = None,
-        exit_patience: int | None = None,
-        min_steps: int | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **model_kwargs,
+        **options,
     ) -> RecurrentSequenceClassifierOutput:
-        """Classify a batch. Arguments are those of the base model, and:
+        """Classify a batch.
 
         Args:
             labels: (B,) or (B, C). Of a class of -100 the example has none, and counts in no loss of answers or depth.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
+            options: those of the base model that `head_options` names, and the architecture's own. The others are
+                as of the base model, too.
 
         Raises:
             ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
+            TypeError: an option is not known.
         """
-        model_kwargs = supported(model_kwargs, self.model.model_arguments)
-        self.model.check_model_kwargs(model_kwargs)
-        check_place(self.get_input_embeddings(), labels=labels)
-        check_num_items(num_items_in_batch)
-        options = {
-            "output_attentions": output_attentions,
-            "output_hidden_states": output_hidden_states,
-            "output_halting": output_halting,
-            "output_gates": output_gates,
-            "max_steps": max_steps,
-            "halting_threshold": halting_threshold,
-            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
-            **model_kwargs,
-            **(self.loss_options() if labels is not None else {}),
-        }
+        options = checked_options(self, options)
+        options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
+        options |= self.loss_options() if labels is not None else {}
         features, outputs = self.sequence_features(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
         logits = self.classify(features, outputs.ponder_steps)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
@@ -335,13 +298,14 @@ class ForSequenceClassification(SequenceFeatures):
 
         losses = {}
         if labels is not None:
-            labelled = labelled_examples(labels, self.config)
+            kind = problem_type_of(labels, self.config)
+            labelled = torch.ones(labels.shape[0], dtype=torch.bool, device=labels.device)
+            if kind == "single_label_classification":
+                labelled = labels.reshape(-1).long() != NO_TARGET
             task_loss = self.classification_loss(logits, outputs, labels, labelled)
-            numbers = problem_type_of(labels, self.config) == "regression"
-            fraction = fraction_of_step(labels, num_items_in_batch, numbers)
+            fraction = fraction_of_step(labels, num_items_in_batch, numbers=kind == "regression")
             losses = self.losses(task_loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
-        base_outputs = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
-        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs)
+        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def classification_loss(
         self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor, labelled: torch.Tensor

@@ -57,41 +57,18 @@ class Bounds(NamedTuple):
             return "it must be a finite number"
         if abs(value) > LARGEST_NUMBER:
             return "it must be a number that float32 can hold"
-        if not (above and below):
-            return f"it must {self.phrase()}"
+        if not (above and below) and self.highest < LARGEST_NUMBER:
+            low, high = "(" if self.open_low else "[", ")" if self.open_high else "]"
+            return f"it must lie in {low}{self.lowest:g}, {self.highest:g}{high}"
+        if not above:
+            zero = "be positive" if self.open_low else "not be negative"
+            return f"it must {zero if self.lowest == 0 else f'be at least {self.lowest:g}'}"
         if value > most:
             return (
                 f"it must be at most {most}, lest a config from elsewhere exhaust memory; if it is to be trusted, set "
                 f"HF_RECURRENT_MAX_{self.limit} to a higher number"
             )
         return None
-
-    def phrase(self) -> str:
-        if self.highest < LARGEST_NUMBER:
-            low, high = "(" if self.open_low else "[", ")" if self.open_high else "]"
-            return f"lie in {low}{self.lowest:g}, {self.highest:g}{high}"
-        if self.lowest == 0:
-            return "be positive" if self.open_low else "not be negative"
-        return f"be at least {self.lowest:g}"
-
-
-class DtypeName:
-    """A torch dtype, or the name of one."""
-
-    def problem(self, value: object) -> str | None:
-        import torch
-
-        dtype = getattr(torch, value, None) if isinstance(value, str) else value
-        return None if isinstance(dtype, torch.dtype) else "it must be the name of a torch dtype, such as 'float32'"
-
-
-class ClassNames:
-    """Names of classes by their numbers, which are texts in JSON."""
-
-    def problem(self, value: dict) -> str | None:
-        numbers = sorted(str(number) for number in value)
-        known = bool(value) and numbers == sorted(str(number) for number in range(len(value)))
-        return None if known else "it must name at least one class, by numbers from 0 without gaps"
 
 
 Real = float | int
@@ -114,8 +91,7 @@ Threshold = Annotated[Real, Bounds(0, 1, open_low=True)]
 INHERITED = {
     "architectures": list[str] | None,
     "chunk_size_feed_forward": Count,
-    "dtype": Annotated[Any, DtypeName()] | None,
-    "id2label": Annotated[dict, ClassNames()] | None,
+    "id2label": dict | None,
     "is_encoder_decoder": Literal[False],
     "label2id": dict | None,
     "num_labels": Size,

@@ -5,20 +5,13 @@ Such a graph is traced by torch's compiler or exporter, or captured of a CUDA st
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
-
-class Recorder(Protocol):
-    """Captures operators, in pieces that end with depth steps."""
-
-    def end_of_step(self, state: NamedTuple, loop: object) -> NamedTuple:
-        """The state after a depth step, in memory that all steps of the loop share."""
-
-
-# captures in progress, whatever the thread; None for those of one piece
-recorders: list[Recorder | None] = []
+# captures in progress, whatever the thread: what records operators in pieces that end with depth steps, whose
+# `end_of_step(state, loop)` is the state after a step in memory that all steps of the loop share; None for one piece
+recorders: list[Any] = []
 
 
 def in_graph() -> bool:
@@ -32,7 +25,7 @@ def is_captured() -> bool:
 
 
 @contextmanager
-def capturing(recorder: Recorder | None = None) -> Iterator[None]:
+def capturing(recorder: Any = None) -> Iterator[None]:
     """Compute as a graph does, which is captured meanwhile or rehearsed."""
     recorders.append(recorder)
     try:

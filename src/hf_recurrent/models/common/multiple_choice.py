@@ -7,15 +7,15 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from .classification import BASE_OUTPUT_FIELDS, SequenceFeatures
+from .classification import SequenceFeatures
 from .depth_objectives import objective_loss
 from .exit_criteria import AnswerHead
 from .head_options import checked_options
 from .layers import at_least_float32
-from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput
+from .outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput, base_outputs
 from .pretrained import task_head
-from .token_targets import NO_TARGET, check_num_items, fraction_of_step, mean_of
-from .validation import Problem, check_place, check_tensor, is_id, is_nan, is_number, is_real, refuse
+from .token_targets import NO_TARGET, fraction_of_step, mean_of
+from .validation import Problem, check_tensor, is_id, is_nan, is_number, is_real, refuse
 
 # statistics of sequences, which belong to a choice of a question
 BY_CHOICE = ("ponder_cost", "ponder_steps", "halting_probabilities", "attention_experts", "feed_forward_experts")
@@ -92,8 +92,6 @@ class ForMultipleChoice(SequenceFeatures):
             TypeError: an option is not known.
         """
         options = checked_options(self, options)
-        check_place(self.get_input_embeddings(), labels=labels)
-        check_num_items(num_items_in_batch)
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -113,9 +111,8 @@ class ForMultipleChoice(SequenceFeatures):
             loss, fraction = self.choice_loss(scores, outputs, labels), fraction_of_step(labels, num_items_in_batch)
             count = labelled.sum().clamp_min(1)
             losses = self.losses(loss, outputs, count, fraction, labelled.repeat_interleave(num_choices))
-        base = {name: outputs.get(name) for name in BASE_OUTPUT_FIELDS}
-        for name in BY_CHOICE:
-            base[name] = None if base[name] is None else base[name].unflatten(0, (num_rows, num_choices))
+        base = base_outputs(outputs)
+        base |= {name: base[name].unflatten(0, (num_rows, num_choices)) for name in BY_CHOICE if name in base}
         return RecurrentMultipleChoiceModelOutput(logits=scores, **losses, **base)
 
     def score(self, features: torch.Tensor) -> torch.Tensor:

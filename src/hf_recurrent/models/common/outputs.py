@@ -13,6 +13,11 @@ from transformers.utils import ModelOutput
 
 from .cache_name import output_with_cache
 
+Numbers = torch.FloatTensor | None
+Integers = torch.LongTensor | None
+# of each step, layer, chunk or block
+NumbersOfEach = tuple[torch.FloatTensor, ...] | None
+
 
 @output_with_cache
 class RecurrentModelOutput(ModelOutput):
@@ -53,22 +58,22 @@ class RecurrentModelOutput(ModelOutput):
         halting_distribution: the same, (B, L) or (B, S, L) probabilities of halting after each step.
     """
 
-    last_hidden_state: torch.FloatTensor | None = None
-    pooler_output: torch.FloatTensor | None = None
+    last_hidden_state: Numbers = None
+    pooler_output: Numbers = None
     past_key_values: Cache | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    read_attentions: tuple[torch.FloatTensor, ...] | None = None
-    memory_states: tuple[torch.FloatTensor, ...] | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    gates: tuple[torch.FloatTensor, ...] | None = None
-    attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    hidden_states: NumbersOfEach = None
+    attentions: NumbersOfEach = None
+    read_attentions: NumbersOfEach = None
+    memory_states: NumbersOfEach = None
+    halting_probabilities: Numbers = None
+    gates: NumbersOfEach = None
+    attention_experts: Integers = None
+    feed_forward_experts: Integers = None
     router_statistics: tuple | None = None
-    step_features: tuple[torch.FloatTensor, ...] | None = None
-    halting_distribution: torch.FloatTensor | None = None
+    step_features: NumbersOfEach = None
+    halting_distribution: Numbers = None
 
 
 @dataclass
@@ -93,21 +98,21 @@ class RecurrentSequenceClassifierOutput(ModelOutput):
         halting_probabilities: as of the base model; (B, 2, L) or (B, 2, K, L) for siamese pairs with global halting.
     """
 
-    loss: torch.FloatTensor | None = None
-    logits: torch.FloatTensor | None = None
-    aux_loss: torch.FloatTensor | None = None
-    ponder_loss: torch.FloatTensor | None = None
-    router_loss: torch.FloatTensor | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    read_attentions: tuple[torch.FloatTensor, ...] | None = None
-    memory_states: tuple[torch.FloatTensor, ...] | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    gates: tuple[torch.FloatTensor, ...] | None = None
-    attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
+    loss: Numbers = None
+    logits: Numbers = None
+    aux_loss: Numbers = None
+    ponder_loss: Numbers = None
+    router_loss: Numbers = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    hidden_states: NumbersOfEach = None
+    attentions: NumbersOfEach = None
+    read_attentions: NumbersOfEach = None
+    memory_states: NumbersOfEach = None
+    halting_probabilities: Numbers = None
+    gates: NumbersOfEach = None
+    attention_experts: Integers = None
+    feed_forward_experts: Integers = None
 
 
 @dataclass
@@ -161,22 +166,22 @@ class RecurrentQuestionAnsweringModelOutput(ModelOutput):
             gates, attention_experts, feed_forward_experts: as of the base model.
     """
 
-    loss: torch.FloatTensor | None = None
-    start_logits: torch.FloatTensor | None = None
-    end_logits: torch.FloatTensor | None = None
-    aux_loss: torch.FloatTensor | None = None
-    ponder_loss: torch.FloatTensor | None = None
-    router_loss: torch.FloatTensor | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    read_attentions: tuple[torch.FloatTensor, ...] | None = None
-    memory_states: tuple[torch.FloatTensor, ...] | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    gates: tuple[torch.FloatTensor, ...] | None = None
-    attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
+    loss: Numbers = None
+    start_logits: Numbers = None
+    end_logits: Numbers = None
+    aux_loss: Numbers = None
+    ponder_loss: Numbers = None
+    router_loss: Numbers = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    hidden_states: NumbersOfEach = None
+    attentions: NumbersOfEach = None
+    read_attentions: NumbersOfEach = None
+    memory_states: NumbersOfEach = None
+    halting_probabilities: Numbers = None
+    gates: NumbersOfEach = None
+    attention_experts: Integers = None
+    feed_forward_experts: Integers = None
 
 
 @output_with_cache
@@ -192,22 +197,22 @@ class RecurrentCausalLMOutput(ModelOutput):
             halting_probabilities, gates, attention_experts, feed_forward_experts: as of the base model.
     """
 
-    loss: torch.FloatTensor | None = None
-    logits: torch.FloatTensor | None = None
-    aux_loss: torch.FloatTensor | None = None
-    ponder_loss: torch.FloatTensor | None = None
-    router_loss: torch.FloatTensor | None = None
+    loss: Numbers = None
+    logits: Numbers = None
+    aux_loss: Numbers = None
+    ponder_loss: Numbers = None
+    router_loss: Numbers = None
     past_key_values: Cache | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    read_attentions: tuple[torch.FloatTensor, ...] | None = None
-    memory_states: tuple[torch.FloatTensor, ...] | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    gates: tuple[torch.FloatTensor, ...] | None = None
-    attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    hidden_states: NumbersOfEach = None
+    attentions: NumbersOfEach = None
+    read_attentions: NumbersOfEach = None
+    memory_states: NumbersOfEach = None
+    halting_probabilities: Numbers = None
+    gates: NumbersOfEach = None
+    attention_experts: Integers = None
+    feed_forward_experts: Integers = None
 
 
 @dataclass
@@ -221,8 +226,8 @@ class SUTModelOutput(RecurrentModelOutput):
         cross_attention_experts: with `output_experts=True`, (B, S, L, k) ids as of the other routers.
     """
 
-    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
-    cross_attention_experts: torch.LongTensor | None = None
+    cross_attentions: NumbersOfEach = None
+    cross_attention_experts: Integers = None
 
 
 @output_with_cache
@@ -244,30 +249,30 @@ class SUTSeq2SeqModelOutput(ModelOutput):
             `output_steps=True`, as of a base model.
     """
 
-    last_hidden_state: torch.FloatTensor | None = None
+    last_hidden_state: Numbers = None
     past_key_values: Cache | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    attention_experts: torch.LongTensor | None = None
-    cross_attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
-    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
-    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_last_hidden_state: torch.FloatTensor | None = None
-    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_ponder_cost: torch.FloatTensor | None = None
-    encoder_ponder_steps: torch.LongTensor | None = None
-    encoder_halting_probabilities: torch.FloatTensor | None = None
-    encoder_attention_experts: torch.LongTensor | None = None
-    encoder_feed_forward_experts: torch.LongTensor | None = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    halting_probabilities: Numbers = None
+    attention_experts: Integers = None
+    cross_attention_experts: Integers = None
+    feed_forward_experts: Integers = None
+    decoder_hidden_states: NumbersOfEach = None
+    decoder_attentions: NumbersOfEach = None
+    cross_attentions: NumbersOfEach = None
+    encoder_last_hidden_state: Numbers = None
+    encoder_hidden_states: NumbersOfEach = None
+    encoder_attentions: NumbersOfEach = None
+    encoder_ponder_cost: Numbers = None
+    encoder_ponder_steps: Integers = None
+    encoder_halting_probabilities: Numbers = None
+    encoder_attention_experts: Integers = None
+    encoder_feed_forward_experts: Integers = None
     router_statistics: tuple | None = None
-    step_features: tuple[torch.FloatTensor, ...] | None = None
-    halting_distribution: torch.FloatTensor | None = None
-    encoder_step_features: tuple[torch.FloatTensor, ...] | None = None
-    encoder_halting_distribution: torch.FloatTensor | None = None
+    step_features: NumbersOfEach = None
+    halting_distribution: Numbers = None
+    encoder_step_features: NumbersOfEach = None
+    encoder_halting_distribution: Numbers = None
 
 
 @output_with_cache
@@ -285,34 +290,34 @@ class SUTSeq2SeqOutput(ModelOutput):
             `SUTSeq2SeqModelOutput`, and all fields of the encoder.
     """
 
-    loss: torch.FloatTensor | None = None
-    logits: torch.FloatTensor | None = None
-    aux_loss: torch.FloatTensor | None = None
-    ponder_loss: torch.FloatTensor | None = None
-    router_loss: torch.FloatTensor | None = None
+    loss: Numbers = None
+    logits: Numbers = None
+    aux_loss: Numbers = None
+    ponder_loss: Numbers = None
+    router_loss: Numbers = None
     past_key_values: Cache | None = None
-    ponder_cost: torch.FloatTensor | None = None
-    ponder_steps: torch.LongTensor | None = None
-    halting_probabilities: torch.FloatTensor | None = None
-    attention_experts: torch.LongTensor | None = None
-    cross_attention_experts: torch.LongTensor | None = None
-    feed_forward_experts: torch.LongTensor | None = None
-    decoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    decoder_attentions: tuple[torch.FloatTensor, ...] | None = None
-    cross_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_last_hidden_state: torch.FloatTensor | None = None
-    encoder_hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    encoder_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_ponder_cost: torch.FloatTensor | None = None
-    encoder_ponder_steps: torch.LongTensor | None = None
-    encoder_halting_probabilities: torch.FloatTensor | None = None
-    encoder_attention_experts: torch.LongTensor | None = None
-    encoder_feed_forward_experts: torch.LongTensor | None = None
+    ponder_cost: Numbers = None
+    ponder_steps: Integers = None
+    halting_probabilities: Numbers = None
+    attention_experts: Integers = None
+    cross_attention_experts: Integers = None
+    feed_forward_experts: Integers = None
+    decoder_hidden_states: NumbersOfEach = None
+    decoder_attentions: NumbersOfEach = None
+    cross_attentions: NumbersOfEach = None
+    encoder_last_hidden_state: Numbers = None
+    encoder_hidden_states: NumbersOfEach = None
+    encoder_attentions: NumbersOfEach = None
+    encoder_ponder_cost: Numbers = None
+    encoder_ponder_steps: Integers = None
+    encoder_halting_probabilities: Numbers = None
+    encoder_attention_experts: Integers = None
+    encoder_feed_forward_experts: Integers = None
 
 
 # fields of a base model's output for its heads alone
 FOR_HEADS = (
-    *("last_hidden_state", "router_statistics", "step_features", "halting_distribution"),
+    *("last_hidden_state", "pooler_output", "router_statistics", "step_features", "halting_distribution"),
     *("encoder_step_features", "encoder_halting_distribution"),
 )
 

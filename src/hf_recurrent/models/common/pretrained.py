@@ -11,7 +11,6 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import logging
 
-from .attention_choice import can_load, check_implementation, check_name, is_hub_kernel
 from .configuration import Capabilities, is_of
 from .depth_objectives import prior_divergence
 from .exit_calibration import drop_if_void, warn_if_void
@@ -32,17 +31,6 @@ def errors_only() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(verbosity)
-
-
-def mismatch(model: str, shapes: set[tuple[str, torch.Size, torch.Size]]) -> str:
-    """Message about weights with other shapes in the checkpoint than in the model."""
-    name, saved, expected = min(shapes)
-    others = f" ({len(shapes) - 1} more differ)" if len(shapes) > 1 else ""
-    return (
-        f"the checkpoint does not fit the config of {model}: `{name}` has shape {tuple(saved)} in its weights but "
-        f"{tuple(expected)} by the config{others}; leave fields for sizes, such as hidden_size or num_labels, as "
-        "they were saved, or pass ignore_mismatched_sizes=True to start such weights anew"
-    )
 
 
 def share_weights(folder: Path, beside: str) -> None:
@@ -92,10 +80,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls: type[Loaded], *args, **kwargs) -> Loaded:
-        """As of transformers, but weights that do not fit the config are named.
+        """As of transformers.
 
         Raises:
-            ValueError: such weights, or a plan of tensor parallelism that the model is to have.
+            ValueError: the model is to have a plan of tensor parallelism.
         """
         plans = (kwargs.get("tp_plan"), getattr(kwargs.get("distributed_config"), "tp_plan", None))
         if "auto" in plans:
@@ -105,17 +93,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             )
         # no field of our configs, whose models cache where a call asks for it
         use_cache = kwargs.pop("use_cache", None)
-        try:
-            loaded = super().from_pretrained(*args, **kwargs)
-        except RuntimeError as error:
-            # transformers then speaks of a report that it only logs
-            if "ignore_mismatched_sizes" not in str(error):
-                raise
-            with errors_only():
-                _, report = super().from_pretrained(
-                    *args, **{**kwargs, "ignore_mismatched_sizes": True, "output_loading_info": True}
-                )
-            raise ValueError(mismatch(cls.__name__, report["mismatched_keys"])) from None
+        loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if use_cache is not None:
             model.config.use_cache = use_cache
@@ -155,14 +133,17 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 f"attn_implementation is {requested_attention!r}, which does not support learned position biases: use "
                 f"'sdpa' or 'eager'{others}"
             )
-        check_implementation(requested_attention)
+        if str(requested_attention).startswith("paged"):
+            raise ValueError(
+                f"attn_implementation is {requested_attention!r}, which is for continuous batching: depth-recurrent "
+                "and chunk-recurrent models cache more than its keys and values; use 'sdpa', 'eager' or, on a GPU, "
+                "'flash_attention_2' or 'flex_attention'"
+            )
         return super().get_correct_attn_implementation(requested_attention, is_init_check)
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args, **kwargs) -> str:
         """As of transformers, but what the model does not support is refused before its kernel is looked for."""
-        check_name(attn_implementation)
-        from_hub = attn_implementation is not None and is_hub_kernel(attn_implementation)
-        if from_hub and not (self._supports_flash_attn and can_load(attn_implementation)):
+        if str(attn_implementation).startswith("paged") or not self._supports_flash_attn:
             # which says why it is not supported
             self.get_correct_attn_implementation(attn_implementation)
         return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)

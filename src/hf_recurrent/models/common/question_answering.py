@@ -13,7 +13,7 @@ from .layers import at_least_float32, of_tokens
 from .outputs import RecurrentModelOutput, RecurrentQuestionAnsweringModelOutput, base_outputs
 from .pretrained import task_head
 from .token_head import TokenStates
-from .validation import Problem, check_place, check_tensor, is_id, is_nan, refuse
+from .validation import Problem, check_tensor, is_id, is_nan, refuse
 
 
 def check_positions(name: str, positions: object, num_rows: int) -> torch.Tensor:
@@ -119,7 +119,6 @@ class ForQuestionAnswering(TokenStates):
         """
         options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
         given = {"start_positions": start_positions, "end_positions": end_positions}
-        check_place(self.get_input_embeddings(), **given)
         missing = [name for name, value in given.items() if value is None]
         if len(missing) == 1:
             raise ValueError(f"`{missing[0]}` is missing: pass the columns of both ends of the answers, or neither")

@@ -20,9 +20,9 @@ from .initialization import embedding_like, initialized_linear
 from .layers import at_least_float32, of_tokens
 from .outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from .sharding import is_sharded
-from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled
+from .token_targets import NO_TARGET, fraction_of_step, num_labelled
 from .unsupported import supported
-from .validation import check_ids, check_place, is_nan, refuse
+from .validation import check_ids, is_nan, refuse
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -114,20 +114,6 @@ def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput 
             "begins with its final states"
         )
     return encoder_outputs
-
-
-class NoGenerationMixin:
-    """`generate` of base models, which raises an error.
-
-    transformers derives another class from a class of remote code whose `generate` is not of a generation mixin, which
-    it knows by the name.
-    """
-
-    def generate(self, *args, **kwargs):
-        raise ValueError(
-            f"{type(self).__name__} has no head to generate with: load the checkpoint with AutoModelForSeq2SeqLM or "
-            "AutoModelForCausalLM, if it was trained as one"
-        )
 
 
 def has_source(cache: RecurrentCache | None) -> bool:
@@ -395,8 +381,6 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         """
         for name in supported(own_kwargs):
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
-        check_place(self.get_input_embeddings(), labels=labels, attention_mask=attention_mask)
-        check_num_items(num_items_in_batch)
         check_kept(logits_to_keep, labels is not None)
         given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:

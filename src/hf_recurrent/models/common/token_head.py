@@ -12,16 +12,12 @@ from .exit_criteria import AnswerHead
 from .head_options import checked_options
 from .layers import of_tokens
 from .outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
-from .token_targets import NO_TARGET, check_num_items, fraction_of_step, num_labelled, token_losses, without_padding
-from .validation import check_place, is_nan, refuse
+from .token_targets import NO_TARGET, fraction_of_step, num_labelled, token_losses, without_padding
+from .validation import is_nan, refuse
 
 
 class PredictsTokens:
-    """The loss of a model that predicts something of every token; heads define `predict`."""
-
-    def predict(self, states: torch.Tensor) -> torch.Tensor:
-        """Final states (..., E) -> logits (..., C)."""
-        raise NotImplementedError
+    """The loss of a model that predicts something of every token; heads define `predict`, from states to logits."""
 
     def token_loss(
         self,
@@ -60,7 +56,10 @@ class PredictsTokens:
 
 
 class TokenStates:
-    """Base model of a head that reads the final state of each token; an architecture adds `base_model_class`."""
+    """Base model of a head that reads the final state of each token; an architecture adds `base_model_class`.
+
+    Heads define `answer_head()`, the head as exit criteria use it.
+    """
 
     base_model_class: type
 
@@ -75,10 +74,6 @@ class TokenStates:
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
-
-    def answer_head(self) -> AnswerHead:
-        """The head as exit criteria use it."""
-        raise NotImplementedError
 
     def encode(self, *inputs: torch.Tensor | None, has_labels: bool, options: dict) -> RecurrentModelOutput:
         """The base model's output, without pooling.
@@ -106,15 +101,15 @@ class TokenStates:
 
 
 class TokenHead(PredictsTokens, TokenStates):
-    """Forward pass of a head that chooses a class for each token; heads define `predict` and `check_labels`."""
+    """Forward pass of a head that chooses a class for each token; heads define `predict` and `check_labels`.
+
+    `check_labels(labels, inputs)` raises a ValueError unless labels (B, S) fit inputs (B, S) or (B, S, E).
+    """
 
     output_class: type = RecurrentTokenClassifierOutput
 
-    def check_labels(self, labels: torch.Tensor, inputs: torch.Tensor) -> None:
-        """Raise a ValueError unless labels (B, S) fit inputs (B, S) or (B, S, E)."""
-        raise NotImplementedError
-
     def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it."""
         return AnswerHead(self.predict, getattr(self, "exit_probe", None), "tokens")
 
     @can_return_tuple
@@ -142,8 +137,6 @@ class TokenHead(PredictsTokens, TokenStates):
             ValueError: as the base model; or labels of another type or shape or out of range, or NaN logits.
             TypeError: an option is not known.
         """
-        check_place(self.get_input_embeddings(), labels=labels)
-        check_num_items(num_items_in_batch)
         reference, targets = input_ids if inputs_embeds is None else inputs_embeds, None
         # the base model rejects inputs that are none
         if labels is not None and isinstance(reference, torch.Tensor):

@@ -3,14 +3,11 @@
 Shapes: B sequences, S tokens, E width, C classes of a token.
 """
 
-import math
-
 import torch
 from torch import nn
 
-from .fields import shown
 from .layers import at_least_float32
-from .validation import check_ids, is_real, refuse, unknown_ids
+from .validation import check_ids, refuse, unknown_ids
 
 # the label of tokens and of examples without a target
 NO_TARGET = -100
@@ -50,25 +47,6 @@ def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropies in nats, zero without a target: logits (B, S, C), targets (B, S), or -100 -> (B, S)."""
     logits = at_least_float32(logits.flatten(0, 1))
     return nn.functional.cross_entropy(logits, targets.flatten().long(), reduction="none").view(targets.shape)
-
-
-def check_num_items(num_items_in_batch: object) -> None:
-    """Raise a ValueError unless the labels of an optimiser step are a number from 0, a tensor of one, or None.
-
-    They are no whole number where `Trainer` divides them among devices.
-    """
-    if isinstance(num_items_in_batch, torch.Tensor):
-        # the value stays on its device; `Trainer` gives each replica of DataParallel a dimension more
-        dtype = num_items_in_batch.dtype
-        fits = num_items_in_batch.numel() == 1 and is_real(dtype) and dtype != torch.bool
-    else:
-        is_number = isinstance(num_items_in_batch, int | float) and not isinstance(num_items_in_batch, bool)
-        fits = num_items_in_batch is None or (is_number and 0 <= num_items_in_batch < math.inf)
-    if not fits:
-        raise ValueError(
-            f"`num_items_in_batch` is {shown(num_items_in_batch)}: pass how many labels all accumulated batches have, "
-            "a number or a tensor of one, or None"
-        )
 
 
 def fraction_of_step(

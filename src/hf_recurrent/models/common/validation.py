@@ -7,7 +7,6 @@ for all that are checked together. Shapes: B sequences, S tokens, E width, P cac
 from collections.abc import Callable
 
 import torch
-from torch import nn
 
 from .fields import shown
 from .graphs import in_graph
@@ -59,39 +58,6 @@ def check_embeddings(name: str, value: object, width: int) -> None:
     check_tensor(name, value, is_number, (3,), meaning)
     if value.shape[-1] != width:
         raise ValueError(f"`{name}` is {value.shape[-1]} wide: pass {meaning}")
-
-
-def check_embeddings_dtype(name: str, embeddings: torch.Tensor | None, dtype: torch.dtype) -> None:
-    """Raise a ValueError for embeddings of another dtype than the model's table has, unless autocast converts them."""
-    if embeddings is None or embeddings.dtype == dtype or torch.is_autocast_enabled(embeddings.device.type):
-        return
-    raise ValueError(
-        f"`{name}` is of {embeddings.dtype} but the model's embeddings of {dtype}: pass {name}.to({dtype})"
-    )
-
-
-def check_place(table: nn.Embedding, **arguments: object) -> None:
-    """Raise a ValueError for a tensor that is not where the embeddings are, or is not dense.
-
-    Other arguments pass, and tensors that hooks will move.
-    """
-    device = table.weight.device
-    for name, value in arguments.items():
-        if not isinstance(value, torch.Tensor):
-            continue
-        if value.layout is not torch.strided:
-            raise ValueError(f"`{name}` is of layout {value.layout}: pass {name}.to_dense()")
-        if value.device != device and not hasattr(table, "_hf_hook"):
-            raise ValueError(f"`{name}` is on {value.device} but the model is on {device}: move one to the other")
-        if value.is_meta:
-            raise ValueError(f"`{name}` and the model are on {device}, which holds no values: load them elsewhere")
-
-
-def check_flags(**flags: object) -> None:
-    """Raise a ValueError for a flag that is neither a bool nor None."""
-    for name, value in flags.items():
-        if value is not None and not isinstance(value, bool):
-            raise ValueError(f"`{name}` is {shown(value)}: pass True or False")
 
 
 def check_halting_threshold(threshold: float) -> float:
@@ -162,10 +128,6 @@ def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
     return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
 
 
-def not_finite(name: str, values: torch.Tensor) -> Problem:
-    return (~values.isfinite()).any(), lambda: f"`{name}` holds NaN or infinite values: pass finite ones"
-
-
 def check_inputs(
     input_ids: torch.Tensor | None,
     inputs_embeds: torch.Tensor | None,
@@ -209,7 +171,7 @@ def check_inputs(
         mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
     if in_graph():
         return mask
-    problems = [] if inputs_embeds is None else [not_finite(name, inputs_embeds)]
+    problems: list[Problem] = []
     if attention_mask is not None and past_length is None:
         problems.append(all_padding(names["attention_mask"], mask, "drop the row or give it a token"))
     if attention_mask is not None:

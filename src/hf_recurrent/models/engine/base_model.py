@@ -24,12 +24,9 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.sharding import gather_for_methods, touch_all_parameters
 from ..common.unsupported import supported
 from ..common.validation import (
-    check_embeddings_dtype,
-    check_flags,
     check_ids,
     check_inputs,
     check_not_nan,
-    check_place,
     check_tensor,
     check_types,
     has_gaps,
@@ -37,7 +34,7 @@ from ..common.validation import (
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
-from .depth_cache import DepthCache, DepthCacheView
+from .depth_cache import DepthCache
 from .depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from .layouts import masked_mean
 from .packed_rows import lay_out_rows
@@ -94,19 +91,13 @@ def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_
     return (distribution * weights[..., None]).sum(1)
 
 
-def recorded_of(depth: DepthOutput, hidden_states: bool, attentions: bool, gates: bool) -> dict[str, object]:
-    """The requested records of each step."""
-    return {
-        "hidden_states": depth.all_hidden_states if hidden_states else None,
-        "attentions": depth.attentions if attentions else None,
-        "read_attentions": depth.read_attentions if attentions else None,
-        "memory_states": depth.memory_states if hidden_states else None,
-        "gates": depth.gates if gates else None,
-    }
-
-
 class BaseModel(RecurrentPreTrainedModel):
-    """Forward pass of a base model; architectures define `encode` and `new_cache`."""
+    """Forward pass of a base model; architectures define `encode` and `new_cache`.
+
+    `encode(hidden, mask, call)` takes embedded tokens (B, S, E) through depth -> `DepthOutput`; the mask is (B, S), or
+    (B, P + S) with a cache of P tokens. `new_cache(max_steps)` makes an empty cache for `past_key_values`, for calls of
+    at most `max_steps` (the config's, if None).
+    """
 
     # a cache that holds all columns needs a mask of them, and cannot reset single sequences
     cache_remembers_padding = False
@@ -141,14 +132,6 @@ class BaseModel(RecurrentPreTrainedModel):
                 token_type_ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
             hidden = hidden + self.embed_token_types(token_type_ids)
         return self.dropout(hidden)
-
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        """(B, S, E) embedded tokens through depth; `mask` is (B, S), or (B, P + S) with a cache of P tokens."""
-        raise NotImplementedError
-
-    def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
-        """An empty cache for `past_key_values`, for calls of at most `max_steps` (the config's, if None)."""
-        raise NotImplementedError
 
     def cache_steps(self, max_steps: int | None) -> int:
         """Steps that a cache has layers for, by default the config's."""
@@ -303,19 +286,8 @@ class BaseModel(RecurrentPreTrainedModel):
         check_own_cache(past_key_values)
         own_kwargs = supported(own_kwargs, self.model_arguments)
         self.check_model_kwargs(own_kwargs)
-        check_flags(
-            use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            output_halting=output_halting,
-            output_gates=output_gates,
-            detach=detach,
-            pooling=pooling,
-            output_steps=output_steps,
-        )
         check_whole(max_steps, "max_steps")
         gather_for_methods(self)
-        check_place(self.embed_tokens, token_type_ids=token_type_ids, start_of_document=start_of_document)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
         past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
@@ -345,7 +317,13 @@ class BaseModel(RecurrentPreTrainedModel):
         hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
         new_mask = newest_columns(mask, hidden.shape[1])
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
-        recorded = recorded_of(depth, output_hidden_states, output_attentions, output_gates)
+        recorded = {
+            "hidden_states": depth.all_hidden_states if output_hidden_states else None,
+            "attentions": depth.attentions if output_attentions else None,
+            "read_attentions": depth.read_attentions if output_attentions else None,
+            "memory_states": depth.memory_states if output_hidden_states else None,
+            "gates": depth.gates if output_gates else None,
+        }
         output = self.output(depth, new_mask, call, recorded)
         return self.with_steps(output, depth, new_mask, call) if output_steps else output
 
@@ -402,11 +380,8 @@ class BaseModel(RecurrentPreTrainedModel):
             self.check_cache(cache, max_steps)
             # a graph that goes on without tracing anew must not know it
             past_length = None if cache.in_graph else cache.get_seq_length()
-        named = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "attention_mask": attention_mask}
-        check_place(self.embed_tokens, **{f"{self.input_prefix}{name}": value for name, value in named.items()})
         sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
         mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
-        check_embeddings_dtype(f"{self.input_prefix}inputs_embeds", inputs_embeds, self.embed_tokens.weight.dtype)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         if token_type_ids is not None and self.config.type_vocab_size > 0:
             check_types(token_type_ids, inputs.shape[:2], self.config.type_vocab_size)
@@ -541,19 +516,9 @@ def run_layers(
 
 
 class DepthModel(BaseModel):
-    """`encode` all tokens at once; architectures define `run_depth`."""
+    """`encode` all tokens at once; architectures define `run_depth(hidden, mask, context, call, cache)`."""
 
     cache_remembers_padding = True
-
-    def run_depth(
-        self,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        call: ForwardCall,
-        cache: DepthCacheView | None,
-    ) -> DepthOutput:
-        raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> DepthCache:
         return DepthCache(self.cache_steps(max_steps), self.signature())

@@ -23,7 +23,9 @@ class ChunkStateLayer(CountingLayer):
     can still be cropped.
     """
 
-    part = "chunk"
+    def __init__(self, part: str):
+        super().__init__()
+        self.part = part
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last `-tokens_to_remove` tokens.
@@ -57,10 +59,11 @@ class ChunkCache(RecurrentCache):
     means.
     """
 
-    state_layer: type[ChunkStateLayer] = ChunkStateLayer
+    # of a text that is read at once, in messages
+    part = "chunk"
 
     def __init__(self, depth: int, signature: str):
-        super().__init__([self.state_layer(), *(TensorsLayer() for _ in range(depth))], signature)
+        super().__init__([ChunkStateLayer(self.part), *(TensorsLayer() for _ in range(depth))], signature)
 
     @property
     def state(self) -> ChunkStateLayer:

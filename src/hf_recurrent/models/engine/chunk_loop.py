@@ -4,7 +4,7 @@ Shapes: B sequences, S tokens, R sequences with tokens in a chunk, N maximum num
 number of tokens of a chunk, M memory slots, E width.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -16,7 +16,6 @@ from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
 from ..ops.memory import MemorySlots, MemoryUpdate
 from ..ops.positions import xpos_rotations
-from ..ops.transformer_block import TransformerBlock
 from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 from .chunk_cache import ChunkCache, ChunkCacheView
 from .chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
@@ -54,50 +53,18 @@ class ChunkState:
         return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
 
 
-class StepsOfLastChunk:
-    """Features and halting distribution of each sequence's last chunk, those of the chunks so far."""
-
-    def __init__(self):
-        self.features: list[torch.Tensor] = []  # L of (B, E)
-        self.distribution: torch.Tensor | None = None  # (B, L)
-
-    def add(self, chunk: Chunk, output: DepthOutput, features: Callable[..., torch.Tensor], batch_size: int) -> None:
-        new = [features(states, chunk.valid) for states in output.all_hidden_states[1:]]
-        self.features = self.features or [each.new_zeros(batch_size, each.shape[-1]) for each in new]
-        self.features = [chunk.scatter(old, each) for old, each in zip(self.features, new, strict=True)]
-        distribution = row_distribution(output.halting_probabilities, chunk.mask, by_row=True)
-        if distribution is not None:
-            before = distribution.new_zeros(batch_size, distribution.shape[-1])
-            before = before if self.distribution is None else self.distribution
-            self.distribution = chunk.scatter(before, distribution)
-
-    def found(self) -> dict[str, object]:
-        """The fields of `DepthOutput`."""
-        return {"step_features": tuple(self.features) or None, "halting_distribution": self.distribution}
-
-
 class ChunkRecurrentModel(BaseModel):
-    """`encode` chunk by chunk; architectures define `run_chunk`, `memory_blocks` and `cache_depth`."""
+    """`encode` chunk by chunk; architectures define `run_chunk`, `memory_blocks` and `cache_depth`.
+
+    `run_chunk(states, mask, context, call, cache)` applies all depth steps to one chunk, (R, N, E), which attends to
+    the slots `context.memory`. `memory_blocks()` is the block of each depth step, which attends to the memory, or the
+    one that all share.
+    """
 
     def build_memory(self, config) -> None:
         self.memory = MemorySlots(config.num_memory_slots, config.hidden_size, config.memory_initializer_range)
         self.memory_layers = nn.ModuleList(MemoryUpdate(config, index) for index in range(config.num_memory_layers))
         self.memory_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def memory_blocks(self) -> list[TransformerBlock]:
-        """The block of each depth step, which attends to the memory, or the one that all share."""
-        raise NotImplementedError
-
-    def run_chunk(
-        self,
-        states: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        call: ForwardCall,
-        cache: ChunkCacheView | None,
-    ) -> DepthOutput:
-        """Apply all depth steps to one chunk, (R, N, E), which attends to the slots `context.memory`."""
-        raise NotImplementedError
 
     def new_cache(self, max_steps: int | None = None) -> ChunkCache:
         chunking = self.config.chunking
@@ -172,7 +139,7 @@ class ChunkRecurrentModel(BaseModel):
         num_cached = None if cache is None else state.num_tokens_in_chunk
         chunks = plan_chunks(config, mask, num_cached, keep_all=sharded, sharded=sharded)
         chunks = chunks[:1] if one_token else chunks
-        memories, outputs, steps = [], [], StepsOfLastChunk()
+        memories, outputs, step_features = [], [], []
         for chunk in chunks:
             if chunk.index > 0:
                 self.update_memory(state, chunk)
@@ -190,7 +157,7 @@ class ChunkRecurrentModel(BaseModel):
             features = partial(self.chunk_features, state, chunk)
             output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
             if call.record_steps and call.pool:
-                steps.add(chunk, output, features, batch_size)
+                step_features.append([features(states, chunk.valid) for states in output.all_hidden_states[1:]])
             state.append(chunk, output.hidden_states)
             outputs.append(output)
         if cache is not None:
@@ -199,7 +166,9 @@ class ChunkRecurrentModel(BaseModel):
         if call.pool or call.record_states:
             last = self.updated_memory(state.memory, state.outputs[:, :-1], state.num_tokens_in_chunk)
             memory_states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
-            depth = depth._replace(memory_states=memory_states, **steps.found())
+            depth = depth._replace(memory_states=memory_states)
+        if step_features:
+            depth = depth._replace(**steps_of_last_chunk(chunks, step_features, outputs, batch_size))
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def initial_state(
@@ -370,6 +339,25 @@ class ChunkRecurrentModel(BaseModel):
             gates=by_step("gates", merge),
             read_attentions=by_step("read_attentions", merge_heads),
         )
+
+
+def steps_of_last_chunk(
+    chunks: list[Chunk], features: list[list[torch.Tensor]], outputs: list[DepthOutput], batch_size: int
+) -> dict[str, object]:
+    """Features after each step, and halting distribution, of each sequence's last chunk, as fields of `DepthOutput`."""
+
+    def last(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+        values = pieces[0].new_zeros(batch_size, pieces[0].shape[-1])
+        for chunk, piece in zip(chunks, pieces, strict=True):
+            values = chunk.scatter(values, piece)
+        return values
+
+    pairs = zip(chunks, outputs, strict=True)
+    distributions = [row_distribution(output.halting_probabilities, chunk.mask, by_row=True) for chunk, output in pairs]
+    return {
+        "step_features": tuple(map(last, zip(*features, strict=True))),
+        "halting_distribution": None if distributions[0] is None else last(distributions),
+    }
 
 
 def mean_over_chunks(chunks: list[Chunk], costs: list[torch.Tensor | None], batch_size: int) -> torch.Tensor | None:

@@ -114,7 +114,6 @@ class KeyValueBesideRows(KeyValueOfRows):
 class DepthLayer(DynamicLayer):
     """Keys and values (B, H, P, D) of one depth step, and running sums (B, P or at most `max_sums`, F)."""
 
-    required = ("keys", "values")
     max_sums: int | None = MAX_CACHED_SUMS
 
     def __init__(self):

@@ -4,128 +4,22 @@ The loop is independent of how units halt (`HaltingStrategy`) and of their layou
 Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from ..common.graphs import end_of_step, in_graph
 from ..common.sharding import is_sharded, largest_over_ranks
-from ..common.validation import Problem
-from .depth_steps import DepthSteps, loop_in_graph
+from ..ops.halting_strategy import HaltingStrategy
 from .launches import is_launch_bound
-from .layouts import Finished
+from .layouts import Finished, Layout
 
 # compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
 MIN_SHARE_TO_COMPACT = 1 / 16
-
-
-class HaltingState(Protocol):
-    """A NamedTuple of tensors whose first dimension is that of the units present, or of their rows."""
-
-    hidden: torch.Tensor  # running states
-    live: torch.Tensor  # bool, units that have not halted
-    probability: torch.Tensor  # conditional halting probability of the latest decision
-    unit: torch.Tensor | None  # (N,) of packed states (N, E), None if states have the unit dims first
-
-
-class HaltingStrategy(Protocol):
-    """When units halt, and their output. Methods are pure functions of the state.
-
-    A `step` is counted from 0: the number of the step, or (U,) the step of each unit where they differ.
-
-    Attributes:
-        halts: whether units ever halt; halting probabilities are recorded if they do.
-        token_units: whether the unit is the token, rather than the whole sequence.
-        running_mean: whether a token's decision sees the mean over itself and the tokens before it.
-        needs_candidate: whether a decision sees the state after the step, too.
-        skips_step: whether a unit that halts skips the step under decision.
-        needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
-        exits: whether `judge` stops units after a step.
-        padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
-    """
-
-    halts: bool
-    exits: bool
-    token_units: bool
-    running_mean: bool
-    needs_candidate: bool
-    skips_step: bool
-    needs_every_step: bool
-
-    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> HaltingState: ...
-
-    def decides(self, step: int) -> bool:
-        """Whether units may halt at a step, counted from 0."""
-
-    def features(self, state: HaltingState, candidate: torch.Tensor | None) -> torch.Tensor:
-        """Input of the halting head, before any mean over tokens."""
-
-    def decide(self, state: HaltingState, features: torch.Tensor, step: int | torch.Tensor) -> HaltingState:
-        """The state with its new `live` and `probability`."""
-
-    def commit(self, state: HaltingState, candidate: torch.Tensor, step: int | torch.Tensor) -> HaltingState:
-        """The state after a step, whose result is the candidate."""
-
-    def stopped(self, state: HaltingState, where: torch.Tensor) -> HaltingState:
-        """The state in which the units where a mask (U,) holds have taken their last step."""
-
-    def attended(self, state: HaltingState) -> torch.Tensor | None:
-        """Source of keys and values, None for the running states."""
-
-    def readout(self, state: HaltingState) -> torch.Tensor:
-        """States that the output would be, were the units to stop now."""
-
-    def output(self, state: HaltingState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """Final states, ponder costs and executed steps of the units."""
-
-
-class Layout(Protocol):
-    """Memory layout of the units; see `layouts`."""
-
-    can_compact: bool
-
-    @property
-    def units(self) -> torch.Tensor:
-        """Numbers (I,) of the units present: of sequences, or of tokens, `b * S + s`."""
-
-    @property
-    def lengths(self) -> torch.Tensor:
-        """Tokens of each unit's sequence; broadcasts against the units."""
-
-    def initial_state(self, hidden: torch.Tensor) -> HaltingState: ...
-
-    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        """Bool, whether each unit or row that `compact` can select has a live unit."""
-
-    def features(self, state: HaltingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor: ...
-
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        """Relative change of the states of each unit, or the largest of each unit's row."""
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        """Predictions of live units, or of their rows, for each unit; zeros for the others.
-
-        Args:
-            predict: of tokens `predict(states)` (n, E) -> (n, ...); of rows `predict(states, mask, rows, columns)`, for
-                states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns present -> (n, ...), or
-                (n / 2, ...) if the rows are the first and the second sentences of pairs.
-        """
-
-    def advance(self, block: nn.Module, state: HaltingState, step: int) -> tuple[NamedTuple, "Layout"]:
-        """The block's output for one step, and the layout after it."""
-
-    def compact(self, state: HaltingState, keep: torch.Tensor) -> tuple["Layout", HaltingState, Finished]:
-        """Keep the units or rows at `keep` (n,) -> their layout and state, and the finished units."""
-
-    def complete_cache(self, block: nn.Module, state: HaltingState) -> None:
-        """Write keys and values of the skipped steps, for later tokens."""
-
-    def finish(self, state: HaltingState) -> Finished: ...
 
 
 class DepthOptions(NamedTuple):
@@ -181,26 +75,16 @@ class FixedState(NamedTuple):
     unit: torch.Tensor | None = None
 
 
-class FixedDepth:
+class FixedDepth(HaltingStrategy):
     """Every unit takes every step."""
 
-    halts = exits = token_units = running_mean = needs_candidate = skips_step = False
     needs_every_step = True
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
         return FixedState(hidden, live)
 
-    def decides(self, step: int) -> bool:
-        return False
-
     def commit(self, state: FixedState, candidate: torch.Tensor, step: int | torch.Tensor) -> FixedState:
         return state._replace(hidden=candidate)
-
-    def attended(self, state: FixedState) -> None:
-        """Keys and values come from the running state."""
-
-    def readout(self, state: FixedState) -> torch.Tensor:
-        return state.hidden
 
     def output(self, state: FixedState) -> tuple[torch.Tensor, None, None]:
         return state.hidden, None, None
@@ -263,7 +147,7 @@ class Pruner:
         index = live.nonzero().squeeze(-1)
         return anywhere > 0, index if index.numel() > 0 else None
 
-    def prune(self, layout: Layout, state: HaltingState) -> tuple[bool, Layout, HaltingState]:
+    def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
         """-> whether any unit lives, and layout and state of the units present."""
         if not self.may_stop:
             return True, layout, self.end_of_step(state)
@@ -275,7 +159,7 @@ class Pruner:
             self.finished.append(finished)
         return any_live, layout, state
 
-    def end_of_step(self, state: HaltingState) -> HaltingState:
+    def end_of_step(self, state: NamedTuple) -> NamedTuple:
         return end_of_step(state, self) if self.may_skip else state
 
 
@@ -305,9 +189,9 @@ def iterate(
     trace = Trace() if trace is None else trace
     trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
     if options.loops_in_graph(strategy):
-        state = loop_in_graph(DepthSteps(blocks[0], strategy, options), layout, hidden)
+        state = iterate_in_graph(blocks[0], strategy, layout, state, options)
         return summarize([layout.finish(state)], mask, strategy, trace)
-    decisions: list[Decision] = []
+    decisions: list[tuple[int, torch.Tensor, torch.Tensor]] = []
 
     for step in range(options.max_steps):
         with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
@@ -319,7 +203,7 @@ def iterate(
                 if strategy.decides(step):
                     features = layout.features(state, None if output is None else output.hidden_states, step)
                     state = strategy.decide(state, features, step)
-                    decisions.append(Decision(step, state.probability.detach(), live))
+                    decisions.append((step, state.probability.detach(), live))
                 if options.cap_depth_by_length:
                     state = state._replace(live=state.live & (step <= layout.lengths))
                 trace.halting(layout, live, state.probability)
@@ -341,51 +225,99 @@ def iterate(
     if strategy.skips_step:
         # the last one ends after its decision
         state = pruner.end_of_step(state)
-    check_halting_probabilities(first_nan_step(decisions))
+    check_halting_probabilities(decisions)
     layout.complete_cache(blocks[0], state)
     return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
 
 
-class Decision(NamedTuple):
-    """Conditional halting probabilities of the units present at a step, and which of them had not halted before."""
+def iterate_in_graph(
+    block: nn.Module, strategy: HaltingStrategy, layout: Layout, state: NamedTuple, options: DepthOptions
+) -> NamedTuple:
+    """The final state of units that stay in their places, by one operation of a traced graph, which ends with the last.
 
-    step: int
-    probability: torch.Tensor
-    live: torch.Tensor
+    The first step comes before it, because it may decide nothing, and gives the latest prediction its shape.
+    """
+
+    def decided(state: NamedTuple, step: torch.Tensor, candidate: torch.Tensor | None = None) -> NamedTuple:
+        state = strategy.decide(state, layout.features(state, candidate, 0), step)
+        return state._replace(live=state.live & (step <= layout.lengths)) if options.cap_depth_by_length else state
+
+    def after(state: NamedTuple, step: torch.Tensor, decides: bool) -> NamedTuple:
+        """The state after a step; decisions by which units skip one have been taken."""
+        output = None
+        if strategy.needs_candidate:
+            output, _ = layout.advance(block, state, 0)
+        if decides and not strategy.skips_step:
+            state = decided(state, step, None if output is None else output.hidden_states)
+        if output is None:
+            output, _ = layout.advance(block, state, 0)
+        before, state = state, strategy.commit(state, output.hidden_states, step)
+        return strategy.judge(before, state, layout, step) if strategy.exits else state
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        """What a loop carries must not share memory with anything else."""
+        return tensor.clone(memory_format=torch.contiguous_format)
+
+    decides_at_once = strategy.halts and strategy.skips_step
+    step = torch.zeros((), dtype=torch.long, device=state.hidden.device)
+    if decides_at_once and strategy.decides(0):
+        state = decided(state, step)
+    state = after(state, step, strategy.halts and strategy.decides(0))
+    if options.max_steps == 1:
+        return state
+    step = step + 1
+    state = decided(state, step) if decides_at_once else state
+    leaves, structure = pytree.tree_flatten(state)
+    # others are None or empty, and stay so
+    places = [place for place, leaf in enumerate(leaves) if leaf is not None and leaf.numel() > 0]
+
+    def state_of(carried: tuple[torch.Tensor, ...]) -> NamedTuple:
+        values = dict(zip(places, carried, strict=True))
+        return pytree.tree_unflatten([values.get(place, leaf) for place, leaf in enumerate(leaves)], structure)
+
+    def goes_on(step: torch.Tensor, *carried: torch.Tensor) -> torch.Tensor:
+        return state_of(carried).live.any() & (step < options.max_steps)
+
+    def advance(step: torch.Tensor, *carried: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        new, step = after(state_of(carried), step, strategy.halts), step + 1
+        changed = pytree.tree_leaves(new)
+        if decides_at_once:
+            # a decision on a step after the last one does not count
+            pairs = zip(pytree.tree_leaves(decided(new, step)), changed, strict=True)
+            changed = [chosen(step < options.max_steps, *pair) for pair in pairs]
+        return step, *(apart(changed[place]) for place in places)
+
+    _, *carried = torch.while_loop(goes_on, advance, (step, *(apart(leaves[place]) for place in places)))
+    return state_of(carried)
 
 
-def first_nan_step(decisions: list[Decision]) -> int:
-    """The first step in which the halting probability of a live unit is NaN, -1 if there is none.
+def chosen(condition: torch.Tensor, new: torch.Tensor | None, old: torch.Tensor | None) -> torch.Tensor | None:
+    """The new tensor if a condition, a tensor, holds, else the old one."""
+    if new is old:
+        return old
+    # other runtimes have no choice between bools
+    return (condition & new) | (~condition & old) if new.dtype == torch.bool else torch.where(condition, new, old)
+
+
+def check_halting_probabilities(decisions: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
+    """Raise a ValueError if the halting probability of a live unit is NaN.
 
     All are looked at together: one after another they would be a tenth of an accelerator's launches.
+
+    Args:
+        decisions: a step, conditional halting probabilities of the units present, and which had not halted before.
     """
     # a traced graph must not depend on data
     if not decisions or in_graph():
-        return -1
-    probability, live = (torch.cat([each[field].flatten() for each in decisions]) for field in (1, 2))
-    if not (probability.isnan() & live).any():
-        return -1
-    return next(each.step for each in decisions if (each.probability.isnan() & each.live).any())
-
-
-def check_halting_probabilities(nan_step: torch.Tensor | int) -> None:
-    """Raise a ValueError if the first step with a NaN is not -1."""
-    if in_graph() or int(nan_step) < 0:
         return
-    raise ValueError(nan_probability(nan_step)[1]())
-
-
-def nan_probability(nan_step: torch.Tensor | int) -> Problem:
-    """The problem of halting probabilities, if the first step with a NaN is not -1."""
-
-    def message() -> str:
-        return (
-            f"a halting probability is NaN at depth step {int(nan_step)}, counted from 0: the weights or the inputs "
-            "hold NaN or infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) "
-            "before running the model"
+    probability, live = (torch.cat([each[field].flatten() for each in decisions]) for field in (1, 2))
+    if (probability.isnan() & live).any():
+        step = next(step for step, probability, live in decisions if (probability.isnan() & live).any())
+        raise ValueError(
+            f"a halting probability is NaN at depth step {step}, counted from 0: the weights or the inputs hold NaN or "
+            "infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before running "
+            "the model"
         )
-
-    return nan_step >= 0, message
 
 
 class Trace:
@@ -404,7 +336,7 @@ class Trace:
             shown = torch.where(live, probability, 0.0).flatten()
             self.probabilities.append(assemble([shown], layout.units, self.num_units))
 
-    def step(self, layout: Layout, state: HaltingState, output: NamedTuple) -> None:
+    def step(self, layout: Layout, state: NamedTuple, output: NamedTuple) -> None:
         if self.options.record_states:
             self.hidden_states.append(state.hidden)
             self.outputs.append(output)
@@ -455,8 +387,7 @@ def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStr
     probabilities = trace.stacked_probabilities()
     if strategy.token_units:
         if cost is not None:
-            all_columns = getattr(strategy, "padding_in_ponder_cost", False)
-            cost = (cost * mask).sum(-1) / (length if all_columns else mask.sum(-1).clamp_min(1))
+            cost = (cost * mask).sum(-1) / (length if strategy.padding_in_ponder_cost else mask.sum(-1).clamp_min(1))
         steps = None if steps is None else torch.where(mask, steps, -1)
         probabilities = None if probabilities is None else probabilities.unflatten(0, (batch_size, length))
     return DepthOutput(

@@ -1,4 +1,4 @@
-"""Early exit: any halting strategy, stopped by an exit criterion in the place of its halting head.
+"""Halting strategies around another one: early exit by a criterion, and units that go on after they have stopped.
 
 Shapes: U units, E width, A answers of a unit, C classes of an answer.
 """
@@ -11,14 +11,33 @@ import torch
 
 from ..common.exit_criteria import OF_ONE, OF_TWO, ExitRule
 from ..common.graphs import in_graph, is_captured
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.stick_breaking import expand_units
-from .depth_loop import HaltingState, HaltingStrategy, Layout
+from .layouts import Layout
+
+
+class WrappedStrategy(HaltingStrategy):
+    """A strategy whose state has that of another one as `inner`, which decides."""
+
+    def __init__(self, inner: HaltingStrategy):
+        self.inner = inner
+        self.halts, self.token_units = inner.halts, inner.token_units
+        self.running_mean, self.needs_candidate = inner.running_mean, inner.needs_candidate
+
+    def decides(self, step: int) -> bool:
+        return self.inner.decides(step)
+
+    def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:
+        return self.inner.features(state.inner, candidate)
+
+    def readout(self, state: NamedTuple) -> torch.Tensor:
+        return self.inner.readout(state.inner)
 
 
 class ExitState(NamedTuple):
     """State of the wrapped strategy, and of the criterion."""
 
-    inner: HaltingState
+    inner: NamedTuple
     live: torch.Tensor  # (U,) bool
     steps: torch.Tensor  # (U,) long, steps taken
     streak: torch.Tensor  # (U,) long, latest successive steps for which the criterion held
@@ -34,15 +53,15 @@ class ExitState(NamedTuple):
 
     def selected(
         self,
-        select: Callable[[HaltingState], HaltingState],
+        select: Callable[[NamedTuple], NamedTuple],
         select_unit: Callable[[torch.Tensor], torch.Tensor],
     ) -> "ExitState":
         """The state of some units, by functions that select from the inner state and from tensors (U, ...)."""
         return ExitState(select(self.inner), *(select_unit(tensor) for tensor in self[1:]))
 
 
-class EarlyExit:
-    """Halting strategy that stops units when an exit criterion holds; see `depth_loop.HaltingStrategy`.
+class EarlyExit(WrappedStrategy):
+    """Stops units when an exit criterion holds, in the place of the halting head.
 
     A unit that has stopped keeps its state, to which others attend. Its output is that of the wrapped strategy, had it
     stopped there: the running state or, of a model trained on a mixture of states, that mixture.
@@ -59,7 +78,6 @@ class EarlyExit:
     """
 
     exits = True
-    skips_step = needs_every_step = False
 
     def __init__(
         self,
@@ -71,27 +89,18 @@ class EarlyExit:
         by_row: bool,
         watched: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ):
+        super().__init__(inner)
         self.watched = watched
-        self.inner = inner
         self.rule = rule
         self.predict = predict
         self.max_steps = max_steps
         self.token_units = token_units
         self.by_row = by_row
-        self.halts = inner.halts
-        self.running_mean = inner.running_mean
-        self.needs_candidate = inner.needs_candidate
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> ExitState:
         steps = torch.zeros_like(live, dtype=torch.long)
         previous = hidden.new_empty((*live.shape, 0, 0), dtype=torch.float32)
         return ExitState(self.inner.initial_state(hidden, live), live, steps, steps, previous)
-
-    def decides(self, step: int) -> bool:
-        return self.inner.decides(step)
-
-    def features(self, state: ExitState, candidate: torch.Tensor | None) -> torch.Tensor:
-        return self.inner.features(state.inner, candidate)
 
     def decide(self, state: ExitState, features: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         """Update halting probabilities, by which mixtures weigh their states, without stopping any unit."""
@@ -125,11 +134,6 @@ class EarlyExit:
         live = state.live & ~(counts & (taken >= rule.min_steps) & (streak >= rule.patience))
         return state._replace(inner=state.inner._replace(live=live), live=live, streak=streak, previous=previous)
 
-    def stopped(self, state: ExitState, where: torch.Tensor) -> ExitState:
-        """The state in which the units where a mask (U,) holds take no further step."""
-        live = state.live & ~where
-        return state._replace(inner=state.inner._replace(live=live), live=live)
-
     def score(
         self, before: ExitState, state: ExitState, layout: Layout, steps: int | torch.Tensor
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
@@ -151,12 +155,52 @@ class EarlyExit:
     def attended(self, state: ExitState) -> torch.Tensor | None:
         return self.inner.attended(state.inner)
 
-    def readout(self, state: ExitState) -> torch.Tensor:
-        return self.inner.readout(state.inner)
-
     def output(self, state: ExitState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Final states, and executed steps as ponder cost and as steps."""
         return self.readout(state), state.steps.float(), state.steps
+
+
+class RunOnState(NamedTuple):
+    """State of the wrapped strategy, in which units that have stopped keep theirs, and the states that run on."""
+
+    inner: NamedTuple
+    hidden: torch.Tensor
+
+    @property
+    def live(self) -> torch.Tensor:
+        return self.inner.live
+
+    @property
+    def probability(self) -> torch.Tensor:
+        return self.inner.probability
+
+
+class RunOn(WrappedStrategy):
+    """Units stop for their output alone, as the code of Ouro and Huginn computes exits.
+
+    The output of a unit is that of the wrapped strategy. Its state goes on through all steps, and others attend to it.
+    """
+
+    needs_every_step = True
+
+    def __init__(self, inner: HaltingStrategy):
+        super().__init__(inner)
+        self.exits, self.skips_step = inner.exits, inner.skips_step
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> RunOnState:
+        return RunOnState(self.inner.initial_state(hidden, live), hidden)
+
+    def decide(self, state: RunOnState, features: torch.Tensor, step: int | torch.Tensor) -> RunOnState:
+        return state._replace(inner=self.inner.decide(state.inner, features, step))
+
+    def commit(self, state: RunOnState, candidate: torch.Tensor, step: int | torch.Tensor) -> RunOnState:
+        return RunOnState(self.inner.commit(state.inner, candidate, step), candidate)
+
+    def judge(self, before: RunOnState, state: RunOnState, layout: Layout, step: int | torch.Tensor) -> RunOnState:
+        return state._replace(inner=self.inner.judge(before.inner, state.inner, layout, step))
+
+    def output(self, state: RunOnState) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        return self.inner.output(state.inner)
 
 
 def exit_indicator(steps: torch.Tensor, max_steps: int) -> torch.Tensor:

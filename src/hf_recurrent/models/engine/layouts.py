@@ -20,6 +20,7 @@ from ..common.exit_criteria import relative_change
 from ..common.graphs import in_graph
 from ..common.layers import at_least_float32, computing_dtype
 from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.masks import as_implemented, is_flash, valid_keys
 from ..ops.row_groups import (
     QUERIES_PER_ROW,
@@ -132,7 +133,47 @@ class LeftRows(NamedTuple):
     num_written_sums: int
 
 
-class PaddedLayout:
+class Layout:
+    """Memory layout of the units of a halting strategy; here, of tokens one by one.
+
+    Layouts also define `units` (I,), numbers of the units present, of sequences or of tokens `b * S + s`; `lengths`,
+    tokens of each unit's sequence, which broadcasts against the units; `initial_state(hidden)`;
+    `advance(block, state, step)`, the block's output for one step and the layout after it; `compact(state, keep)`, the
+    layout and the state of the units or rows at `keep` (n,), and the finished units; and `finish(state)`, those left.
+    """
+
+    strategy: HaltingStrategy
+    can_compact: bool
+
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        """Bool, whether each unit or row that `compact` can select has a live unit."""
+        return live
+
+    def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
+        """Input of the halting head."""
+        return self.strategy.features(state, candidate)
+
+    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
+        """Relative change of the states of each unit, or the largest of each unit's row."""
+        return relative_change(before, after)
+
+    def answers(
+        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+    ) -> torch.Tensor:
+        """Predictions of live units, or of their rows, for each unit; zeros for the others.
+
+        Args:
+            predict: of tokens `predict(states)` (n, E) -> (n, ...); of rows `predict(states, mask, rows, columns)`, for
+                states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns present -> (n, ...), or
+                (n / 2, ...) if the rows are the first and the second sentences of pairs.
+        """
+        return of_live(predict, live, states)
+
+    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
+        """Write keys and values of the skipped steps, for later tokens."""
+
+
+class PaddedLayout(Layout):
     """Rows of a padded rectangle. The unit is the row or the token; compaction drops rows whose units have all halted.
 
     Args:
@@ -329,22 +370,7 @@ class PaddedLayout:
         return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
 
 
-class TokenUnits:
-    """Answers of layouts whose units are packed tokens."""
-
-    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        return live
-
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        return relative_change(before, after)
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        return of_live(predict, live, states)
-
-
-class PackedLayout(TokenUnits):
+class PackedLayout(Layout):
     """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
 
     Tokens released by the last compaction are no longer queries, but still keys: the next step computes the keys and
@@ -496,9 +522,6 @@ class PackedLayout(TokenUnits):
             key_rotation=self.context.key_rotation[:number],
         )
         return layout
-
-    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Packed tokens are not cached."""
 
     def finish(self, state: NamedTuple) -> Finished:
         return Finished(self.units, *self.strategy.output(state))

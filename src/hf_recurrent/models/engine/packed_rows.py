@@ -12,15 +12,17 @@ from torch import nn
 
 from ..common.exit_criteria import relative_change
 from ..common.graphs import in_graph
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.masks import is_flash
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
-from .depth_loop import DepthOptions, FixedDepth, HaltingStrategy, Layout
+from .depth_loop import DepthOptions, FixedDepth
 from .launches import is_launch_bound
 from .layouts import (
     Finished,
+    Layout,
     PaddedLayout,
     halted_keys_stay,
     masked_mean,
@@ -37,7 +39,7 @@ MIN_SHARE_TO_PACK = 1 / 16
 MIN_PRODUCTS_TO_PACK = 1 << 18
 
 
-class PackedRows:
+class PackedRows(Layout):
     """Rows whose tokens are packed (N, E), and spread for attention only.
 
     The unit is the row or the token; compaction drops rows whose units have all halted.
@@ -50,7 +52,8 @@ class PackedRows:
         columns: the range of the batch's columns that are present.
         num_columns: S.
         can_compact: whether rows may be dropped.
-        cache: an empty cache's view, to which each of a fixed number of steps is written; None without a cache.
+        cache: an empty cache's view, to which each of a fixed number of steps is written, so that none is skipped; None
+            without a cache.
     """
 
     def __init__(
@@ -153,9 +156,6 @@ class PackedRows:
             spread = (self.spread.unpack(states).transpose(1, 2) for states in (output.key, output.value))
             self.cache.write_new(step, *spread)
         return output, self
-
-    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Nothing to do: if rows are cached, they take every step."""
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All rows, or those at `index` (n,)."""

@@ -20,20 +20,14 @@ from ..common.sharding import is_sharded, same_on_all_ranks
 from ..common.validation import check_halting_threshold, check_not_nan
 from ..ops.attention import PaddedContext
 from ..ops.halting_heads import HaltingHead
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.stick_breaking import StickBreaking
 from .base_model import BaseModel, DepthModel, ForwardCall
 from .depth_cache import is_prefill
-from .depth_loop import (
-    DepthOptions,
-    DepthOutput,
-    FixedDepth,
-    HaltingStrategy,
-    Layout,
-    iterate,
-)
+from .depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from .early_exit import EarlyExit, exit_indicator
 from .launches import is_launch_bound
-from .layouts import PackedLayout
+from .layouts import Layout, PackedLayout
 from .packed_rows import lay_out_rows
 from .prefill import PrefillLayout
 
@@ -56,7 +50,11 @@ def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | No
 
 
 class AdaptiveDepthModel(BaseModel):
-    """Depth, exit criteria and halting strategy of a call; architectures define `trained_strategy`."""
+    """Depth, exit criteria and halting strategy of a call; architectures define `trained_strategy`.
+
+    `trained_strategy(call, max_steps, cache)` is that of the model's own halting, which stops no unit if the call has
+    an exit rule.
+    """
 
     # of sampled depths; processes that must draw the same seed it before each call
     depth_generator: torch.Generator | None = None
@@ -67,10 +65,6 @@ class AdaptiveDepthModel(BaseModel):
     def depth_config(self):
         """The config whose fields on depth may be changed after loading."""
         return self.config
-
-    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
-        """The strategy of the model's own halting, which stops no unit if the call has an exit rule."""
-        raise NotImplementedError
 
     def resolve_exit(
         self, options: ExitOptions, max_steps: int | None, halting_threshold: float | None, head: AnswerHead | None

@@ -10,15 +10,16 @@ import torch
 
 from ..common.graphs import in_graph
 from ..common.sharding import touch_all_parameters
-from ..common.validation import check_given_positions, check_place, refuse
+from ..common.validation import check_given_positions, refuse
 from ..ops.attention import PaddedContext, Rotations
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
 from .base_model import DepthModel, ForwardCall, newest_columns
 from .depth_cache import DepthCache
-from .depth_loop import DepthOptions, DepthOutput, FixedDepth, HaltingStrategy, Layout
-from .layouts import PaddedLayout
-from .run_on import RunOn
+from .depth_loop import DepthOptions, DepthOutput, FixedDepth
+from .early_exit import RunOn
+from .layouts import Layout, PaddedLayout
 from .shared_block import SharedBlockModel, check_never_halting
 
 
@@ -43,7 +44,7 @@ def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
 
 
 class StackedDepthModel(SharedBlockModel, DepthModel):
-    """A stack of layers over all tokens of a sequence; architectures define `own_strategy`, if their tokens halt.
+    """A stack of layers over all tokens of a sequence; architectures define `own_strategy(call)`, if their tokens halt.
 
     Each layer of each step has keys and values of its own. What those of a token that has stopped are in the steps
     after, its config's `skipped_steps` says.
@@ -55,10 +56,6 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     rotary_scaling: Mapping[str, Any] | None = None
     # keys that tokens see in layers that slide; None if no layer does
     window: int | None = None
-
-    def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
-        """The model's own halting, which stops no unit if the call has an exit rule."""
-        raise NotImplementedError
 
     def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
         if self.config.halting != "none":
@@ -105,7 +102,6 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
             # scores depend on their differences alone, so that padding on the left may count
             positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
         else:
-            check_place(self.embed_tokens, position_ids=positions)
             check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
             check_one_text(positions, newest_columns(mask, hidden.shape[1]))
         table = self.rotations(positions)

@@ -19,7 +19,7 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.sharding import touch_all_parameters
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_embeddings, check_place
+from ..common.validation import check_embeddings
 from ..engine.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
 from ..engine.depth_cache import DepthCache, DepthCacheView
 from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
@@ -121,7 +121,6 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         if given is None:
             given = self.drawn_states(embedded)
         else:
-            check_place(self.embed_tokens, initial_states=given)
             check_embeddings("initial_states", given, embedded.shape[-1])
             if given.shape != embedded.shape:
                 raise ValueError(

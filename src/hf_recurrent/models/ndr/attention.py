@@ -97,7 +97,10 @@ class RoutingContext(NamedTuple):
 
 
 class RoutingAttention(Attention):
-    """Projections and cache; subclasses define `compute_attention`."""
+    """Projections and cache; subclasses define `compute_attention`.
+
+    It goes from queries (B, H, Q, D), keys and values (B, H, K, D) and terms (B, Q, T) to (B, H, Q, D), and weights.
+    """
 
     def __init__(self, config, layer_idx: int = 0):
         super().__init__(config, layer_idx)
@@ -151,17 +154,6 @@ class RoutingAttention(Attention):
             attended, _ = self.compute_attention(*heads, group.context, *terms)
             rows.append(attended.transpose(1, 2).flatten(-2))
         return grouped.gather(rows)
-
-    def compute_attention(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        context: RoutingContext,
-        terms: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, H, Q, D) queries, (B, H, K, D) keys and values, terms (B, Q, T) -> (B, H, Q, D), and weights."""
-        raise NotImplementedError
 
 
 class AbsoluteAttention(RoutingAttention):

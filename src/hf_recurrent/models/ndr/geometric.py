@@ -27,14 +27,6 @@ SOFTPLUS_THRESHOLD = 50.0
 MIN_LOG_REMAINING = -80.0
 
 
-def check_columns(num_queries: int, num_keys: int) -> None:
-    if num_queries > num_keys:
-        raise ValueError(
-            f"scores have {num_queries} queries and {num_keys} keys; queries are the last columns of the keys, "
-            "so give as many keys or more"
-        )
-
-
 def offsets(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
     """Number of columns (Q, K) by which key j is right of query i."""
     columns = torch.arange(num_keys, device=device)
@@ -69,9 +61,7 @@ def visiting_tables(
     return (starts + there).flatten().int(), (starts + back).flatten().int()
 
 
-@functools.lru_cache(maxsize=32)
-def cached_visiting_tables(num_queries: int, num_keys: int, device: torch.device, farthest_first: bool):
-    return visiting_tables(num_queries, num_keys, device, farthest_first)
+cached_visiting_tables = functools.lru_cache(maxsize=32)(visiting_tables)
 
 
 def can_cache(num_queries: int, num_keys: int) -> bool:
@@ -168,27 +158,10 @@ def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Te
 
     Rows add up to at most 1, and are 0 if all keys are masked; with `normalize` each is divided by its sum.
     Half precision is computed in float32, and float64 in float64.
-
-    Raises:
-        ValueError: if there are more queries than keys.
     """
-    num_queries, num_keys = scores.shape[-2:]
-    check_columns(num_queries, num_keys)
     precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
     weights, _ = GeometricWeights.apply(precise, normalize)
     return weights.to(scores.dtype)
-
-
-def hidden_keys(key_mask: torch.Tensor, num_queries: int, num_keys: int) -> torch.Tensor:
-    """A mask of the visible keys, (B or 1, K) or (B or 1, 1, Q, K) -> of the hidden ones, (B or 1, 1, 1 or Q, K)."""
-    by_key = key_mask.dim() == 2 and key_mask.shape[1] == num_keys
-    by_query = key_mask.dim() == 4 and key_mask.shape[1:] == (1, num_queries, num_keys)
-    if key_mask.dtype != torch.bool or not (by_key or by_query):
-        raise ValueError(
-            f"key_mask is {key_mask.dtype} of shape {tuple(key_mask.shape)}; give booleans, True at keys to see, of "
-            f"shape (batch, {num_keys}) or (batch, 1, {num_queries}, {num_keys})"
-        )
-    return ~(key_mask[:, None, None] if by_key else key_mask)
 
 
 def geometric_scores(
@@ -206,12 +179,8 @@ def geometric_scores(
             ignore `right`.
         key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys; None if all are.
         causal: attend to the left side only.
-
-    Raises:
-        ValueError: if there are more queries than keys, or the mask has another form.
     """
     num_queries, num_keys = content.shape[-2:]
-    check_columns(num_queries, num_keys)
     dtype = torch.promote_types(content.dtype, torch.float32)
     tables = cached_side_tables if can_cache(num_queries, num_keys) else SideTables.of
     on_left, on_right, own = tables(num_queries, num_keys, content.device, dtype, causal)
@@ -223,27 +192,8 @@ def geometric_scores(
     scores = scores.add_(own)
     if key_mask is None:
         return scores
-    hidden = hidden_keys(key_mask, num_queries, num_keys)
+    hidden = ~(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask)
     return scores.add_(torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf))
-
-
-def geometric_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    left: torch.Tensor,
-    right: torch.Tensor,
-    key_mask: torch.Tensor | None = None,
-    causal: bool = False,
-    normalize: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attended values (B, H, Q, D) and weights (B, H, Q, K) of scaled queries (B, H, Q, D) and keys (B, H, K, D).
-
-    The other arguments and errors are those of `geometric_scores` and `geometric_weights`. Scores and weights are
-    computed in float32 at least, and the weights returned in the dtype of the values.
-    """
-    content = torch.matmul(query, key.transpose(-1, -2))
-    return attend_nearest(content, value, left, right, key_mask, causal, normalize)
 
 
 def attend_nearest(
@@ -255,7 +205,11 @@ def attend_nearest(
     causal: bool = False,
     normalize: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`geometric_attention` from scaled products (B, H, Q, K) of queries with keys."""
+    """Attended values (B, H, Q, D) and weights (B, H, Q, K), from scaled products (B, H, Q, K) of queries with keys.
+
+    The other arguments are those of `geometric_scores` and `geometric_weights`. Scores and weights are computed in
+    float32 at least, and the weights returned in the dtype of the values.
+    """
     scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
     return torch.matmul(weights, value), weights

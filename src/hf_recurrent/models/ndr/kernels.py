@@ -19,11 +19,10 @@ Shapes: B sequences, H heads, Q queries, K keys, D head dim.
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
 
 import torch
 
-from .geometric import SMALLEST_SUM, check_columns, hidden_keys
+from .geometric import SMALLEST_SUM
 
 try:
     # before 3.4 Triton has no `knobs`, and no kernel here
@@ -286,42 +285,32 @@ def backward_kernel(
     tl.store(outputs[4] + rows, grad_right, mask=present)
 
 
-class Launch(NamedTuple):
-    """Tile sizes for a head dim, and the rounding of its products."""
-
-    block_m: int
-    num_warps: int
-    precision: str
-
-    def options(self, head_dim: int, causal: bool, has_mask: bool) -> dict:
-        return {
-            "HEAD_DIM": head_dim,
-            "BLOCK_D": max(16, 1 << (head_dim - 1).bit_length()),
-            "BLOCK_M": self.block_m,
-            # required by of_left and of_right
-            "BLOCK_N": 2 * self.block_m,
-            "CAUSAL": causal,
-            "HAS_MASK": has_mask,
-            "PRECISION": self.precision,
-            "num_warps": self.num_warps,
-            "num_stages": 1,
-        }
-
-
 def allows_tf32() -> bool:
     """Whether products of float32 may be those of TF32; torch refuses the old question once the new answer is set."""
     matmul = torch.backends.cuda.matmul
     return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
 
 
-def launch_for(head_dim: int, dtype: torch.dtype, backward: bool = False) -> Launch:
+def launch_options(head_dim: int, dtype: torch.dtype, backward: bool, causal: bool, has_mask: bool) -> dict:
+    """Tile sizes for a head dim, the rounding of its products, and what a kernel has to compute."""
     # tf32x3 is as exact as float32, and runs on tensor cores
     precision = "tf32x3" if dtype == torch.float32 and not allows_tf32() else "tf32"
     # the largest head dim whose larger tiles fit into registers
     max_head_dim = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
-    if head_dim <= max_head_dim[dtype == torch.float32, backward]:
-        return Launch(32, 8, precision)
-    return Launch(16, 4 if head_dim <= 128 else 8, precision)
+    large = head_dim <= max_head_dim[dtype == torch.float32, backward]
+    block_m = 32 if large else 16
+    return {
+        "HEAD_DIM": head_dim,
+        "BLOCK_D": max(16, 1 << (head_dim - 1).bit_length()),
+        "BLOCK_M": block_m,
+        # required by of_left and of_right
+        "BLOCK_N": 2 * block_m,
+        "CAUSAL": causal,
+        "HAS_MASK": has_mask,
+        "PRECISION": precision,
+        "num_warps": 8 if large or head_dim > 128 else 4,
+        "num_stages": 1,
+    }
 
 
 def kernel_available(device: torch.device | str) -> bool:
@@ -357,7 +346,7 @@ class FusedGeometricAttention(torch.autograd.Function):
         inputs = (*(states.contiguous() for states in (query, key, value, left, right)), mask)
         attended = torch.zeros(query.shape, dtype=torch.float32, device=query.device)
         total = torch.zeros(query.shape[:-1], dtype=torch.float32, device=query.device)
-        options = launch_for(head_dim, query.dtype).options(head_dim, causal, ctx.has_mask)
+        options = launch_options(head_dim, query.dtype, False, causal, ctx.has_mask)
         run(forward_kernel, (inputs, (attended, total)), ctx.sizes, options)
         ctx.save_for_backward(*inputs, attended, total)
         output = attended / total.clamp(min=SMALLEST_SUM)[..., None] if normalize else attended
@@ -390,26 +379,9 @@ class FusedGeometricAttention(torch.autograd.Function):
             everything = everything.masked_fill(divides, 0.0)
         outputs = tuple(torch.zeros(states.shape, dtype=torch.float32, device=states.device) for states in inputs[:5])
         head_dim = query.shape[-1]
-        options = launch_for(head_dim, query.dtype, backward=True).options(head_dim, ctx.causal, ctx.has_mask)
+        options = launch_options(head_dim, query.dtype, True, ctx.causal, ctx.has_mask)
         run(backward_kernel, (tuple(inputs), outputs, (grad, shift, everything)), ctx.sizes, options)
         return *(made.to(states.dtype) for made, states in zip(outputs, inputs[:5], strict=True)), None, None, None
-
-
-def check_arguments(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-    if not kernel_available(query.device):
-        raise ValueError(
-            f"query is on {query.device}, where the kernel does not run: it needs Triton, 3.4 or later, and an NVIDIA "
-            "GPU of compute capability 8.0; take geometric_attention"
-        )
-    check_columns(query.shape[2], key.shape[2])
-    dtypes = {states.dtype for states in (query, key, value)}
-    if torch.bfloat16 in dtypes and triton.knobs.runtime.interpret:
-        raise ValueError("query is bfloat16, which Triton's interpreter multiplies wrongly; give float16 or float32")
-    head_dims = {states.shape[-1] for states in (query, key, value)}
-    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.bfloat16, torch.float16}:
-        raise ValueError(f"query, key and value are {dtypes}; give one of float32, bfloat16 and float16 for all")
-    if len(head_dims) > 1 or not 0 < query.shape[-1] <= LARGEST_HEAD_DIM:
-        raise ValueError(f"head dims are {head_dims}; give one of at most {LARGEST_HEAD_DIM} for query, key and value")
 
 
 def geometric_attention_triton(
@@ -422,20 +394,23 @@ def geometric_attention_triton(
     causal: bool = False,
     normalize: bool = False,
 ) -> torch.Tensor:
-    """The first result of `geometric_attention`, for the same arguments, with memory linear in the length.
+    """Attended values as of `attend_nearest`, of scaled queries (B, H, Q, D) and keys (B, H, K, D), in linear memory.
 
     Differences from it are those of rounding; gradients of keys and values are added up in no fixed order, so they are
     not the same to the last bit from run to run. May be differentiated once. On other devices than GPUs it runs in
     Triton's interpreter, slowly.
 
     Raises:
-        ValueError: as `geometric_attention`, other dtypes than float32, bfloat16 and float16, head dims
-            above 256, and where the kernel does not run.
+        ValueError: other dtypes than float32, bfloat16 and float16, and head dims above 256.
     """
-    check_arguments(query, key, value)
+    if query.dtype not in (torch.float32, torch.bfloat16, torch.float16) or query.shape[-1] > LARGEST_HEAD_DIM:
+        raise ValueError(
+            f"query is {query.dtype} with head dim {query.shape[-1]}: give float32, bfloat16 or float16 and at most "
+            f"{LARGEST_HEAD_DIM}, or set attn_implementation='eager'"
+        )
     batch, _, num_queries, _ = query.shape
     seen = None
     if key_mask is not None:
-        seen = (~hidden_keys(key_mask, num_queries, key.shape[2])).contiguous()
+        seen = (key_mask[:, None, None] if key_mask.dim() == 2 else key_mask).contiguous()
         seen = seen.expand(batch, 1, num_queries, -1)
     return FusedGeometricAttention.apply(query, key, value, left, right, seen, causal, normalize)

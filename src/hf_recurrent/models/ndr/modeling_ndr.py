@@ -22,13 +22,15 @@ from ..common.token_classification import ForTokenClassification
 from ..engine.alignment import Alignment
 from ..engine.base_model import DepthModel, ForwardCall, newest_columns
 from ..engine.depth_cache import DepthCacheView
-from ..engine.depth_loop import DepthOutput, HaltingStrategy, Layout
+from ..engine.depth_loop import DepthOutput
+from ..engine.layouts import Layout
 from ..engine.packed_rows import lay_out_rows
 from ..engine.shared_block import SharedBlockModel
 from ..ops.act import ACT
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.halting_heads import LinearHaltingHead
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.positions import sinusoids, token_positions
 from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from .halting_heads import LinearHaltingHead
+from .halting_strategy import HaltingStrategy
 
 
 class ACTState(NamedTuple):
@@ -28,8 +29,8 @@ class ACTState(NamedTuple):
     unit: None = None  # a unit has one state
 
 
-class ACT:
-    """Halting strategy of adaptive computation time, see `engine.depth_loop.HaltingStrategy`.
+class ACT(HaltingStrategy):
+    """Adaptive computation time.
 
     Args:
         head: the halting head.
@@ -41,10 +42,8 @@ class ACT:
         padding_in_ponder_cost: divide the ponder cost by all columns instead of by the tokens.
     """
 
-    halts = token_units = True
-    running_mean = needs_candidate = exits = False
     # a token takes the step in which it stops, weighted by the remainder
-    skips_step = False
+    halts = token_units = True
 
     def __init__(
         self,
@@ -68,12 +67,6 @@ class ACT:
         steps = torch.zeros_like(live, dtype=torch.long)
         return ACTState(hidden, torch.zeros_like(hidden), zeros, zeros, steps, live, zeros, zeros)
 
-    def decides(self, step: int) -> bool:
-        return True
-
-    def features(self, state: ACTState, candidate: torch.Tensor | None) -> torch.Tensor:
-        return state.hidden
-
     def decide(self, state: ACTState, features: torch.Tensor, step: int | torch.Tensor) -> ACTState:
         """Stop the tokens whose mass would pass the threshold, or all at the last step if that is forced."""
         probability = self.head(features)
@@ -95,13 +88,6 @@ class ACT:
         share = state.weights[..., None].to(candidate.dtype)
         output = state.output * (1.0 - share) if self.universal else state.output
         return state._replace(hidden=candidate, output=torch.addcmul(output, share.expand_as(candidate), candidate))
-
-    def stopped(self, state: ACTState, where: torch.Tensor) -> ACTState:
-        """The state in which the tokens where a mask holds take no further step."""
-        return state._replace(live=state.live & ~where)
-
-    def attended(self, state: ACTState) -> None:
-        """Keys and values come from the running state."""
 
     def readout(self, state: ACTState) -> torch.Tensor:
         """Output with all mass that is left on the running state; the universal form's shares need none."""

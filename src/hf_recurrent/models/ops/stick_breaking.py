@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from .halting_strategy import HaltingStrategy
+
 
 class StickBreakingState(NamedTuple):
     """State of the units between two steps."""
@@ -34,8 +36,8 @@ def expand_units(per_unit: torch.Tensor, states: torch.Tensor, unit: torch.Tenso
     return per_unit.reshape(per_unit.shape + (1,) * (states.dim() - per_unit.dim()))
 
 
-class StickBreaking:
-    """Halting strategy of the dynamic-halt paper, see `engine.depth_loop.HaltingStrategy`.
+class StickBreaking(HaltingStrategy):
+    """Halting of the dynamic-halt paper.
 
     Args:
         head: the halting head, from features of the states to halting probabilities.
@@ -49,7 +51,6 @@ class StickBreaking:
     """
 
     halts = True
-    exits = False
 
     def __init__(
         self,
@@ -121,10 +122,6 @@ class StickBreaking:
             weighted_steps=state.weighted_steps + mass * (step + int(self.decides(0))),
             steps=state.steps + state.live,
         )
-
-    def stopped(self, state: StickBreakingState, where: torch.Tensor) -> StickBreakingState:
-        """The state in which the units where a mask (U,) holds take no further step."""
-        return state._replace(live=state.live & ~where)
 
     def attended(self, state: StickBreakingState) -> torch.Tensor | None:
         """Source of keys and values: the soft state (Algorithm 1), or None for the running state (Algorithm 3)."""

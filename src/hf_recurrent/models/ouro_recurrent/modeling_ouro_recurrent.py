@@ -14,11 +14,11 @@ from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
 from ..common.token_classification import ForTokenClassification
 from ..engine.base_model import ForwardCall
-from ..engine.depth_loop import HaltingStrategy
 from ..engine.stacked_depth import StackedDepthModel
 from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import LinearHaltingHead
+from ..ops.halting_strategy import HaltingStrategy
 from ..ops.stick_breaking import StickBreaking
 from ..ops.transformer_block import BlockOutput, apply_layers
 from .configuration_ouro_recurrent import OuroRecurrentConfig

@@ -23,13 +23,6 @@ class StateLayer(CountingLayer):
                 "cache before reading on, or read the shorter context again"
             )
 
-    def update_state(self, state: NamedTuple, has_tokens: torch.Tensor, before: tuple | None, num_columns: int) -> None:
-        """Replace the state `before` of the sequences that have tokens (B,) in the new columns."""
-        old = before or [torch.zeros_like(new) for new in state]
-        news = zip(state._asdict().items(), old, strict=True)
-        self.write({name: where_sequences(has_tokens, new, previous) for (name, new), previous in news})
-        self.count(num_columns)
-
 
 class StateCache(RecurrentCache):
     """The states after the last token of each sequence; of constant size, however long the context."""
@@ -56,7 +49,9 @@ class StateCache(RecurrentCache):
         ]
 
     def update_states(self, states: list[NamedTuple], before: list[tuple | None], mask: torch.Tensor) -> None:
-        """Replace the states by those after the new columns, whose tokens are True in `mask` (B, S)."""
+        """Replace the states by those after the new columns, whose tokens are True in `mask` (B, S), if any."""
         has_tokens = mask.any(-1)
         for layer, state, old in zip(self.layers, states, before, strict=True):
-            layer.update_state(state, has_tokens, old, mask.shape[1])
+            pairs = zip(state._asdict().items(), old or [torch.zeros_like(new) for new in state], strict=True)
+            layer.write({name: where_sequences(has_tokens, new, previous) for (name, new), previous in pairs})
+            layer.count(mask.shape[1])

@@ -16,7 +16,7 @@ from ..common.graphs import in_graph
 from ..common.validation import has_gaps
 from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
 from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
-from ..engine.layouts import Finished, of_live, row_answers
+from ..engine.layouts import Finished, Layout, of_live, row_answers
 from ..engine.unit_states import select_units
 from ..ops.attention import KeyValue
 from ..ops.positions import token_positions
@@ -93,15 +93,6 @@ class AttentionInputs(NamedTuple):
         return self.mask[:, -self.length :]
 
 
-class SparseDepth(NamedTuple):
-    """`DepthOutput` with the fields of sparse stacks."""
-
-    depth: DepthOutput  # attentions: L of (B, k * H, S, P + S)
-    cross_attentions: tuple[torch.Tensor, ...] | None  # L of (B, k * H, S, K')
-    experts: tuple[torch.Tensor, ...] | None  # (B, S, L, k) of each router
-    statistics: tuple[RouterStatistics, ...] | None  # of each router, over all steps
-
-
 def pack_queries(
     units: torch.Tensor | None, shape: tuple[int, int], offset: int, device: torch.device
 ) -> PackedQueries:
@@ -123,8 +114,8 @@ def pack_queries(
     return PackedQueries(places, rows.shape[0], width, columns, None if every_row else rows)
 
 
-class SparseLayout:
-    """Live tokens packed (n, d), and the keys and values of all tokens; see `engine.depth_loop.Layout`.
+class SparseLayout(Layout):
+    """Live tokens packed (n, d), and the keys and values of all tokens.
 
     New keys come from all tokens that were live before the latest decision, those that it halted included. Where every
     token must take every step, those that have halted are still present, but neither attend nor have experts.
@@ -208,12 +199,6 @@ class SparseLayout:
     def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
         mask = self.inputs.new_mask.flatten()
         return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
-
-    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        return live
-
-    def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
-        return self.strategy.features(state, candidate)
 
     def row(self) -> torch.Tensor:
         """(n,) row of each token present."""
@@ -396,8 +381,11 @@ def run_sparse(
     settings: Settings,
     cache: DepthCacheView | None = None,
     record_experts: bool = False,
-) -> SparseDepth:
+) -> DepthOutput:
     """Apply one shared block until every token has halted (Algorithm 1 of the SUT paper).
+
+    The output's `extras` are L maps (B, k * H, S, K') of attention to the other stack, the experts (B, S, L, k) of each
+    router, and its statistics over all steps; each None if not recorded.
 
     Args:
         states: (n, d) input states.
@@ -422,5 +410,5 @@ def run_sparse(
         spread = (place(each, units, mask.numel()).unflatten(0, shape) for each in depth.all_hidden_states)
         depth = depth._replace(all_hidden_states=tuple(spread))
     depth = depth._replace(attentions=trace.attention_maps("attentions", shape))
-    cross_attentions = trace.attention_maps("cross_attentions", shape)
-    return SparseDepth(depth, cross_attentions, trace.stacked_experts(shape), trace.statistics)
+    extras = (trace.attention_maps("cross_attentions", shape), trace.stacked_experts(shape), trace.statistics)
+    return depth._replace(extras=extras)

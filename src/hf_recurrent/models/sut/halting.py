@@ -16,6 +16,7 @@ from transformers import initialization as init
 
 from ..common.initialization import initialized_linear, torch_default
 from ..common.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
+from ..ops.halting_strategy import HaltingStrategy
 
 
 def even_odds(linear: nn.Linear, bias: float | None) -> None:
@@ -62,8 +63,8 @@ class LogStickBreakingState(NamedTuple):
     unit: None = None  # a unit has one state
 
 
-class LogStickBreaking:
-    """Halting strategy of the SUT paper, see `engine.depth_loop.HaltingStrategy`.
+class LogStickBreaking(HaltingStrategy):
+    """Halting of the SUT paper.
 
     Args:
         head: the halting head, None to take all steps.
@@ -75,7 +76,6 @@ class LogStickBreaking:
     """
 
     token_units = skips_step = True
-    running_mean = needs_candidate = exits = False
 
     def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool, mixes: bool = True):
         self.head = head
@@ -102,9 +102,6 @@ class LogStickBreaking:
 
     def decides(self, step: int) -> bool:
         return self.halts and step > 0
-
-    def features(self, state: LogStickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
-        return state.hidden
 
     def decide(
         self, state: LogStickBreakingState, features: torch.Tensor, step: int | torch.Tensor
@@ -134,11 +131,6 @@ class LogStickBreaking:
             share = remaining_mass(state)[:, None].to(hidden.dtype)
             soft = torch.addcmul(state.accumulated, share.expand_as(hidden), hidden)
         return state._replace(hidden=hidden, soft=torch.where(alive, soft, state.soft), steps=state.steps + state.live)
-
-    def stopped(self, state: LogStickBreakingState, where: torch.Tensor) -> LogStickBreakingState:
-        """The state in which the tokens where a mask (n,) holds take no further step: the rest of their mass is its."""
-        last = torch.where(where, remaining_mass(state) * (self.max_steps - 1), 0.0)
-        return state._replace(weighted_steps=state.weighted_steps + last, live=state.live & ~where)
 
     def attended(self, state: LogStickBreakingState) -> torch.Tensor:
         """Keys and values come from the soft state."""

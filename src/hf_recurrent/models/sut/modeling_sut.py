@@ -23,10 +23,10 @@ from ..common.multiple_choice import ForMultipleChoice
 from ..common.outputs import RecurrentModelOutput, SUTModelOutput
 from ..common.pretrained import RecurrentPreTrainedModel
 from ..common.question_answering import ForQuestionAnswering
-from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration, NoGenerationMixin
+from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration
 from ..common.sharding import is_sharded, same_on_all_ranks, touch_all_parameters
 from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_embeddings_dtype, check_flags, check_memory, check_place
+from ..common.validation import check_memory
 from ..engine.base_model import ForwardCall, check_states
 from ..engine.depth_cache import DepthCacheView
 from ..engine.depth_loop import DepthOutput
@@ -50,7 +50,6 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
     _learned_biases = True
-    generate = NoGenerationMixin.generate
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -163,7 +162,6 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def check_model_kwargs(self, model_kwargs: dict) -> None:
         super().check_model_kwargs(model_kwargs)
-        check_flags(**{name: value for name, value in model_kwargs.items() if name.startswith("output_")})
         for name in ("encoder_hidden_states", "encoder_attention_mask"):
             if model_kwargs.get(name) is not None and not self.attends_to_source:
                 raise ValueError(
@@ -210,12 +208,12 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         settings = Settings.of_config(config, bool(call.model_kwargs.get("output_router_statistics")))
         units = computed_units(mask[:, -hidden.shape[1] :], options.compaction)
         states = self.embed(hidden, mask, units)
-        sparse = run_sparse(self.block, strategy, states, units, inputs, options, settings, cache, experts)
+        depth = run_sparse(self.block, strategy, states, units, inputs, options, settings, cache, experts)
         if cache is not None:
             cache.commit()
-        states = check_states(self.readout(sparse.depth.hidden_states), mask[:, -hidden.shape[1] :])
-        depth = self.with_exit_steps(sparse.depth, call, max_steps)
-        return depth._replace(hidden_states=touch_all_parameters(states, self), extras=sparse)
+        states = check_states(self.readout(depth.hidden_states), mask[:, -hidden.shape[1] :])
+        depth = self.with_exit_steps(depth, call, max_steps)
+        return depth._replace(hidden_states=touch_all_parameters(states, self))
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         return self.final_norm(states)
@@ -238,13 +236,11 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         # of a decoder whose source both stacks were given
         own_names = ("encoder_hidden_states", "encoder_attention_mask")
         names = ("encoder_outputs", "attention_mask") if self.input_prefix else own_names
-        check_place(self.embed_tokens, **dict(zip(names, (states, mask), strict=True)))
         if mask is None and cached is not None and call.cache.source.has_padding:
             raise ValueError(
                 f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
             )
         mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
-        check_embeddings_dtype(names[0], states, self.embed_tokens.weight.dtype)
         if cached is None:
             units = computed_units(mask, self.depth_config.compaction)
             cached = KeyValue(
@@ -261,14 +257,13 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
         plain = super().output(depth, mask, call, recorded)
-        sparse, named = depth.extras, {}
-        if sparse.experts is not None:
-            names = router_names(self.block)
-            named = {f"{name}_experts": ids for name, ids in zip(names, sparse.experts, strict=True)}
-        named["router_statistics"] = sparse.statistics
+        (cross_attentions, experts, statistics), named = depth.extras, {}
+        if experts is not None:
+            named = {f"{name}_experts": ids for name, ids in zip(router_names(self.block), experts, strict=True)}
+        named["router_statistics"] = statistics
         if not self.attends_to_source:
             return RecurrentModelOutput(**{**plain, **named})
-        across = sparse.cross_attentions if recorded["attentions"] is not None else None
+        across = cross_attentions if recorded["attentions"] is not None else None
         return SUTModelOutput(**{**plain, **named}, cross_attentions=across)
 
 
@@ -349,14 +344,12 @@ class SUTForMultipleChoice(OneStack, ForMultipleChoice, SUTPreTrainedModel):
 
 class SUTForCausalLM(OneStack, ForCausalLM, SUTPreTrainedModel, GenerationMixin):
     base_model_class = SUTModel
-    generate = ForCausalLM.generate
 
 
 class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, GenerationMixin):
     """Both stacks and a map to token ids: translation, semantic parsing, logical inference as translation."""
 
     base_model_class = SUTModel
-    generate = ForConditionalGeneration.generate
 
     def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
