@@ -84,11 +84,6 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     compaction: bool = True
 
     @property
-    def token_units(self) -> bool:
-        """Whether tokens halt one by one: sequences stop as a whole."""
-        return False
-
-    @property
     def capabilities(self) -> Capabilities:
         learned = replace(
             super().capabilities,

@@ -88,7 +88,7 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
             refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
         hidden = self.widened(hidden, positions)
         context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
-        depth = self.run_shared(hidden, mask, context, call, None)
+        depth = self.run_depth(hidden, mask, context, call, None)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def widened(self, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

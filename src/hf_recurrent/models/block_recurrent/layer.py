@@ -245,11 +245,8 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         return keys_values, states, forgotten
 
 
-class SpanOutput(NamedTuple):
-    """Output of all layers for one span."""
-
-    hidden_states: list[torch.Tensor]  # L + 1 of (B, n, E), the input first
-    layers: list[LayerOutput]
+# of all layers for one span: L + 1 states (B, n, E), the input first, and the layers' outputs
+SpanOutput = tuple[list[torch.Tensor], list[LayerOutput]]
 
 
 def concatenate_spans(spans: list[SpanOutput]) -> SpanOutput:
@@ -257,12 +254,12 @@ def concatenate_spans(spans: list[SpanOutput]) -> SpanOutput:
     if len(spans) == 1:
         return spans[0]
     layers = []
-    for outputs in zip(*(span.layers for span in spans), strict=True):
+    states_of_spans, layers_of_spans = zip(*spans, strict=True)
+    for outputs in zip(*layers_of_spans, strict=True):
         weights = [
             None if pieces[0] is None else torch.cat(pieces, dim=2)
             for pieces in zip(*((o.attentions, o.read_attentions) for o in outputs), strict=True)
         ]
         states, forgotten = ([t for o in outputs for t in getattr(o, name)] for name in ("states", "forgotten"))
         layers.append(LayerOutput(None, None, *weights, states, forgotten))
-    hidden = [torch.cat(pieces, dim=-2) for pieces in zip(*(span.hidden_states for span in spans), strict=True)]
-    return SpanOutput(hidden, layers)
+    return [torch.cat(pieces, dim=-2) for pieces in zip(*states_of_spans, strict=True)], layers

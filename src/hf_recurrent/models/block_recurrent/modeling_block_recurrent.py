@@ -85,7 +85,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             pasts = [layout.restore(past) for past in pasts]
         if before is not None and (pools_states or call.record_states):
             top = self.config.recurrent_indices[-1]
-            states = (before, *output.layers[top].states) if call.record_states else (pasts[top]["state"],)
+            states = (before, *output[1][top].states) if call.record_states else (pasts[top]["state"],)
             current = self.states_of_current_block(pasts, layout.num_tokens_in_block)
             depth = depth._replace(memory_states=states + current)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
@@ -135,7 +135,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             hidden = output.hidden_states
             recorded.append(hidden)
             layers.append(output)
-        return SpanOutput(recorded, layers)
+        return recorded, layers
 
     def run_by_block(self, hidden: torch.Tensor, span: BlockSpan, pasts: list[dict[str, torch.Tensor]]) -> SpanOutput:
         """Apply all layers to one block after the other: with feedback a block needs the states of the one before."""
@@ -153,8 +153,8 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return concatenate_spans(outputs)
 
     def depth_output(self, output: SpanOutput, layout: BlockLayout, call: ForwardCall) -> DepthOutput:
-        to_columns = layout.to_columns
-        final = to_columns(self.final_norm(output.hidden_states[-1]))
+        to_columns, (states, layers) = layout.to_columns, output
+        final = to_columns(self.final_norm(states[-1]))
         if not call.record_states:
             return DepthOutput(final)
 
@@ -162,10 +162,10 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             maps = [to_columns(w.transpose(1, 2)).transpose(1, 2) for w in weights if w is not None]
             return tuple(maps) or None
 
-        layers, recurrent = output.layers, self.config.recurrent_indices
+        recurrent = self.config.recurrent_indices
         return DepthOutput(
             hidden_states=final,
-            all_hidden_states=tuple(to_columns(states) for states in output.hidden_states),
+            all_hidden_states=tuple(map(to_columns, states)),
             attentions=attention_maps([layer.attentions for layer in layers]),
             gates=tuple(layers[recurrent[-1]].forgotten) if recurrent else None,
             read_attentions=attention_maps([layer.read_attentions for layer in layers]),

@@ -88,6 +88,11 @@ class AdaptiveDepthConfig(RecurrentConfig):
         return False
 
     @property
+    def token_units(self) -> bool:
+        """Whether tokens halt one by one, rather than whole sequences."""
+        return self.halting == "token" or self.is_causal
+
+    @property
     def counts_by_token(self) -> bool:
         """Whether `ponder_steps` has the steps of each token, rather than of whole sequences or chunks."""
         return self.token_units
@@ -198,11 +203,6 @@ class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
         return self.skipped_steps == "last"
 
     @property
-    def token_units(self) -> bool:
-        """Whether tokens halt one by one: they do."""
-        return True
-
-    @property
     def capabilities(self) -> Capabilities:
         spares = self.hard_stop and self.keeps_last_keys
         return replace(super().capabilities, shared_block=True, stops_when_halted=self.hard_stop, spares_steps=spares)
@@ -244,11 +244,6 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
     compaction: bool = True
     cap_depth_by_length: bool = False
     halted_candidates: bool = False
-
-    @property
-    def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole sequences."""
-        return self.halting == "token" or self.is_causal
 
     @property
     def running_mean(self) -> bool:

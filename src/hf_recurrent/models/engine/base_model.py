@@ -525,14 +525,15 @@ class DepthModel(BaseModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         cache = None if call.cache is None else call.cache.view(mask)
-        context = self.context(hidden, mask, call.cache)
+        context = self.context(hidden, mask, call)
         depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
             cache.commit()
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def context(self, hidden: torch.Tensor, mask: torch.Tensor, cache: DepthCache | None) -> PaddedContext:
-        config = self.config
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
+        """Inputs of attention of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
+        config, cache = self.config, call.cache
         check_length(config, hidden, hidden.shape[1])
         attention_mask = visible_keys(config, hidden, mask, cache)
         if cache is None:

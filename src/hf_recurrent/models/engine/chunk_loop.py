@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from ..common.graphs import in_graph
+from ..common.initialization import LearnedTensor
 from ..common.sharding import is_sharded, touch_all_parameters
 from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
-from ..ops.memory import MemorySlots, MemoryUpdate
+from ..ops.memory import MemoryUpdate
 from ..ops.positions import xpos_rotations
 from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 from .chunk_cache import ChunkCache, ChunkCacheView
@@ -62,7 +63,9 @@ class ChunkRecurrentModel(BaseModel):
     """
 
     def build_memory(self, config) -> None:
-        self.memory = MemorySlots(config.num_memory_slots, config.hidden_size, config.memory_initializer_range)
+        # before the first chunk; equal slots would get equal updates and, without dropout, stay equal
+        size, std = (config.num_memory_slots, config.hidden_size), config.memory_initializer_range
+        self.memory = LearnedTensor(*size, std=std)
         self.memory_layers = nn.ModuleList(MemoryUpdate(config, index) for index in range(config.num_memory_layers))
         self.memory_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
@@ -186,7 +189,7 @@ class ChunkRecurrentModel(BaseModel):
             )
             return state if start is None else self.reset_sequences(state, start)
         size = chunk_size(config, length)
-        memory = self.memory(batch_size).to(hidden.dtype)
+        memory = self.memory().expand(batch_size, -1, -1).to(hidden.dtype)
         state = ChunkState(
             memory,
             hidden.new_zeros(batch_size, size + 1, config.hidden_size),
@@ -215,7 +218,7 @@ class ChunkRecurrentModel(BaseModel):
 
     def reset_sequences(self, state: ChunkState, start: torch.Tensor) -> ChunkState:
         """Reset the sequences of `start` (B,); their cached keys and values are masked, as they have no tokens."""
-        memory = self.memory(start.shape[0]).to(state.memory.dtype)
+        memory = self.memory().to(state.memory.dtype)
         state.memory = torch.where(start[:, None, None], memory, state.memory)
         state.num_tokens_in_chunk = state.num_tokens_in_chunk.masked_fill(start, 0)
         self.project_memory(state)

@@ -73,42 +73,34 @@ class GrowingKeyValue(NamedTuple):
 
 
 class KeyValueOfRows(NamedTuple):
-    """`PastKeyValue` of some rows (n,) of a batch."""
+    """`PastKeyValue` of some rows (n,) of a batch.
+
+    With `whole` its keys and values are those of the whole batch, because gathering them would take longer.
+    """
 
     past: PastKeyValue | GrowingKeyValue
     rows: torch.Tensor
+    whole: bool = False
 
     @property
     def num_rows(self) -> int:
         return self.past.key.shape[0]
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of the rows, extended by those of new tokens, (n, H, N, D) each."""
-        whole = self.past.extended(*(place(states, self.rows, self.num_rows) for states in (key, value)))
-        return tuple(states.index_select(0, self.rows) for states in whole)
+        """Keys and values of the rows, or of the batch, extended by those of new tokens, (n, H, N, D) each."""
+        extended = self.past.extended(*(place(states, self.rows, self.num_rows) for states in (key, value)))
+        return extended if self.whole else tuple(states.index_select(0, self.rows) for states in extended)
 
     def of_batch(self, states: torch.Tensor) -> torch.Tensor:
-        return states
+        if not self.whole or states.shape[0] == 1:
+            return states
+        return place(states, self.rows, self.num_rows)
 
     def of_queries(self, states: torch.Tensor) -> torch.Tensor:
-        return states
+        return states.index_select(0, self.rows) if self.whole else states
 
     def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
         return states
-
-
-class KeyValueBesideRows(KeyValueOfRows):
-    """`KeyValueOfRows` whose keys and values are those of the whole batch, because gathering them would take longer."""
-
-    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values (B, H, P + N, D) of the batch."""
-        return self.past.extended(*(place(states, self.rows, self.num_rows) for states in (key, value)))
-
-    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
-        return states if states.shape[0] == 1 else place(states, self.rows, self.num_rows)
-
-    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
-        return states.index_select(0, self.rows)
 
 
 class DepthLayer(DynamicLayer):
@@ -300,7 +292,7 @@ class DepthCacheView:
         pasts = [self.past(layer) for layer in self.layers_of(step)]
         spreads = self.rows is not None and getattr(context, "spreads_queries", False)
         if spreads and len(self.rows) > MIN_SHARE_TO_SPREAD * self.num_rows:
-            pasts = [KeyValueBesideRows(*past) for past in pasts]
+            pasts = [past._replace(whole=True) for past in pasts]
         return context._replace(past=pasts[0] if self.layers_per_step == 1 else tuple(pasts))
 
     def write(

@@ -17,15 +17,13 @@ from .layouts import Layout
 
 
 class WrappedStrategy(HaltingStrategy):
-    """A strategy whose state has that of another one as `inner`, which decides."""
+    """A strategy whose state has that of another one as `inner`."""
 
     def __init__(self, inner: HaltingStrategy):
         self.inner = inner
         self.halts, self.token_units = inner.halts, inner.token_units
         self.running_mean, self.needs_candidate = inner.running_mean, inner.needs_candidate
-
-    def decides(self, step: int) -> bool:
-        return self.inner.decides(step)
+        self.first_decision = inner.first_decision
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:
         return self.inner.features(state.inner, candidate)

@@ -259,7 +259,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         can_compact = by_row or cache is not None
         return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact)
 
-    def run_shared(
+    def run_depth(
         self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
     ) -> DepthOutput:
         max_steps = self.resolve_max_steps(call)
@@ -285,6 +285,3 @@ class DepthRecurrentModel(SharedBlockModel, DepthModel):
         self.block = block
         self.build_halting(config)
         self.post_init()
-
-    def run_depth(self, hidden, mask, context, call, cache) -> DepthOutput:
-        return self.run_shared(hidden, mask, context, call, cache)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from ..common.graphs import in_graph
-from ..common.sharding import touch_all_parameters
 from ..common.validation import check_given_positions, refuse
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.halting_strategy import HaltingStrategy
@@ -17,7 +16,7 @@ from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
 from .base_model import DepthModel, ForwardCall, newest_columns
 from .depth_cache import DepthCache
-from .depth_loop import DepthOptions, DepthOutput, FixedDepth
+from .depth_loop import DepthOptions, FixedDepth
 from .early_exit import RunOn
 from .layouts import Layout, PaddedLayout
 from .shared_block import SharedBlockModel, check_never_halting
@@ -85,16 +84,7 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     def signature(self) -> str:
         return f"{super().signature()}, {self.config.layers_per_step} layers a step"
 
-    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        cache = None if call.cache is None else call.cache.view(mask)
-        context = self.rotary_context(hidden, mask, call)
-        depth = self.run_shared(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
-        if cache is not None:
-            cache.commit()
-        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
-
-    def rotary_context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
-        """The layers' context of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
         config, cache = self.config, call.cache
         positions = call.model_kwargs.get("position_ids")
         if positions is None:

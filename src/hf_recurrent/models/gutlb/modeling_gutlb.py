@@ -51,7 +51,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
         if isinstance(context.memory, torch.Tensor):
             # every step attends to the same memory
             context = context._replace(memory=self.block.project_memory(context.memory))
-        return self.run_shared(states, mask, context, call, cache)
+        return self.run_depth(states, mask, context, call, cache)
 
 
 class GUTLBForSequenceClassification(ForSequenceClassification, GUTLBPreTrainedModel):

@@ -81,7 +81,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         cache, new = call.cache, newest_columns(mask, hidden.shape[1])
-        context = self.rotary_context(hidden, mask, call)
+        context = self.context(hidden, mask, call)
 
         def through(
             layers: nn.ModuleList, states: torch.Tensor, first: int
@@ -98,7 +98,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
 
         embedded, prelude = through(self.prelude, hidden, 0)
         core = None if cache is None else cache.view(mask)
-        depth = self.run_shared(self.started(embedded, call), new, context, call, core)
+        depth = self.run_depth(self.started(embedded, call), new, context, call, core)
         if call.record_steps:
             features = [decoded(states)[0] for states in depth.all_hidden_states[1:]]
             depth = depth._replace(

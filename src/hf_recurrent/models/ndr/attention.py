@@ -102,8 +102,8 @@ class RoutingAttention(Attention):
     It goes from queries (B, H, Q, D), keys and values (B, H, K, D) and terms (B, Q, T) to (B, H, Q, D), and weights.
     """
 
-    def __init__(self, config, layer_idx: int = 0):
-        super().__init__(config, layer_idx)
+    def __init__(self, config):
+        super().__init__(config)
         width, inner_size = config.hidden_size, config.num_attention_heads * config.head_dim
         # the reference draws keys and values as one matrix
         stored = (width, 2 * inner_size)
@@ -172,8 +172,8 @@ class AbsoluteAttention(RoutingAttention):
 class RelativeAttention(RoutingAttention):
     """Softmax over content and distance (Transformer-XL), with one learned temperature for all heads."""
 
-    def __init__(self, config, layer_idx: int = 0):
-        super().__init__(config, layer_idx)
+    def __init__(self, config):
+        super().__init__(config)
         self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
         self.position_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
         self.scale = nn.Parameter(torch.empty(1))
@@ -207,8 +207,8 @@ class RelativeAttention(RoutingAttention):
 class AbsoluteRelativeAttention(RelativeAttention):
     """Relative attention in which every head gates, for each token, distances and absolute positions (appendix B)."""
 
-    def __init__(self, config, layer_idx: int = 0):
-        super().__init__(config, layer_idx)
+    def __init__(self, config):
+        super().__init__(config)
         self.distance_gate = initialized_linear(config.hidden_size, config.num_attention_heads, torch_default)
 
     def project(self, states):
@@ -230,8 +230,8 @@ class GeometricAttention(RoutingAttention):
     Matches are sigmoids of content and direction scores, see `geometric`.
     """
 
-    def __init__(self, config, layer_idx: int = 0):
-        super().__init__(config, layer_idx)
+    def __init__(self, config):
+        super().__init__(config)
         # the reference initialises each head as a map of its own
         width, head_dim = config.hidden_size, config.head_dim
         into, out = (partial(uniform_between, fans=fans) for fans in ((width, head_dim), (head_dim, width)))

@@ -9,7 +9,6 @@ stands in column `i + K - Q`.
 """
 
 import functools
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -76,31 +75,24 @@ def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor
     return tables(*size, states.device, farthest_first)
 
 
-class SideTables(NamedTuple):
+def side_tables(
+    num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Where keys stand, as numbers (Q, K): 1 on the left of the query, 1 on the right, and -inf at the query itself.
 
-    Arithmetic with them is much faster than `where`.
+    In causal models it is -inf on the right, too. Arithmetic with numbers is much faster than `where`.
     """
-
-    left: torch.Tensor
-    right: torch.Tensor
-    hidden: torch.Tensor  # -inf on the right, too, in causal models
-
-    @classmethod
-    def of(
-        cls, num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool
-    ) -> "SideTables":
-        offset = offsets(num_queries, num_keys, device)
-        hidden = offset >= 0 if causal else offset == 0
-        zeros = torch.zeros(offset.shape, dtype=dtype, device=device)
-        return cls((offset < 0).to(dtype), (offset > 0).to(dtype), zeros.masked_fill_(hidden, -torch.inf))
+    offset = offsets(num_queries, num_keys, device)
+    hidden = offset >= 0 if causal else offset == 0
+    zeros = torch.zeros(offset.shape, dtype=dtype, device=device)
+    return (offset < 0).to(dtype), (offset > 0).to(dtype), zeros.masked_fill_(hidden, -torch.inf)
 
 
 @functools.lru_cache(maxsize=32)
 def cached_side_tables(num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool):
     # a later call may be differentiated
     with torch.inference_mode(False):
-        return SideTables.of(num_queries, num_keys, device, dtype, causal)
+        return side_tables(num_queries, num_keys, device, dtype, causal)
 
 
 def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -182,7 +174,7 @@ def geometric_scores(
     """
     num_queries, num_keys = content.shape[-2:]
     dtype = torch.promote_types(content.dtype, torch.float32)
-    tables = cached_side_tables if can_cache(num_queries, num_keys) else SideTables.of
+    tables = cached_side_tables if can_cache(num_queries, num_keys) else side_tables
     on_left, on_right, own = tables(num_queries, num_keys, content.device, dtype, causal)
     if causal:
         scores = content.to(dtype) + left.to(dtype)[..., None]

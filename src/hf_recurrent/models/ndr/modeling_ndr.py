@@ -94,10 +94,10 @@ class NDRBlock(GradientCheckpointingLayer):
 
     gathered_methods = ("keys_values",)
 
-    def __init__(self, config, layer_idx: int = 0):
+    def __init__(self, config):
         super().__init__()
         width = config.hidden_size
-        self.attention = ATTENTIONS[config.attention](config, layer_idx)
+        self.attention = ATTENTIONS[config.attention](config)
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         output_initializer = uniform_between
         if config.copy_gate:
@@ -156,7 +156,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         hidden = self.with_positions(hidden, mask)
         keys = self.position_keys_of(mask.shape[1])
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
-        depth = self.run_shared(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
+        depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
             cache.commit()
         if alignment is not None:

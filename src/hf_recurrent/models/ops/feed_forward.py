@@ -54,16 +54,6 @@ class GatedLinearUnit(nn.Module):
         return self.down_proj(self.activation(self.gate_proj(hidden_states)) * self.up_proj(hidden_states))
 
 
-class UpdateGate(FeedForward):
-    """`sigmoid(W2 GELU(W1 x + b1) + b2)`: how much of each unit is overwritten (Eq. 10).
-
-    The reference implementation applies dropout before both non-linearities, as the plain network already does.
-    """
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        return super().forward(hidden_states).sigmoid()
-
-
 class ReLUFeedForward(nn.Module):
     """`W2 Dropout(ReLU(W1 x + b1)) + b2`.
 

@@ -29,15 +29,17 @@ class HaltingStrategy:
         needs_candidate: whether a decision sees the state after the step, too.
         skips_step: whether a unit that halts skips the step under decision.
         needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
+        first_decision: the first step at which units may halt.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
 
     halts = exits = token_units = running_mean = needs_candidate = skips_step = needs_every_step = False
     padding_in_ponder_cost = False
+    first_decision = 0
 
     def decides(self, step: int) -> bool:
         """Whether units may halt at a step."""
-        return True
+        return step >= self.first_decision
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head, before any mean over tokens."""

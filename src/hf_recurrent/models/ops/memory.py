@@ -5,7 +5,6 @@ Shapes: B sequences, S tokens, M memory slots, H heads, D head dim, E width.
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..common.initialization import torch_default
@@ -50,14 +49,13 @@ class CrossAttention(Attention):
             attended, weights = self.attend(query, *source, attention_mask)
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), weights
 
-
-class MemoryAttention(CrossAttention):
-    """Attention of a chunk's tokens to all memory slots of their sequence."""
-
     def attend_memory(
         self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M)."""
+        """Attention of a chunk's tokens to all memory slots of their sequence.
+
+        (B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M).
+        """
         memory = context.memory
         if isinstance(memory, torch.Tensor):
             memory = self.project(memory)
@@ -92,23 +90,3 @@ class MemoryUpdate(GradientCheckpointingLayer):
         """Slots (B, M, E) and the final states of a chunk (B, S, E) -> slots (B, M, E)."""
         attended, _ = self.attention(memory, self.attention.project(chunk), attention_mask, packing)
         return attended + self.feed_forward(self.feed_forward_norm(attended))
-
-
-class MemorySlots(nn.Module):
-    """The learned memory before the first chunk.
-
-    Equal slots get equal updates and, without dropout, stay equal: `std` > 0 makes them differ.
-    """
-
-    def __init__(self, num_slots: int, hidden_size: int, std: float):
-        super().__init__()
-        self.std = std
-        self.weight = nn.Parameter(torch.zeros(num_slots, hidden_size))
-
-    @staticmethod
-    def initializer(module: "MemorySlots") -> None:
-        init.normal_(module.weight, std=module.std)
-
-    def forward(self, batch_size: int) -> torch.Tensor:
-        """-> (B, M, E)."""
-        return self.weight.expand(batch_size, -1, -1)

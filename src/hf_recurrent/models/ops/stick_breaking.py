@@ -73,6 +73,7 @@ class StickBreaking(HaltingStrategy):
         self.halted_candidates = halted_candidates
         self.needs_every_step = running_mean and halted_candidates
         self.mixes = mixes
+        self.first_decision = 0 if mixes else 1
         self.attends_to_mixture = attends_to_mixture
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> StickBreakingState:
@@ -89,9 +90,6 @@ class StickBreaking(HaltingStrategy):
             probability=zeros,
             after=ones,
         )
-
-    def decides(self, step: int) -> bool:
-        return self.mixes or step > 0
 
     def features(self, state: StickBreakingState, candidate: torch.Tensor | None) -> torch.Tensor:
         """Input of the halting head before any mean: the running states and, beside them, the candidates."""

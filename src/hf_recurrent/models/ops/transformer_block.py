@@ -13,8 +13,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..common.initialization import torch_default, xavier
 from ..common.layers import Dropout
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
-from .feed_forward import FeedForward, UpdateGate
-from .memory import MemoryAttention
+from .feed_forward import FeedForward
+from .memory import CrossAttention
 
 
 class BlockOutput(NamedTuple):
@@ -64,10 +64,10 @@ class TransformerBlock(GradientCheckpointingLayer):
         width = config.hidden_size
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.attention = SelfAttention(config, layer_idx)
-        self.memory_read = MemoryAttention(config, layer_idx) if attends_to_memory else None
+        self.memory_read = CrossAttention(config, layer_idx) if attends_to_memory else None
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
-        self.gate = UpdateGate(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
+        self.gate = FeedForward(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
         self.dropout = Dropout(config.dropout)
 
     def project_memory(self, memory: torch.Tensor) -> KeyValue:
@@ -99,7 +99,8 @@ class TransformerBlock(GradientCheckpointingLayer):
             attended, read_weights = self.memory_read.attend_memory(attended, context)
         normed = self.feed_forward_norm(attended)
         updated = attended + self.feed_forward(normed)
-        gate = None if self.gate is None else self.gate(normed)
+        # how much of each unit is overwritten (Eq. 10); dropout comes before both non-linearities, as in the reference
+        gate = None if self.gate is None else self.gate(normed).sigmoid()
         if gate is not None:
             # under autocast the gate is half precision and the residual stream is not, but lerp needs one dtype
             updated = torch.lerp(hidden_states, updated, gate.to(updated.dtype))

@@ -64,13 +64,6 @@ class OuroBlock(nn.Module):
         return output._replace(hidden_states=self.norm(output.hidden_states))
 
 
-class ExitGate(StickBreaking):
-    """Halting that always takes the first step, so that the input state is no part of a mixture."""
-
-    def decides(self, step: int) -> bool:
-        return step > 0
-
-
 class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: OuroRecurrentConfig
     _no_split_modules = ["OuroLayer"]
@@ -96,12 +89,11 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
         return self.config.sliding_window if self.config.sliding_layers else None
 
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
-        return ExitGate(
-            self.halting_head,
-            self.own_threshold(call),
-            token_units=True,
-            mixes=self.config.depth_objective == "mixture",
-        )
+        mixes = self.config.depth_objective == "mixture"
+        strategy = StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=mixes)
+        # the first step is always taken, so that the input state is no part of a mixture
+        strategy.first_decision = 1
+        return strategy
 
 
 class OuroRecurrentForSequenceClassification(ForSequenceClassification, OuroRecurrentPreTrainedModel):

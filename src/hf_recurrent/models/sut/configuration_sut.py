@@ -139,11 +139,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         super().__post_init__(**kwargs)
 
     @property
-    def token_units(self) -> bool:
-        """Whether tokens halt one by one, rather than whole sequences."""
-        return self.halting == "token" or self.is_causal
-
-    @property
     def counts_by_token(self) -> bool:
         """True, whatever halts: each token has experts of its own at each step."""
         return True

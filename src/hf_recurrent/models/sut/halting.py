@@ -80,6 +80,7 @@ class LogStickBreaking(HaltingStrategy):
     def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool, mixes: bool = True):
         self.head = head
         self.halts = head is not None
+        self.first_decision = 1 if self.halts else max_steps
         self.threshold = threshold
         self.max_steps = max_steps
         self.frozen = frozen
@@ -99,9 +100,6 @@ class LogStickBreaking(HaltingStrategy):
             live=live,
             probability=zeros,
         )
-
-    def decides(self, step: int) -> bool:
-        return self.halts and step > 0
 
     def decide(
         self, state: LogStickBreakingState, features: torch.Tensor, step: int | torch.Tensor

@@ -50,6 +50,16 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
     _learned_biases = True
+    # whether a config may ask for two stacks
+    may_have_two_stacks = False
+
+    def __init__(self, config: SUTConfig, *args, **kwargs):
+        if getattr(config, "is_encoder_decoder", False) and not self.may_have_two_stacks:
+            raise ValueError(
+                f"config field `is_encoder_decoder` is True but {type(self).__name__} has one stack: load the "
+                "checkpoint with AutoModelForSeq2SeqLM, or start a new model with is_encoder_decoder=False"
+            )
+        super().__init__(config, *args, **kwargs)
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -273,6 +283,8 @@ class SUTModel(EncoderDecoder, SUTStack):
     Arguments are those of `SUTStack` or, of two stacks, of `EncoderDecoder.forward_stacks`.
     """
 
+    may_have_two_stacks = True
+
     def build_stack(self, config: SUTConfig, attends_to_source: bool = False) -> None:
         if not config.is_encoder_decoder:
             super().build_stack(config, attends_to_source)
@@ -310,39 +322,27 @@ def position_vectors(positions: torch.Tensor, most: int, size: int) -> torch.Ten
     return table.index_select(0, positions)
 
 
-class OneStack:
-    """A head that takes models of one stack only."""
-
-    def __init__(self, config: SUTConfig):
-        if config.is_encoder_decoder:
-            raise ValueError(
-                f"config field `is_encoder_decoder` is True but {type(self).__name__} has one stack: load the "
-                "checkpoint with AutoModelForSeq2SeqLM, or start a new model with is_encoder_decoder=False"
-            )
-        super().__init__(config)
-
-
-class SUTForSequenceClassification(OneStack, ForSequenceClassification, SUTPreTrainedModel):
+class SUTForSequenceClassification(ForSequenceClassification, SUTPreTrainedModel):
     base_model_class = SUTModel
 
 
-class SUTForTokenClassification(OneStack, ForTokenClassification, SUTPreTrainedModel):
+class SUTForTokenClassification(ForTokenClassification, SUTPreTrainedModel):
     base_model_class = SUTModel
 
 
-class SUTForMaskedLM(OneStack, ForMaskedLM, SUTPreTrainedModel):
+class SUTForMaskedLM(ForMaskedLM, SUTPreTrainedModel):
     base_model_class = SUTModel
 
 
-class SUTForQuestionAnswering(OneStack, ForQuestionAnswering, SUTPreTrainedModel):
+class SUTForQuestionAnswering(ForQuestionAnswering, SUTPreTrainedModel):
     base_model_class = SUTModel
 
 
-class SUTForMultipleChoice(OneStack, ForMultipleChoice, SUTPreTrainedModel):
+class SUTForMultipleChoice(ForMultipleChoice, SUTPreTrainedModel):
     base_model_class = SUTModel
 
 
-class SUTForCausalLM(OneStack, ForCausalLM, SUTPreTrainedModel, GenerationMixin):
+class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
     base_model_class = SUTModel
 
 
@@ -350,6 +350,7 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
     """Both stacks and a map to token ids: translation, semantic parsing, logical inference as translation."""
 
     base_model_class = SUTModel
+    may_have_two_stacks = True
 
     def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
