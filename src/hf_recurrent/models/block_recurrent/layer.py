@@ -191,7 +191,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
 
     def state_after(self, state: torch.Tensor, tokens: KeyValue, token_mask: torch.Tensor) -> torch.Tensor:
         """States (B, S, E) after a block; arguments as for `StateCell.update`."""
-        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask)[0]
+        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask).state
 
     @staticmethod
     def extend_window(

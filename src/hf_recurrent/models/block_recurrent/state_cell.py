@@ -4,6 +4,7 @@ Shapes: B sequences, S state vectors, K token keys, H heads, D head dim, E width
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -16,6 +17,13 @@ from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
 GATE_STD = 0.1
 # added to the LSTM gates' biases, so that a state is mostly retained at first
 FORGET_GATE_BIAS, INPUT_GATE_BIAS = 1.0, -1.0
+
+
+class GatedState(NamedTuple):
+    """A state after a gate."""
+
+    state: torch.Tensor  # (B, S, E)
+    retained: torch.Tensor  # share of the state before, broadcasts to (B, S, E)
 
 
 class StateGate(nn.Module):
@@ -38,17 +46,16 @@ class StateGate(nn.Module):
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
 
-    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The state (B, S, E) after the gate, and the share of the one before, which broadcasts to it."""
+    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> GatedState:
         update = self.proj(inputs)
         update = update.tanh() if self.use_tanh else update
         if self.bias is not None:
             retained = self.bias().sigmoid()
             # in half precision an average over many blocks would lose small updates
             dtype = torch.promote_types(state.dtype, update.dtype)
-            return torch.lerp(update.to(dtype), state.to(dtype), retained.to(dtype)), retained
+            return GatedState(torch.lerp(update.to(dtype), state.to(dtype), retained.to(dtype)), retained)
         retained = (self.forget_gate(inputs) + FORGET_GATE_BIAS).sigmoid()
-        return state * retained + update * (self.input_gate(inputs) + INPUT_GATE_BIAS).sigmoid(), retained
+        return GatedState(state * retained + update * (self.input_gate(inputs) + INPUT_GATE_BIAS).sigmoid(), retained)
 
 
 class StateCell(ScaledAttention):
@@ -93,8 +100,8 @@ class StateCell(ScaledAttention):
 
     def update(
         self, state: torch.Tensor, own: KeyValue, tokens: KeyValue, token_mask: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """State (B, S, E) after a block, and the share of the one before, which broadcasts to it.
+    ) -> GatedState:
+        """State (B, S, E) after a block.
 
         Args:
             own: `keys_values(state)`.
@@ -114,8 +121,9 @@ class StateCell(ScaledAttention):
         attended = attended.flatten(-2)
         if self.update_kind == "single":
             return self.feed_forward_gate(state, self.up_proj(attended).relu())
-        state, retained = self.attention_gate(state, attended)
+        after = self.attention_gate(state, attended)
         if self.update_kind == "skip":
-            return state, retained
-        state, of_last = self.feed_forward_gate(state, self.up_proj(self.feed_forward_norm(state)).relu())
-        return state, retained * of_last
+            return after
+        inner = self.up_proj(self.feed_forward_norm(after.state)).relu()
+        last = self.feed_forward_gate(after.state, inner)
+        return GatedState(last.state, after.retained * last.retained)
