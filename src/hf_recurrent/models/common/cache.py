@@ -85,10 +85,13 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: a positive number, or tokens that cannot be forgotten; the cache is then unchanged.
         """
-        # some versions of transformers pass a tensor
-        number = operator.index(tokens_to_remove)
+        try:
+            # some versions of transformers pass a tensor
+            number = operator.index(tokens_to_remove)
+        except TypeError:
+            number = 1
         if number > 0:
-            raise ValueError(f"crop({number}): pass how many tokens to remove, as a negative number")
+            raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
         length = self.get_seq_length()
         if -number > length:
             raise ValueError(f"crop({number}): the cache holds {length} tokens; pass {-length} for all")
