@@ -14,6 +14,8 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .cache_name import OLD_NAME, with_cache_named
+from .fields import shown
+from .validation import check_tensor, is_id, refuse
 
 Result = TypeVar("Result")
 
@@ -100,6 +102,34 @@ class RecurrentCache(Cache):
 
     def keep_for_crops(self) -> None:
         """From now on keep what cropping any number of later tokens needs."""
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Have these sequences (n,) of the present ones, as beam search does.
+
+        Raises:
+            ValueError: of another dtype or shape, or of a sequence that there is not.
+        """
+        self.check_rows("beam_idx", beam_idx)
+        super().reorder_cache(beam_idx)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Have these sequences (n,) of the present ones. Raises as `reorder_cache`."""
+        self.check_rows("indices", indices)
+        super().batch_select_indices(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
+        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
+        super().batch_repeat_interleave(repeats)
+
+    def check_rows(self, name: str, rows: object) -> None:
+        """Raise a ValueError unless an argument holds numbers of the cache's sequences."""
+        check_tensor(name, rows, is_id, (1,), "a tensor (n,) of torch.long with the numbers of sequences")
+        number = self.num_rows
+        if number is not None:
+            outside = ((rows < 0) | (rows >= number)).any()
+            refuse((outside, lambda: f"`{name}` is {rows.tolist()}: the cache holds {number} sequences, from 0"))
 
     def reset(self) -> None:
         super().reset()
