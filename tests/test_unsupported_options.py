@@ -247,8 +247,7 @@ KERNEL = "kernels-community/flash-attn2"
         ("rnn_lstm", "a recurrent network has no attention"),
     ],
 )
-def test_kernels_are_refused_by_what_a_model_attends_with(name, reason, monkeypatch):
-    monkeypatch.setattr("hf_recurrent.models.common.attention_choice.is_kernels_available", lambda: False)
+def test_kernels_are_refused_by_what_a_model_attends_with(name, reason):
     model = make_model(BY_NAME[name])
     before = model.config._attn_implementation
     for implementation in (KERNEL, "flash_attention_2"):
