@@ -38,8 +38,8 @@ HELD_OUT, SHORT = 8, 2
 # steps of training, and the most that a chain of nine functions may take
 TRAINED_STEPS, MOST_STEPS = 10, 12
 BATCH_SIZE = 128
-# chains of calibration, and of the test
-CALIBRATED = 1000
+# chains of calibration, and of the test, in batches that make a step dearer than what decides on it
+CALIBRATED, CALIBRATED_AT_ONCE = 1000, 500
 REPORT_STEPS = 100
 SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
 
@@ -88,7 +88,8 @@ def examples(tokenizer: PreTrainedTokenizerBase, seed: int) -> Examples:
     rng = random.Random(seed)
     chains = [draw(rng, TESTED, training=False) for _ in range(CALIBRATED)]
     chains.sort(key=lambda chain: len(chain.functions))
-    batches = [encode(tokenizer, chains[start : start + BATCH_SIZE]) for start in range(0, CALIBRATED, BATCH_SIZE)]
+    starts = range(0, CALIBRATED, CALIBRATED_AT_ONCE)
+    batches = [encode(tokenizer, chains[start : start + CALIBRATED_AT_ONCE]) for start in starts]
     return Examples(batches, [chain.text for chain in chains], [len(chain.functions) for chain in chains])
 
 
@@ -209,7 +210,7 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
         )
     fields = calibrated_fields(model, found, benchmark="chains of functions", config="demo", split="validation")
     model.config.update(fields)
-    compare({**found, **conditions(model, BATCH_SIZE)})
+    compare({**found, **conditions(model, CALIBRATED_AT_ONCE)})
     answer(model, tokenizer, SHOWN)
     save_checkpoint(model, folder, tokenizer)
     write_json(folder / CALIBRATION_FILE, found)
