@@ -87,7 +87,7 @@ def test_whole_run(ranks):
     assert json.loads((ranks / "messages_1.json").read_text()) is None
 
 
-def test_other_number_of_processes_is_refused(ranks, tmp_path):
+def test_processes_that_change_the_step_are_refused(ranks, tmp_path):
     def resume(checkpoint):
         session_of(
             *(tmp_path, language_model("gutlb"), DOCUMENTS),

@@ -233,11 +233,6 @@ def require_train(splits: "dict[str, Dataset]", arguments: DataArguments) -> Non
         )
 
 
-def kinds_of(benchmark: str, tokenizer: Any) -> TokenKinds | None:
-    """The kinds of a benchmark's tokens that halting statistics are kept for; None for a benchmark without kinds."""
-    return flip_flop_kinds(tokenizer) if benchmark == "flip_flop" else None
-
-
 def flip_flop_kinds(tokenizer: Any) -> TokenKinds:
     """Kinds of tokens of a flip-flop string: write, ignore, read, and the bits after each of them."""
     numbers = tokenizer.convert_tokens_to_ids(list(INSTRUCTIONS))
@@ -278,7 +273,7 @@ class EvaluationSplit:
         """A split of texts, encoded, and sorted by length so that batches hold little padding."""
         encoded = cls.encode(rows, arguments, tokenizer, split_place(name, arguments))
         labels = None if arguments.own is None else arguments.own.labels
-        kinds = kinds_of(arguments.benchmark, tokenizer)
+        kinds = flip_flop_kinds(tokenizer) if arguments.benchmark == "flip_flop" else None
         return cls(name, by_length(encoded), arguments.info.slice_columns, kinds, labels)
 
     @property

@@ -28,8 +28,7 @@ HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encod
 
 def mean_steps(ponder_steps: torch.Tensor) -> torch.Tensor:
     """Mean over the batch's halting units of (B,) or (B, S) executed steps, -1 being padding."""
-    live = ponder_steps >= 0
-    return (ponder_steps * live).sum() / live.sum().clamp_min(1)
+    return mean_per_example(ponder_steps.reshape(1, -1))[0]
 
 
 def with_ponder_metrics(scores: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:

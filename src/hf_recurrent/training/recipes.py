@@ -146,7 +146,12 @@ class FlagParser(HfArgumentParser):
             "win. A flag of several values takes them all at once, or one each time that it is given."
         )
         sections: dict[str, list[argparse.Action]] = {}
-        owners = {field.name: owner_of(cls, field.name) for cls in self.dataclass_types for field in fields_of(cls)}
+        # a field belongs to the class that declares it, which may be an ancestor
+        owners = {
+            field.name: next(base for base in cls.__mro__ if field.name in vars(base).get("__annotations__", ()))
+            for cls in self.dataclass_types
+            for field in fields_of(cls)
+        }
         # those of transformers are many, and come last
         for action in sorted(self._actions, key=lambda action: owned_by_transformers(owners.get(action.dest))):
             if action.dest in owners:
@@ -182,11 +187,6 @@ def fields_of(cls: type) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(cls) if field.init]
 
 
-def owner_of(cls: type, name: str) -> type:
-    """The class that declares a field, `cls` itself or one that it inherits from."""
-    return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", ()))
-
-
 def owned_by_transformers(cls: type | None) -> bool:
     return cls is not None and cls.__module__.startswith("transformers.")
 
@@ -200,7 +200,7 @@ def section_title(owner: type) -> str:
 
 def read_flags(argv: Sequence[str], types_: Sequence[type]) -> dict[str, Any]:
     """The settings that flags give explicitly."""
-    known = [field.name for cls in types_ for field in dataclasses.fields(cls) if field.init]
+    known = list(defaults_of(types_))
     # argparse fills in a default only where the namespace holds nothing yet
     absent = object()
     given = argparse.Namespace(**dict.fromkeys(known, absent))
@@ -240,13 +240,11 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
         ValueError: an unknown key, flag or value, with what was probably meant.
     """
     hints = {name: hint for cls in types_ for name, hint in get_type_hints(cls).items()}
-    known = [field.name for cls in types_ for field in dataclasses.fields(cls) if field.init]
     settings: dict[str, Any] = {}
     argv, path = list(argv), recipe_path(argv)
     if path is not None:
         argv.pop(0)
-        settings = read_recipe(path, known)
-        settings = read_values(settings, types_, f"recipe {path}")
+        settings = read_values(read_recipe(path, defaults_of(types_)), types_, f"recipe {path}")
     flags = read_flags(argv, types_)
     for flag, others in DISPLACED.items():
         if flag in flags:
@@ -262,7 +260,7 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
         settings[key] = value
     instances = []
     for cls in types_:
-        names = {field.name for field in dataclasses.fields(cls) if field.init}
+        names = defaults_of([cls])
         instances.append(make(cls, {key: value for key, value in settings.items() if key in names}))
     return instances, without_defaults(settings, types_)
 
@@ -367,13 +365,11 @@ def make(cls: type, settings: dict[str, Any]) -> Any:
 
 def without_defaults(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:
     """Settings that differ from the fields' defaults, in the fields' order: what identifies a run."""
-    kept = {}
-    for cls in types_:
-        for field in dataclasses.fields(cls):
-            default = field.default_factory() if callable(field.default_factory) else field.default
-            if field.name in settings and settings[field.name] != default:
-                kept[field.name] = simplest(settings[field.name])
-    return kept
+    return {
+        name: simplest(settings[name])
+        for name, default in defaults_of(types_).items()
+        if name in settings and settings[name] != default
+    }
 
 
 def simplest(value: Any) -> Any:
@@ -413,8 +409,7 @@ def defaults_of(types_: Sequence[type]) -> dict[str, Any]:
     return {
         field.name: field.default_factory() if callable(field.default_factory) else field.default
         for cls in types_
-        for field in dataclasses.fields(cls)
-        if field.init
+        for field in fields_of(cls)
     }
 
 
