@@ -37,11 +37,6 @@ def test_what_stands_for_a_byte():
     assert encode_text("\U0010ff80\U0010ffff") == b"\x80\xff"
 
 
-def test_surrogates_are_no_text():
-    with pytest.raises(ValueError, match="character 1 is a surrogate"):
-        encode_text("a\udc80")
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return framed_byte_tokenizer()

@@ -132,7 +132,7 @@ def cut(path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: path, "there is no such folder or zip file"),
+        (lambda path: path, "expected a folder or a zip file"),
         (lambda path: write_files(path.parent, {path.name: "text"}) / path.name, "expected a folder or a zip file"),
         (lambda path: write_zip(path, {}), "no text in it: 0 of 0 files match .*found: no files"),
         (lambda path: path.mkdir() or path, "no text in it: 0 of 0 files match"),

@@ -107,7 +107,7 @@ def test_bad_folders(tmp_path):
     write_files(tmp_path / "in", IMDB | {"test/pos/1_10.txt": ""})
     with pytest.raises(ValueError, match=r"in: test/pos/1_10\.txt is empty: is the data set whole"):
         read(tmp_path / "in")
-    with pytest.raises(ValueError, match="there is no such folder or zip file"):
+    with pytest.raises(ValueError, match="expected a folder or a zip file"):
         read(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"has no train/neg/\*\.txt, train/pos/\*\.txt, test/neg"):

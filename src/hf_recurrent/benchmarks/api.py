@@ -68,11 +68,8 @@ def load_benchmark(
         builder.download_and_prepare(num_proc=num_proc)
     except DatasetGenerationError as error:
         # a malformed file is the user's to mend: its message must not hide behind a generic one
-        cause = error.__cause__
-        if isinstance(cause, ValueError):
-            raise ValueError(str(cause)) from error
-        if isinstance(cause, OSError):
-            raise OSError(cause.errno, cause.strerror, cause.filename) from error
+        if isinstance(error.__cause__, (ValueError, OSError)):
+            raise error.__cause__ from None
         raise
     # files can leave a split without examples, which `datasets` cannot read back
     filled = [name for name, facts in builder.info.splits.items() if facts.num_examples]

@@ -43,10 +43,4 @@ def encode_text(text: str) -> bytes:
     Raises:
         ValueError: the text has a surrogate, which stands for no bytes.
     """
-    try:
-        content = text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text={text!r:.80}: character {error.start} is a surrogate, which is no text; get texts by decode_bytes"
-        ) from error
-    return _ESCAPE.sub(lambda found: bytes([(found[1][0] & 1) << 6 | found[2][0]]), content)
+    return _ESCAPE.sub(lambda found: bytes([(found[1][0] & 1) << 6 | found[2][0]]), text.encode())

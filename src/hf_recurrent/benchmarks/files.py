@@ -98,8 +98,6 @@ def open_files(root: Path) -> Iterator[Folder | Archive]:
     if root.is_dir():
         yield Folder(root)
         return
-    if not root.exists():
-        raise ValueError(f"{root}: there is no such folder or zip file")
     try:
         archive = zipfile.ZipFile(root)
     except _UNREADABLE as error:

@@ -21,6 +21,17 @@ class Check(NamedTuple):
         return self.convert(value)
 
 
+def accepted(accepts: Callable[[Any], bool], expected: str) -> Check:
+    """A value that `accepts` returns True for, as it is."""
+
+    def convert(value: Any) -> Any:
+        if not accepts(value):
+            raise ValueError
+        return value
+
+    return Check(convert, expected)
+
+
 def integer(minimum: int, maximum: int | None = None) -> Check:
     """A whole number from `minimum` to `maximum`, if there is one (numpy integers too, booleans not)."""
 
@@ -54,29 +65,11 @@ def optional(inner: Check) -> Check:
 def choice(names: Iterable[str]) -> Check:
     """One of some names."""
     names = tuple(names)
-
-    def convert(value: Any) -> str:
-        if value not in names:
-            raise ValueError
-        return value
-
-    return Check(convert, f"one of {', '.join(names)}")
+    return accepted(names.__contains__, f"one of {', '.join(names)}")
 
 
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise TypeError
-    return value
-
-
-boolean = Check(_boolean, "True or False")
-text = Check(_text, "a text that is not empty")
+boolean = accepted(lambda value: isinstance(value, bool), "True or False")
+text = accepted(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
 probability = number(lambda value: 0.0 < value < 1.0, "a number strictly between 0 and 1")
 fraction = number(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
 

@@ -216,12 +216,9 @@ class ListOps(Benchmark):
 
     def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
         """Checks that depend on several parameters, and defaults that follow from others."""
-        for name in ("num_train", "max_arguments"):
-            allowed = (config_name, name) in (
-                ("original", "num_train"),
-                ("argument_generalization", "max_arguments"),
-            )
-            if params.get(name, 0) is None and not allowed:
+        without = {"original": "num_train", "argument_generalization": "max_arguments"}.get(config_name)
+        for name in ("num_train", "num_validation", "max_arguments"):
+            if params.get(name, 0) is None and name != without:
                 raise ValueError(f"{name}=None: config {config_name!r} needs a number")
         low, high = params["min_length"], params["max_length"]
         if high is not None and low is not None and low > high:
@@ -231,7 +228,7 @@ class ListOps(Benchmark):
                 f"min_length={low}, max_length={high}: config 'length_generalization' has one split per range of "
                 "lengths; give both limits (one split), or neither (the published ranges)"
             )
-        if config_name in ("argument_generalization", "lra") and high is None:
+        if config_name not in ("original", "length_generalization") and high is None:
             raise ValueError(f"max_length=None: config {config_name!r} needs a number")
         if params["depth_balanced"] and high is None and config_name == "original":
             # deep trees have no useful length limit of their own

@@ -17,7 +17,6 @@ left out.
 Tables: see `tables.py`. Splits are those that the tables' paths name, such as `data/train-00000-of-00023.parquet`.
 """
 
-import codecs
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -64,10 +63,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 
 def _encoding(value: Any) -> str:
     try:
-        # some codecs turn bytes into bytes
-        if not isinstance("".encode(text(value)).decode(value), str):
-            raise ValueError
-        codecs.lookup(value)
+        "".encode(text(value))
     except LookupError as error:
         raise ValueError from error
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..benchmark import Plan
 from ..listops.benchmark import FILES, ListOps
-from .common import PARAMETERS, WINDOWS, check_num_validation, find, task_info
+from .common import PARAMETERS, WINDOWS, find, task_info
 from .image import Photographs
 from .pathfinder.benchmark import Pathfinder
 from .retrieval import Retrieval
@@ -40,16 +40,6 @@ class LongListOps(ListOps):
             "The first operator alone allows 36% of the answers to be guessed.",
         ),
     )
-
-    def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
-        check_num_validation(config_name, params)
-        return super().complete("lra", params)
-
-    def split_names(self, config_name: str, params: Mapping[str, Any]) -> list[str]:
-        return super().split_names("lra", params)
-
-    def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
-        return super().plan("lra", params)
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         """One shard per split. Raises ValueError where files are missing; all of them are named."""

@@ -171,12 +171,6 @@ def task_info(task: str, *, parse_meaning: str = "", **facts: Any) -> BenchmarkI
     )
 
 
-def check_num_validation(config_name: str, params: Mapping[str, Any]) -> None:
-    """Raises ValueError where the size of the validation split is missing."""
-    if params["num_validation"] is None:
-        raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
-
-
 class PixelTask(Benchmark):
     """A task on images that are read pixel by pixel."""
 

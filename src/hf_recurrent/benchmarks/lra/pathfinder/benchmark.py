@@ -30,7 +30,6 @@ from ..common import (
     PIXELS_MEANING,
     WINDOWS,
     PixelTask,
-    check_num_validation,
     find,
     task_info,
 )
@@ -264,7 +263,8 @@ class Pathfinder(PixelTask):
 
     def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
         """Checks that parameters of files are left alone where images are generated."""
-        check_num_validation(config_name, params)
+        if params["num_validation"] is None:
+            raise ValueError(f"num_validation=None: config {config_name!r} needs a number")
         for name, value in PATHFINDER_FILES.items():
             if params[name] != value:
                 raise ValueError(

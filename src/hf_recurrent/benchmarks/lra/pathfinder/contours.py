@@ -8,6 +8,7 @@ Each short one is tried some times, and left out where it does not fit.
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -62,38 +63,50 @@ def seed_tips(tables: Tables, lanes: np.ndarray, degrees: np.ndarray, y: np.ndar
     return Tips(lanes, tables.seed_pivot_y[degrees, y], tables.seed_pivot_x[degrees, x], degrees, starts)
 
 
-def _first_seeds(tables: Tables, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+Seeds = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _first_seeds(tables: Tables, keys: np.ndarray) -> Seeds:
     """Of each attempt, whether there is a first segment, its direction, and its first cell in a plane."""
     counts, cells = _first_cells(tables.settings.drawing, tables.margin)
-    found = np.zeros(len(keys), dtype=bool)
-    degrees, y, x = (np.zeros(len(keys), dtype=np.int64) for _ in range(3))
-    left = np.arange(len(keys))
-    for trial in range(TRIALS):
+
+    def place(left: np.ndarray, trial: int) -> tuple[np.ndarray, ...]:
         degree = below(keys[left], 2 * trial, DEGREES)
         # no free cell ends the attempt; a segment that leaves the picture does not
         left, degree = left[counts[degree] > 0], degree[counts[degree] > 0]
         cell = cells[degree, below(keys[left], 2 * trial + 1, counts[degree])]
-        degrees[left], y[left], x[left] = degree, *(part + tables.rim for part in divmod(cell, tables.settings.size))
-        found[left] = seed_inside(tables, degree, y[left], x[left])
-        left = left[~found[left]]
-    return found, degrees, y, x
+        return left, degree, *(part + tables.rim for part in divmod(cell, tables.settings.size))
+
+    return _seeds(tables, len(keys), place)
 
 
-def _second_seeds(
-    tables: Tables, keys: np.ndarray, first_y: np.ndarray, first_x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _second_seeds(tables: Tables, keys: np.ndarray, first_y: np.ndarray, first_x: np.ndarray) -> Seeds:
     """As for the first, on a circle round its first cell; what is there already does not matter."""
     angles = [degree * math.pi / 180 for degree in range(DEGREES)]
     distance, last = tables.settings.seed_distance, tables.side - 1
     by_y, by_x = (distance * np.array([part(angle) for angle in angles]) for part in (math.sin, math.cos))
-    found = np.zeros(len(keys), dtype=bool)
-    degrees, y, x = (np.zeros(len(keys), dtype=np.int64) for _ in range(3))
-    left = np.arange(len(keys))
-    for trial in range(TRIALS):
-        degrees[left] = below(keys[left], 2 * trial, DEGREES)
+
+    def place(left: np.ndarray, trial: int) -> tuple[np.ndarray, ...]:
         turn = below(keys[left], 2 * trial + 1, DEGREES)
-        y[left] = np.clip(np.rint(first_y[left] + by_y[turn]).astype(np.int64), 0, last)
-        x[left] = np.clip(np.rint(first_x[left] + by_x[turn]).astype(np.int64), 0, last)
+        cells = ((first_y, by_y), (first_x, by_x))
+        cells = (np.clip(np.rint(first[left] + by[turn]).astype(np.int64), 0, last) for first, by in cells)
+        return left, below(keys[left], 2 * trial, DEGREES), *cells
+
+    return _seeds(tables, len(keys), place)
+
+
+def _seeds(tables: Tables, number: int, place: Callable[[np.ndarray, int], tuple[np.ndarray, ...]]) -> Seeds:
+    """The first segments of attempts.
+
+    Args:
+        place: (attempts without a segment, trial) -> the attempts that go on, and the segment that each of them tries.
+    """
+    found = np.zeros(number, dtype=bool)
+    degrees, y, x = np.zeros((3, number), dtype=np.int64)
+    left = np.arange(number)
+    for trial in range(TRIALS):
+        left, *tried = place(left, trial)
+        degrees[left], y[left], x[left] = tried
         found[left] = seed_inside(tables, degrees[left], y[left], x[left])
         left = left[~found[left]]
     return found, degrees, y, x
