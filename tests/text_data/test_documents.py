@@ -127,7 +127,7 @@ def test_documents_are_the_same_wherever_they_are_read_from(tmp_path):
     for place in write_all(tmp_path, SPEECHES):
         source = DocumentSource(files=twice(place))
         assert whole(source, "train") == whole(source, "validation") == SPEECHES
-        assert source.counts["train"].documents == 30
+        assert source.counts["train"].examples == 30
 
 
 def test_each_line_of_text_files_may_be_a_document(tmp_path):
@@ -185,7 +185,7 @@ def test_of_a_few_documents_the_end_of_each_is_held_out(tmp_path, number, share)
     assert train[0] == "a"
     assert [first + last for first, last in zip(train[1:], held_out, strict=True)] == texts[1:]
     assert [len(last) for last in held_out] == [len(text) * share // 100 for text in texts[1:]]
-    assert [source.counts[split].documents for split in source.all_splits] == [number, number - 1]
+    assert [source.counts[split].examples for split in source.all_splits] == [number, number - 1]
     assert all(document.ends for split in source.all_splits for document in source.documents(split))
     assert source.version.endswith(", ends held out")
 
@@ -205,7 +205,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     files = twice(path)
     source = DocumentSource(files=files, on_error="skip")
     assert whole(source, "train") == ["a", "b"]
-    assert (source.counts["train"].documents, source.counts["train"].empty) == (2, 2)
+    assert (source.counts["train"].examples, source.counts["train"].empty) == (2, 2)
     with pytest.warns(
         UserWarning, match=r"rows.jsonl: 2 empty texts were left out; 2 broken rows were left out: .*line"
     ):

@@ -57,6 +57,23 @@ def require_column(flag: str, name: str, found: Sequence[str], place: str) -> st
     raise ValueError(f"{flag} is {name!r}: {place} has the columns {', '.join(map(repr, found)) or 'none'}; {hint}")
 
 
+def chosen_column(
+    flag: str, name: str | None, usual: Sequence[str], found: Sequence[str], place: str, what: str, needed: bool = True
+) -> str | None:
+    """The column that a flag names, or one with a usual name; None if it is not there and not `needed`.
+
+    Raises:
+        ValueError: it is needed, and not there or not named.
+    """
+    if name is None:
+        name = next((other for other in usual if other in found), None)
+    if name is None and needed:
+        raise ValueError(f"{place} has the columns {', '.join(found)}: name the one with {what} with --{flag}")
+    if needed:
+        return require_column(flag, name, found, place)
+    return name if name is not None and has_column(found, name) else None
+
+
 def classification_columns(
     found: Sequence[str],
     place: str,
@@ -117,20 +134,11 @@ def word_columns(
     Raises:
         ValueError: a column is not there, or none can be guessed.
     """
-    chosen: list[str | None] = []
-    for flag, name, usual, needed, what in (
-        ("text_column", words, WORD_NAMES, True, "the lists of words"),
-        ("label_column", label, WORD_LABEL_NAMES, needs_label, "their labels"),
-    ):
-        if name is not None and needed:
-            require_column(flag, name, found, place)
-        guess = next((other for other in usual if other in found), None) if name is None else name
-        if needed and guess is None:
-            raise ValueError(f"{place} has the columns {', '.join(found)}: name the one with {what} with --{flag}")
-        chosen.append(guess if guess is None or has_column(found, guess) else None)
-    if chosen[0] == chosen[1]:
-        raise ValueError(f"text_column and label_column are both {chosen[0]!r}: name two columns")
-    return Columns((chosen[0],), chosen[1], slice_columns(found, place, slices))
+    words = chosen_column("text_column", words, WORD_NAMES, found, place, "the lists of words")
+    label = chosen_column("label_column", label, WORD_LABEL_NAMES, found, place, "their labels", needs_label)
+    if words == label:
+        raise ValueError(f"text_column and label_column are both {words!r}: name two columns")
+    return Columns((words,), label, slice_columns(found, place, slices))
 
 
 def document_columns(found: Sequence[str], place: str, text: str | None, slices: Sequence[str]) -> Columns:
@@ -139,16 +147,8 @@ def document_columns(found: Sequence[str], place: str, text: str | None, slices:
     Raises:
         ValueError: a column is not there, or none can be guessed.
     """
-    if text is not None:
-        require_column("text_column", text, found, place)
-    else:
-        text = next((name for name in TEXT_NAMES if name in found), None)
-    if text is None:
-        if len(found) != 1:
-            raise ValueError(
-                f"{place} has the columns {', '.join(found)}: name the one with the texts with --text_column"
-            )
-        text = found[0]
+    usual = TEXT_NAMES if len(found) > 1 else found
+    text = chosen_column("text_column", text, usual, found, place, "the texts")
     return Columns((text,), None, slice_columns(found, place, slices))
 
 

@@ -7,29 +7,19 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmarks.files import matches, open_files, reader_versions
+from ..benchmarks.files import matches, reader_versions
 from ..benchmarks.long_documents.documents import make_example
 from .columns import Columns, document_columns, value_of
-from .examples import broken_rows, slices_of, text_of
+from .examples import Scan, slices_of, text_of
 from .lines import GZIP, open_lines
-from .places import (
-    TEXT_FILES,
-    DatasetPlace,
-    FilePlace,
-    FolderPlace,
-    Place,
-    is_folder,
-    require_one_split,
-    tables_in,
-    text_files,
-)
+from .places import TEXT_FILES, DatasetPlace, FilePlace, Place, TextFolder, is_folder
 from .source import TextSource
 
 if TYPE_CHECKING:
@@ -84,27 +74,19 @@ class TextFile(FilePlace):
             while piece := lines.read(PIECE):
                 if len(piece) == PIECE and not piece.endswith("\n"):
                     piece += next(lines, "")
-                    if lines.problem is not None:
-                        raise ValueError("{}, line {}: {}".format(self.path, *lines.problem))
+                    lines.check()
                     lines.end_record()
                 yield piece if self.keep_linebreaks else LINE_BREAK.sub(" ", piece)
 
 
-class DocumentFolder(FolderPlace):
+class DocumentFolder(TextFolder):
     """A folder or zip file of text files, each of which, or each of their lines if `line_by_line`, is a document."""
 
-    def __init__(self, path: str, encoding: str, line_by_line: bool):
-        self.path, self.encoding, self.name, self.line_by_line = Path(path), encoding, Path(path).name, line_by_line
-        with open_files(self.path) as files:
-            self.files = text_files(files.files, self.name)
-            tables = tables_in(files.files, path)
-        if not self.files:
-            raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)}): put texts there{tables}")
-        require_one_split(self.files, path)
+    columns = (TEXT,)
 
-    @property
-    def columns(self) -> list[str]:
-        return [TEXT]
+    def __init__(self, path: str, encoding: str, line_by_line: bool):
+        super().__init__(path, encoding, f"text files ({', '.join(TEXT_FILES)}): put texts there")
+        self.line_by_line = line_by_line
 
     def rows(self, skipped):
         for _, place, text in self.texts(skipped):
@@ -113,21 +95,6 @@ class DocumentFolder(FolderPlace):
                 continue
             for number, line in enumerate(StringIO(text, newline=""), start=1):
                 yield f"{place}, line {number}", {TEXT: line.rstrip("\r\n")}
-
-
-@dataclass
-class Counts:
-    """The findings of a pass over the documents of a split; `skipped` are places of broken rows, and the reasons."""
-
-    documents: int = 0
-    empty: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def report(self) -> str | None:
-        """A sentence on what was left out; None if nothing was."""
-        parts = [f"{self.empty:,} empty texts were left out" if self.empty else "", broken_rows(self.skipped)]
-        return "; ".join(filter(None, parts)) or None
 
 
 @dataclass(frozen=True)
@@ -141,10 +108,7 @@ class DocumentSource(TextSource):
 
     keep_linebreaks: bool = True
     line_by_line: bool = False
-
-    @property
-    def labels(self) -> None:
-        """Texts have no labels."""
+    has_labels = False
 
     def place_at(self, path):
         if is_folder(path):
@@ -171,7 +135,7 @@ class DocumentSource(TextSource):
         """Whether a part of the training documents is held out, as there are no others."""
         return len(self.places) == 1
 
-    def given(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+    def given(self, split: str, counts: Scan | None = None) -> Iterator[Document]:
         """The documents of a place that are not empty, in order.
 
         Args:
@@ -180,7 +144,7 @@ class DocumentSource(TextSource):
         Raises:
             ValueError: one cannot be read, or is no text.
         """
-        counts = Counts() if counts is None else counts
+        counts = Scan() if counts is None else counts
         place, columns = self.places[split], self.readings[split].columns
         if isinstance(place, TextFile):
             yield Document(place.name, place, {})
@@ -203,7 +167,7 @@ class DocumentSource(TextSource):
                 text = LINE_BREAK.sub(" ", text)
             yield Document(where, list(pieces_of(text)), {name: str(value) for name, value in slices.items()})
 
-    def documents(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+    def documents(self, split: str, counts: Scan | None = None) -> Iterator[Document]:
         """The documents of a split; where there is no other than training's, a part of these is "validation".
 
         Of many documents every so-manieth is held out, the first among them; of fewer, one of which would be more than
@@ -248,28 +212,28 @@ class DocumentSource(TextSource):
         return [(size - size * share // HUNDRED, size) for size in sizes]
 
     @cached_property
-    def counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, Scan]:
         """Split -> the findings of a pass over it.
 
         Raises:
             ValueError: something cannot be read, or a split has no text.
         """
-        found = {split: Counts() for split in self.all_splits}
+        found = {split: Scan() for split in self.all_splits}
         for split, counts in found.items():
             blank = True
             for document in self.documents(split, counts):
-                counts.documents += 1
+                counts.examples += 1
                 blank = all([piece.isspace() for piece in document.pieces]) and blank
             if blank:
-                report = "" if counts.report is None else f" ({counts.report})"
+                report = f" ({counts.left_out})" if counts.left_out else ""
                 raise ValueError(f"{self.place_name(split)} has no text{report}: name another file, split or column")
         return found
 
     def warn(self) -> None:
         """Warn of what is left out; what is held out is counted with the training documents."""
         for split, counts in self.counts.items():
-            if counts.report is not None and split in self.places:
-                warnings.warn(f"{self.places[split].name}: {counts.report}", stacklevel=2)
+            if counts.left_out and split in self.places:
+                warnings.warn(f"{self.places[split].name}: {counts.left_out}", stacklevel=2)
 
     @cached_property
     def splits(self) -> "dict[str, Dataset]":
@@ -318,7 +282,7 @@ class DocumentSource(TextSource):
             facts["validation_split_percentage"] = self.validation_split_percentage
         if self.streaming:
             return facts
-        facts["documents"] = {split: counts.documents for split, counts in self.counts.items()}
+        facts["documents"] = {split: counts.examples for split, counts in self.counts.items()}
         left_out = {split: len(counts.skipped) for split, counts in self.counts.items() if counts.skipped}
         return facts | {"skipped": left_out or None}
 

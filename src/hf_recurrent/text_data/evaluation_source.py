@@ -96,15 +96,10 @@ class EvaluationSource(TextSource):
             ValueError: an example that cannot be used, or a split without labels.
         """
         found = self.scan_all()
-        for split, result in found.items():
-            if (
-                self.answers is not None
-                and result.hides_labels
-                and not result.labels.counts.keys() & set(self.answers.names)
-            ):
+        for split, result in found.items() if self.answers is not None else ():
+            if result.hides_labels and not result.labels.counts.keys() & set(self.answers.names):
                 raise ValueError(SECRET.format(split))
-            if self.answers is not None:
-                warn_of_unlabelled(self.places[split].name, result)
+            warn_of_unlabelled(self.places[split].name, result)
         return found
 
     @cached_property

@@ -53,16 +53,24 @@ class Reading(NamedTuple):
 class Scan:
     """The findings of a first pass over the rows of a place.
 
-    `unlabelled` counts examples without a label: -1 where the data declare names, or there is no such column.
+    `empty` counts documents without text, which are left out. `unlabelled` counts examples without a label: -1 where
+    the data declare names, or there is no such column.
     `slice_types` are the types of values of each column of difficulty, see `slice_type`. `skipped` are the places of
     broken rows, and the reasons.
     """
 
     examples: int = 0
+    empty: int = 0
     unlabelled: int = 0
     labels: SeenLabels = field(default_factory=SeenLabels)
     slice_types: dict[str, set[str]] = field(default_factory=dict)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> str:
+        """A sentence on what was left out; empty if nothing was."""
+        empty = f"{self.empty:,} empty texts were left out" if self.empty else ""
+        return "; ".join(filter(None, [empty, broken_rows(self.skipped)]))
 
     @property
     def hides_labels(self) -> bool:
@@ -236,7 +244,7 @@ def scan(place: Place, reading: Reading) -> Scan:
         for column in reading.columns.slices:
             found.slice_types.setdefault(column, set()).add(slice_type(example[column]))
     if not found.examples:
-        raise ValueError(": ".join(filter(None, [f"{place.name} has no examples", broken_rows(found.skipped)])))
+        raise ValueError(": ".join(filter(None, [f"{place.name} has no examples", found.left_out])))
     return found
 
 

@@ -72,6 +72,11 @@ class Lines:
             line = line.replace("\0", " ")
         return line
 
+    def check(self) -> None:
+        """Raise a ValueError if there is a `problem`."""
+        if self.problem is not None:
+            raise ValueError("{}, line {}: {}".format(self.path, *self.problem))
+
     def end_record(self) -> None:
         """Let the next line be the first of a record."""
         self.record.clear()
@@ -85,8 +90,7 @@ class Lines:
         """
         text = self._take(self.file.read, size)
         self._note(text, self.number + 1)
-        if self.problem is not None:
-            raise ValueError("{}, line {}: {}".format(self.path, *self.problem))
+        self.check()
         self.number += text.count("\n")
         return text
 

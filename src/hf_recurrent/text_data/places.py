@@ -75,40 +75,23 @@ def is_folder(path: str) -> bool:
     return Path(path).is_dir() or path.lower().endswith(".zip")
 
 
-class FolderPlace:
-    """A folder or zip file with a folder of texts for each label; a text is a file.
+class TextFolder:
+    """A folder or zip file of texts; a text is a file.
 
     Attributes and methods are those of `FilePlace`.
     """
 
-    def __init__(self, path: str, encoding: str):
+    def __init__(self, path: str, encoding: str, expected: str, in_folders: bool = False):
         self.path, self.encoding, self.name = Path(path), encoding, Path(path).name
         with open_files(self.path) as files:
-            self.files = text_files((name for name in files.files if "/" in name), self.name)
+            self.files = text_files((name for name in files.files if "/" in name or not in_folders), self.name)
             tables = tables_in(files.files, path)
         if not self.files:
-            raise ValueError(
-                f"{path} has no texts ({', '.join(TEXT_FILES)}) in folders: make a folder of text files for each "
-                f"label{tables}"
-            )
-        depths = {name.count("/") for name in self.files}
-        if len(depths) > 1:
-            raise ValueError(
-                f"{path} has texts at different depths, {min(self.files, key=lambda name: name.count('/'))} and "
-                f"{max(self.files, key=lambda name: name.count('/'))}: make a folder of text files for each label"
-            )
+            raise ValueError(f"{path} has no {expected}{tables}")
         require_one_split(self.files, path)
-
-    @property
-    def columns(self) -> list[str]:
-        return ["text", "label"]
 
     def label_names(self, column: str | None) -> tuple[str, ...]:
         return ()
-
-    def rows(self, skipped):
-        for name, place, text in self.texts(skipped):
-            yield place, {"text": text, "label": name.split("/")[-2]}
 
     def texts(self, skipped: list[tuple[str, str]] | None) -> Iterator[tuple[str, str, str]]:
         """Name, place in words and text of each file; arguments and errors are those of `rows`."""
@@ -137,6 +120,23 @@ class FolderPlace:
                 content = files.read(name)
                 found.update(f"{name} {len(content)}\n".encode(errors="surrogatepass") + content)
         return found.hexdigest()
+
+
+class LabelFolder(TextFolder):
+    """A folder or zip file with a folder of texts for each label."""
+
+    columns = ("text", "label")
+
+    def __init__(self, path: str, encoding: str):
+        remedy = "make a folder of text files for each label"
+        super().__init__(path, encoding, f"texts ({', '.join(TEXT_FILES)}) in folders: {remedy}", in_folders=True)
+        shallowest, deepest = (choose(self.files, key=lambda name: name.count("/")) for choose in (min, max))
+        if shallowest.count("/") < deepest.count("/"):
+            raise ValueError(f"{path} has texts at different depths, {shallowest} and {deepest}: {remedy}")
+
+    def rows(self, skipped):
+        for name, place, text in self.texts(skipped):
+            yield place, {"text": text, "label": name.split("/")[-2]}
 
 
 def tables_in(names: Iterable[str], path: str) -> str:
@@ -202,4 +202,4 @@ def declared_names(features: Mapping[str, Any], column: str | None) -> tuple[str
 
 
 # rows of one split
-Place = FilePlace | FolderPlace | DatasetPlace
+Place = FilePlace | TextFolder | DatasetPlace

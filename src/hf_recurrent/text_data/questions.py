@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from .columns import Columns, choice_columns, span_columns
-from .examples import CHOICES, SPANS, Reading, Scan
+from .examples import CHOICES, SPANS, Reading
 from .places import Place
 from .source import TextSource
 
@@ -20,6 +20,9 @@ class SpanSource(TextSource):
     """
 
     text_flags: ClassVar[str] = "--question_column and --context_column"
+    text_names: ClassVar[tuple[str, ...]] = SPANS
+    # answers are none
+    has_labels = False
 
     question_column: str | None = None
     context_column: str | None = None
@@ -28,18 +31,6 @@ class SpanSource(TextSource):
     def columns_of(self, place: Place, split: str) -> Columns:
         names = ("question_column", "context_column", "answer_column")
         return span_columns(place.columns, place.name, {name: getattr(self, name) for name in names}, self.slice_by)
-
-    @cached_property
-    def readings(self) -> Mapping[str, Reading]:
-        return {split: reading._replace(names=SPANS) for split, reading in super().readings.items()}
-
-    @cached_property
-    def scans(self) -> dict[str, Scan]:
-        return self.scan_all()
-
-    @property
-    def labels(self) -> None:
-        """Answers are no labels."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -56,6 +47,7 @@ class ChoiceSource(TextSource):
     """
 
     text_flags: ClassVar[str] = "--context_column and --ending_columns"
+    text_names: ClassVar[tuple[str, ...]] = CHOICES
 
     context_column: str | None = None
     start_column: str | None = None
@@ -74,7 +66,7 @@ class ChoiceSource(TextSource):
         """
         found = super().readings
         numbers = {split: tuple(map(str, range(len(own.columns.texts) - 1))) for split, own in found.items()}
-        return {split: own._replace(names=CHOICES, label_names=numbers[split]) for split, own in found.items()}
+        return {split: own._replace(label_names=numbers[split]) for split, own in found.items()}
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from .columns import Columns, classification_columns, pair_columns
 from .examples import ONE, PAIR, SLICE_TYPES, SOURCE, Reading, Scan, broken_rows, dataset_of, scan
 from .labels import Labels, labels_of
 from .lines import GZIP
-from .places import DatasetPlace, FilePlace, FolderPlace, Place, is_folder
+from .places import DatasetPlace, FilePlace, LabelFolder, Place, is_folder
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class TextSource:
 
     Attributes:
         text_flags: what names the columns of texts.
+        text_names: what texts are called in examples; None: by the number of columns.
         pairs: whether examples are sources and targets, rather than texts with labels.
         task_name: a task of `TASKS`.
         dataset_name, dataset_config_name, revision: a data set of the Hub, or a folder that `datasets` loads.
@@ -65,6 +66,7 @@ class TextSource:
     """
 
     text_flags: ClassVar[str] = "--text_column"
+    text_names: ClassVar[tuple[str, ...] | None] = None
 
     pairs: bool = False
     task_name: str | None = None
@@ -147,7 +149,7 @@ class TextSource:
 
     def place_at(self, path: str) -> Place:
         """The examples of a file, folder or zip file."""
-        return (FolderPlace if is_folder(path) else FilePlace)(path, self.encoding)
+        return (LabelFolder if is_folder(path) else FilePlace)(path, self.encoding)
 
     def place_in(self, rows: "Dataset", split: str) -> Place:
         """The examples of a split of the data set."""
@@ -202,7 +204,7 @@ class TextSource:
         found: dict[str, Reading] = {}
         for split, place in self.places.items():
             columns = self.columns_of(place, split)
-            names = SOURCE if self.pairs else PAIR if len(columns.texts) == 2 else ONE
+            names = self.text_names or (SOURCE if self.pairs else PAIR if len(columns.texts) == 2 else ONE)
             found[split] = Reading(
                 columns,
                 names,
@@ -250,7 +252,7 @@ class TextSource:
             ValueError: an example that cannot be used.
         """
         found = self.scan_all()
-        if self.pairs:
+        if not self.has_labels:
             return found
         train = found["train"]
         if train.unlabelled == train.examples:
@@ -270,18 +272,26 @@ class TextSource:
             warn_of_unlabelled(name, seen)
         return kept
 
+    @property
+    def has_labels(self) -> bool:
+        return not self.pairs
+
+    def labels_of_training(self) -> Labels:
+        """The labels of the training examples. Raises a ValueError if they do not fit each other."""
+        seen, declared = self.scans["train"].labels, self.readings["train"].label_names
+        return labels_of(seen, declared, self.label_names, self.do_regression)
+
     @cached_property
     def labels(self) -> Labels | None:
-        """The labels of the task; None for sources and targets.
+        """The labels of the task; None where there are none.
 
         Raises:
             ValueError: labels that do not fit each other, or that training has not.
         """
-        if self.pairs:
+        if not self.has_labels:
             return None
-        scans, declared = self.scans, self.readings["train"].label_names
-        labels = labels_of(scans["train"].labels, declared, self.label_names, self.do_regression)
-        for split, seen in scans.items():
+        labels = self.labels_of_training()
+        for split, seen in self.scans.items():
             labels.require_known(seen.labels, split, "label_list" if self.label_names else "training")
         return labels
 
