@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..training.data import EvaluationSplit
     from ..training.evaluate import Checkpoint as LoadedCheckpoint
     from ..training.evaluate import Request
-    from ..training.objectives import Objective
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
@@ -106,7 +105,8 @@ def calibrate(
     from ..hub.converted_card import is_converted, put_calibrated
     from ..hub.sections import with_calibration
     from ..hub.staging import quotes_examples
-    from ..training.evaluate import load_checkpoint, requested_data
+    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
+    from ..training.objectives import MULTIPLE_CHOICE
     from ..training.reevaluation import prepare_reevaluation
     from .sweep import conditions
 
@@ -115,14 +115,14 @@ def calibrate(
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
     goal.check()
     with destination(checkpoint, folder, revision) as change:
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=objectives())
+        kinds = (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
+        loaded = load_checkpoint(checkpoint, device, revision, "auto", kinds)
         goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
         request = request_of(examples, (split, *(test_split or ())), test_file, train_file, not without_labels)
         warn_of_training_files(loaded, request)
         again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
-        # blocks with parts of several documents have no column
-        column = difficulty_column(difficulty, difficulty_columns(arguments))
+        column = difficulty_column(difficulty, arguments)
         own, *tests = (
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
@@ -142,7 +142,7 @@ def calibrate(
             measured = again.card
             if again.kept is None:
                 # as its users load it
-                stopping = load_checkpoint(checkpoint, device, dtype="auto", objectives=objectives())
+                stopping = load_checkpoint(checkpoint, device, None, "auto", kinds)
                 stopping.model.config.update(fields)
                 measured = again.evaluated(stopping, change.new, batch_size, progress=True)
             put_card(change, with_calibration(measured, found, change.new), before=again.card)
@@ -159,14 +159,6 @@ def tell_of_card(kept: str | None, outdated: bool) -> None:
         out.print(f"The card keeps its results of before the calibration: {kept}.", markup=False)
     if outdated:
         out.print("The card does not tell of this exit yet: give --card, too, before it is published.")
-
-
-def objectives() -> tuple["Objective", ...]:
-    """Those of the models whose exits can be chosen."""
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS
-    from ..training.objectives import MULTIPLE_CHOICE
-
-    return (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
 
 
 def request_of(
@@ -190,21 +182,6 @@ def warn_of_training_files(checkpoint: "LoadedCheckpoint", request: "Request") -
                 f"that training had not, so give others if {place} is that file",
                 stacklevel=2,
             )
-
-
-def difficulty_columns(arguments: "DataArguments") -> tuple[str, ...]:
-    """The columns of difficulty that examples have; blocks with parts of several documents have none.
-
-    Warns if examples are such blocks.
-    """
-    if not getattr(arguments, "pack", False):
-        return tuple(arguments.info.slice_columns)
-    warnings.warn(
-        "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
-        "--line-by-line for a block of each document",
-        stacklevel=2,
-    )
-    return ()
 
 
 def calibration_splits(
@@ -317,12 +294,22 @@ def parse_budget(text: str | None) -> tuple[str, float] | None:
         raise ValueError(f"budget is {text!r}: pass a share of full depth, as in depth=0.5 or time=0.5") from error
 
 
-def difficulty_column(name: str | None, columns: Sequence[str]) -> str | None:
-    """The slice column that steps are compared with.
+def difficulty_column(name: str | None, arguments: "DataArguments") -> str | None:
+    """The slice column that steps are compared with; blocks with parts of several documents have none.
+
+    Warns if examples are such blocks.
 
     Raises:
         ValueError: the examples have no such column.
     """
+    columns = arguments.info.slice_columns
+    if getattr(arguments, "pack", False):
+        columns = ()
+        warnings.warn(
+            "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
+            "--line-by-line for a block of each document",
+            stacklevel=2,
+        )
     if name is None:
         return USUAL_DIFFICULTY if USUAL_DIFFICULTY in columns else next(iter(columns), None)
     if name not in columns:

@@ -86,7 +86,8 @@ def evaluate(
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     # a file without another name is called by its own; for programs it stays the split
-    shown = {Path(examples.benchmark).name: tables["test"]} if split is None and is_file(request) else tables
+    is_file = request.own is not None and request.own.files
+    shown = {Path(examples.benchmark).name: tables["test"]} if split is None and is_file else tables
     warnings = {"checkpoint": calibration_problem(loaded.model), "--exit-threshold": note}
     warnings |= {name: result.get("unusual_inputs") for name, result in shown.items()}
     drawn, lines = presented(loaded, request, shown, reads)
@@ -147,11 +148,6 @@ def presented(
     own_metric = checkpoint.objective in (*OF_TOKENS, *OF_QUESTIONS)
     metric = checkpoint.objective.metric if own_metric else metric_of(checkpoint.model.config.problem_type)
     return drawings(tables, metric), legend(tables, metric)
-
-
-def is_file(request: "Request") -> bool:
-    """Whether the examples are a file or folder of a user's own."""
-    return request.own is not None and bool(request.own.files)
 
 
 def set_exit(config: Any, criterion: str | None, threshold: float | None) -> None:

@@ -185,12 +185,7 @@ def cell(gate: float | None, source: int, weight: float, digits: int) -> str:
     """Gate, source and weight, as in `9 12 .87`; a weight that rounds to zero has no source."""
     written = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
     place = "-" if written == ".00" else source
-    return f"{'' if gate is None else f'{tenths(gate)} '}{place:>{digits}} {written}"
-
-
-def tenths(share: float) -> int:
-    """A share as one digit, 9 from nine tenths on."""
-    return min(9, int(10 * share))
+    return f"{'' if gate is None else f'{min(9, int(10 * gate))} '}{place:>{digits}} {written}"
 
 
 def legend(explanation: "Explanation", head: int | None) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # of files with examples
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".zip", ".gz")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 # more of anything is a mistake
 MOST = 1_000_000
 
@@ -106,14 +107,11 @@ Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU i
 Dtype = Annotated[str, typer.Option(help="Precision: auto, as saved; float32, bfloat16 or float16.")]
 
 
-def precision(name: str):
-    """The dtype of a name, or "auto". Raises ValueError for another one."""
-    import torch
-
-    known = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(known)}")
-    return known[name]
+def precision(name: str) -> str:
+    """A dtype, if it is one of `DTYPES`. Raises ValueError for another one."""
+    if name not in DTYPES:
+        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(DTYPES)}")
+    return name
 
 
 OWN = "Your own examples"

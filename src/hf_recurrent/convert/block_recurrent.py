@@ -8,7 +8,7 @@ import torch
 
 from ..models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from ..models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM
-from .renaming import load_renamed, rename
+from .renaming import load_renamed, our_names
 
 # the release of 2022 divides logits by another root, and has signed scales and position biases in the memory layer
 RELEASE_OF_2022 = "e8af054"
@@ -108,7 +108,7 @@ def our_config(case: dict) -> BlockRecurrentConfig:
 
 def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[BlockRecurrentForCausalLM, dict[str, str]]:
     model = BlockRecurrentForCausalLM(our_config(case))
-    names = {theirs: ours for theirs in weights if (ours := rename(theirs, NAMES)) is not None}
+    names = our_names(weights, NAMES)
     ours = {name: tensor.t() if name.endswith(".kernel") else tensor for name, tensor in weights.items()}
     load_renamed(model, ours, names)
     return model.eval(), names

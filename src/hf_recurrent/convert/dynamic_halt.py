@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..registry import ARCHITECTURES
-from .renaming import load_renamed, rename
+from .renaming import load_renamed, our_names
 
 # ids of the tokens "0" and "1" of their flip-flop vocabulary
 BITS = (3, 4)
@@ -198,8 +198,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[PreTrainedModel,
     assembled = assemble_parameters(config, weights, slices)
     plain = {name: tensor for name, tensor in weights.items() if name not in slices}
     plain = drop_xpos_buffers(plain, config.head_dim)
-    names = {name: rename(name, NAMES | HEADS[auto_class]) for name in plain}
-    names = {theirs: ours for theirs, ours in names.items() if ours is not None}
+    names = our_names(plain, NAMES | HEADS[auto_class])
     load_renamed(model, plain | assembled, names | {ours: ours for ours in assembled})
     whole = {theirs: (ours, slice(None)) for theirs, ours in names.items()}
     return model.eval(), whole | slices

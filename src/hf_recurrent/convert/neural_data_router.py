@@ -8,7 +8,7 @@ import torch
 
 from ..models.ndr.configuration_ndr import NDRConfig
 from ..models.ndr.modeling_ndr import NDRForSequenceClassification
-from .renaming import load_renamed, rename
+from .renaming import load_renamed, our_names, rename
 
 ATTENTIONS = {
     "absolute_sinusoidal": "absolute",
@@ -101,15 +101,11 @@ def is_unused(name: str, attention: str) -> bool:
 def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[NDRForSequenceClassification, dict[str, str]]:
     config = our_config(case["config"])
     model = NDRForSequenceClassification(config)
-    weights = {name: tensor for name, tensor in weights.items() if not is_unused(name, config.attention)}
-    names, split = {}, {}
-    for name, tensor in weights.items():
-        if rename(name, {KEYS_VALUES: ""}) is None:
-            ours = rename(name, NAMES)
-            names |= {} if ours is None else {name: ours}
-        else:
-            split |= keys_and_values(name, tensor, config)
-    plain = {name: tensor for name, tensor in weights.items() if rename(name, {KEYS_VALUES: ""}) is None}
+    plain = {name: tensor for name, tensor in weights.items() if not is_unused(name, config.attention)}
+    split = {}
+    for name in our_names(plain, {KEYS_VALUES: ""}):
+        split |= keys_and_values(name, plain.pop(name), config)
+    names = our_names(plain, NAMES)
     load_renamed(model, plain | split, names | {ours: ours for ours in split})
     return model.eval(), names
 

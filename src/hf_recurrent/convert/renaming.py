@@ -1,6 +1,7 @@
 """Rename tables: the authors' parameter names -> ours, with nothing missing, unexpected or unused."""
 
 import re
+from collections.abc import Iterable
 
 import torch
 
@@ -12,6 +13,12 @@ def rename(name: str, table: dict[str, str]) -> str | None:
         if match:
             return match.expand(replacement)
     return None
+
+
+def our_names(weights: Iterable[str], table: dict[str, str]) -> dict[str, str]:
+    """Their names of weights -> ours, of those that the table knows."""
+    names = {theirs: rename(theirs, table) for theirs in weights}
+    return {theirs: ours for theirs, ours in names.items() if ours is not None}
 
 
 def load_renamed(model: torch.nn.Module, weights: dict[str, torch.Tensor], names: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from ..models.sut.configuration_sut import SUTConfig
 from ..models.sut.modeling_sut import SUTForConditionalGeneration, SUTModel
-from .renaming import load_renamed, rename
+from .renaming import load_renamed, our_names
 
 STACK = r"(encoder|decoder)\."
 BLOCK = STACK + r"universal_layer\."
@@ -89,7 +89,7 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> tuple[SUTModel | SUTFo
     is_encoder_decoder = any(name.startswith("decoder.") for name in weights)
     config = our_config(case["config"], is_encoder_decoder)
     weights = {name: tensor for name, tensor in weights.items() if not re.fullmatch(UNUSED, name)}
-    names = {theirs: ours for theirs in weights if (ours := rename(theirs, NAMES)) is not None}
+    names = our_names(weights, NAMES)
     used = {name: tensor[..., 1:-1] if name.endswith("rel_pos_emb") else tensor for name, tensor in weights.items()}
     if not is_encoder_decoder:
         names = {theirs: ours.removeprefix("encoder.") for theirs, ours in names.items()}
