@@ -139,7 +139,7 @@ def test_thresholds_are_swept(evaluated, succeed, places, tmp_path, kind):
     file, flags = (places["test"], ()) if kind == "words" else (places["book"], ("--line-by-line",))
     words = (places[kind], file, *flags)
     out = ("--out", tmp_path / "out", "--repeats", "1", "--slice", "length")
-    printed, _ = succeed("sweep", *words, *out, "--thresholds", "0.2,0.6", "--quantize", "int8")
+    printed, _ = succeed("sweep", *words, *out, "--thresholds", "0.2,0.6")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
     table = evaluated(*words)[0]["test"]
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])

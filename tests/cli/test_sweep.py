@@ -99,22 +99,6 @@ def test_the_card_shows_what_was_swept(succeed, run_folder):
     assert card.results == before.results
 
 
-def test_eight_bits_stand_beside_float32(succeed, run_folder, tmp_path):
-    out, _ = succeed("sweep", run_folder, "listops", *SET, *QUICK, "--quantize", "int8", "--out", tmp_path)
-    assert "linear layers in int8" in out
-    swept, (name, rows) = tables(tmp_path), *tables(tmp_path, "quantized_sweep.json").items()
-    plain_rows = [swept[name]["full_depth"], *swept[name]["thresholds"]]
-    assert [row["threshold"] for row in rows] == [row["threshold"] for row in plain_rows]
-    for row, before in zip(rows, plain_rows, strict=True):
-        assert row["accuracy_before"] == pytest.approx(before["accuracy"])
-        assert row["mean_depth_before"] == pytest.approx(before["stacks"]["model"]["mean_depth"])
-        difference = (row["gained"] - row["lost"]) / swept[name]["n"]
-        assert row["accuracy"] - row["accuracy_before"] == pytest.approx(difference)
-        assert 0 <= row["moved"] <= 1
-    # every unit takes every step, whatever the halting heads say
-    assert rows[0]["mean_depth"] == rows[0]["mean_depth_before"]
-
-
 @pytest.mark.slow
 def test_a_translator(succeed, translator, tmp_path):
     out, _ = succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
@@ -144,11 +128,6 @@ def test_a_translator(succeed, translator, tmp_path):
         (["--thresholds", "0.5,1.5"], "pass halting masses above 0 and up to 1"),
         (["--slice", "width"], "slice is 'width': the examples have length, depth, num_operators, max_arguments"),
         (["--generate"], "generate is for sequence-to-sequence models"),
-        (["--quantize", "int4"], "quantize is 'int4': expected int8"),
-        (
-            ["--quantize", "int8", "--dtype", "bfloat16"],
-            "for linear layers of float32, but the model is of bfloat16: load it in float32 (--dtype float32)",
-        ),
         (["--card", "--out", "elsewhere"], "--card: elsewhere has no card.json"),
     ],
 )

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..training.evaluate import Checkpoint, Request
 
 FULL = "full depth"
-QUANTIZED_FILE = "quantized_sweep.json"
 
 
 @options.takes_examples
@@ -45,9 +44,6 @@ def sweep(
     generate: Annotated[
         bool, typer.Option("--generate", help="Let a sequence-to-sequence model write by itself, too.")
     ] = False,
-    quantize: Annotated[
-        str | None, typer.Option(help="int8: what linear layers of eight bits change, beside the model as it is.")
-    ] = None,
     folder: options.Out = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the figures into assets/ there.")] = False,
     card: Annotated[bool, typer.Option("--card", help="Draw them, and show all of it in the card there.")] = False,
@@ -56,10 +52,9 @@ def sweep(
     dtype: options.Dtype = "auto",
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
-    from ..analysis.quantization import check_kind, compare_quantized
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
-    from ..files import changed_files, write_json
+    from ..files import changed_files
     from ..hub.sections import with_sweep
     from ..hub.staging import quotes_examples
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
@@ -73,9 +68,7 @@ def sweep(
         kinds = (*OF_SEQUENCES, *OF_TOKENS)
         loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), kinds)
         require_halting(loaded.model, checkpoint)
-        tables, comparisons = {}, {}
-        if quantize is not None:
-            check_kind(loaded.model, quantize)
+        tables = {}
         for rows in encoded(loaded, request, limit, seed):
             batches = rows.batches(loaded.tokenizer, batch_size)
             slices = {name: values(rows, name) for name in (*(slice_ or ()), *(examples.slice_by or ()))}
@@ -86,16 +79,9 @@ def sweep(
             if request.own is None or quotes_examples(target):
                 pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
                 tables[rows.name]["pictures"] = pictures
-            if quantize is not None:
-                settings = [row["threshold"] for row in (found["full_depth"], *found["thresholds"])]
-                comparisons[rows.name] = compare_quantized(loaded.model, batches, settings, quantize, progress=True)
         for name, found in tables.items():
             show(name, found)
-            if name in comparisons:
-                show_quantized(name, quantize, comparisons[name], found)
         write_tables(change.new, SWEEP_FILE, tables)
-        if comparisons:
-            write_json(change.new / QUANTIZED_FILE, {"kind": quantize, "splits": comparisons})
         if plot or card:
             from ..analysis.plots import save_sweep_figures
 
@@ -204,23 +190,6 @@ def show(name: str, found: dict[str, Any]) -> None:
             out.print(table(f"{name}: {measured} by {column}", heads, lines))
     for line in legend(found):
         out.print(line)
-
-
-def show_quantized(name: str, kind: str, rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
-    """Print what quantisation changes on a split."""
-    heads = numbers("threshold", found["measured"], kind, "lost", "gained", "depth", kind, "moved")
-    lines = (
-        [
-            label(row["threshold"], found),
-            *(percent(row[key]) for key in ("accuracy_before", "accuracy")),
-            *(row["lost"], row["gained"]),
-            *(f"{row[key]:.2f}" for key in ("mean_depth_before", "mean_depth")),
-            percent(row["moved"]),
-        ]
-        for row in rows
-    )
-    out.print(table(f"{name}: linear layers in {kind}, halting heads in float32", heads, lines))
-    out.print("lost, gained: examples by quantisation; moved: examples that take other steps.")
 
 
 TOKEN_CELLS = (("token_accuracy", "tokens"), ("loss", "loss"), ("written_accuracy", "written"))
