@@ -88,8 +88,8 @@ def _second_seeds(tables: Tables, keys: np.ndarray, first_y: np.ndarray, first_x
 
     def place(left: np.ndarray, trial: int) -> tuple[np.ndarray, ...]:
         turn = below(keys[left], 2 * trial + 1, DEGREES)
-        cells = ((first_y, by_y), (first_x, by_x))
-        cells = (np.clip(np.rint(first[left] + by[turn]).astype(np.int64), 0, last) for first, by in cells)
+        parts = ((first_y, by_y), (first_x, by_x))
+        cells = (np.clip(np.rint(first[left] + by[turn]).astype(np.int64), 0, last) for first, by in parts)
         return left, below(keys[left], 2 * trial, DEGREES), *cells
 
     return _seeds(tables, len(keys), place)
