@@ -48,11 +48,6 @@ class DocumentLosses:
         return int(self.tokens.sum())
 
     @property
-    def num_documents(self) -> int:
-        """Documents of which something was predicted."""
-        return int((self.tokens > 0).sum())
-
-    @property
     def bits_per_token(self) -> float:
         """Mean over the predicted tokens of all documents; 2 to this power is the perplexity."""
         return float(self.nats.sum() / self.num_tokens / math.log(2))

@@ -295,7 +295,7 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
     ]
     return plain(
         {
-            "documents": losses.num_documents,
+            "documents": int((losses.tokens > 0).sum()),
             "tokens": losses.num_tokens,
             "tokens_read": int(losses.read.sum()),
             "all_predicted": bool((losses.tokens == np.maximum(losses.read - 1, 0)).all()),

@@ -15,6 +15,8 @@ from .publish import publish_command
 if TYPE_CHECKING:
     from ..benchmarks import BenchmarkInfo, Description
 
+# characters of a text of an example
+MOST_SHOWN = 600
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
 Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
 NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that generate examples; the result is the same.")]
@@ -112,7 +114,9 @@ def _drawing(described: "Description", view: str) -> Table:
     grid.add_column(justify="right", style="dim", min_width=9)
     grid.add_column(overflow="ellipsis")
     for column, text in {**described.names, **described.texts}.items():
-        grid.add_row(column, Text(_shorten(text), overflow="fold"))
+        if len(text) > MOST_SHOWN:
+            text = f"{text[:MOST_SHOWN]} ... ({len(text):,} characters)"
+        grid.add_row(column, Text(text, overflow="fold"))
     if described.label:
         grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
     elif described.answer:
@@ -120,10 +124,6 @@ def _drawing(described: "Description", view: str) -> Table:
     if described.tree:
         grid.add_row(view, Text(described.tree, no_wrap=True, overflow="ellipsis"))
     return grid
-
-
-def _shorten(text: str, limit: int = 600) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text):,} characters)"
 
 
 @app.command()

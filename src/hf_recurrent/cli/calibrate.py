@@ -386,7 +386,10 @@ def curve_lines(found: dict[str, Any]) -> list[list[str]]:
         rows = own["curve"]
         if len(found["criteria"]) > 1:
             rows = [row for row in rows if setting_value(row) == own["chosen"]]
-        cells = ([name, f"{setting_value(row):g}", *run_cells(row), *risk_cells(row)] for row in rows)
+        cells = (
+            [name, f"{setting_value(row):g}", *run_cells(row), percent(row["risk"]), "yes" if row["safe"] else "no"]
+            for row in rows
+        )
         lines += list(cells) or [[name, "none", "", "", "", "", ""]]
     return lines
 
@@ -402,10 +405,6 @@ def run_cells(row: dict[str, Any]) -> list[str]:
 
 def test_cells(row: dict[str, Any]) -> list[str]:
     return [f"{row['n']:,}", percent(row["accuracy"]), percent(row["full_accuracy"]), steps(row["mean_depth"])]
-
-
-def risk_cells(row: dict[str, Any]) -> list[str]:
-    return [percent(row["risk"]), "yes" if row["safe"] else "no"]
 
 
 def little_learned(found: dict[str, Any]) -> list[str]:

@@ -36,10 +36,6 @@ class BaseModel:
     license_link: str | None = None
     revision: str | None = None
 
-    @property
-    def is_on_hub(self) -> bool:
-        return "/" in self.name
-
     def check_license(self) -> None:
         """Raise a ValueError unless copies of the weights, and models trained from them, may be published."""
         if self.license is None:
@@ -60,7 +56,7 @@ class BaseModel:
             "license": self.license or "unknown",
             "license_name": self.license_name,
             "license_link": self.license_link,
-            "base_model": self.name if self.is_on_hub else None,
+            "base_model": self.name if "/" in self.name else None,
         }
 
 

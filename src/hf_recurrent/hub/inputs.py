@@ -30,7 +30,7 @@ def read_inputs(name: str | os.PathLike, **options: Any) -> dict[str, Any]:
 
     missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
     path = cached_file(name, CARD_FILE, **options, **missing)
-    facts = {"texts": texts_of_inputs, "settings": settings_of_card}
+    facts = {"texts": texts_of_inputs, "settings": lambda card: dict(card["benchmark"]["parameters"])}
     if path is None:
         path = cached_file(name, INPUTS_FILE, **options, **missing)
         facts = {"texts": itemgetter("texts"), "settings": lambda kept: dict(kept["settings"])}
@@ -47,10 +47,6 @@ def write_inputs(folder: Path, origin: str, **options: Any) -> None:
 
 def texts_of_inputs(card: Any) -> int | None:
     return (1 if card["example"]["text_pair"] is None else 2) if card["task"] == CLASSIFICATION else None
-
-
-def settings_of_card(card: Any) -> dict[str, Any]:
-    return dict(card["benchmark"]["parameters"])
 
 
 def fact_of(path: str | os.PathLike, read: Callable[[Any], Fact]) -> Fact | None:

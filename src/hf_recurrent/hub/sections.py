@@ -19,7 +19,11 @@ def with_sweep(card: CardData, tables: Mapping[str, Any], drawn: Drawn) -> CardD
         tables: split -> sweep.
         drawn: split -> `kind`, `path` and `column` of each figure, as `plots.save_sweep_figures` returns them.
     """
-    return _with_section(card, "sweep", without_pictures(tables), drawn)
+    # pictures are drawn, and their data stay in the file of the sweep
+    shown = {
+        split: {key: value for key, value in table.items() if key != "pictures"} for split, table in tables.items()
+    }
+    return _with_section(card, "sweep", shown, drawn)
 
 
 def with_experts(card: CardData, tables: Mapping[str, Any], drawn: Drawn) -> CardData:
@@ -30,11 +34,6 @@ def with_experts(card: CardData, tables: Mapping[str, Any], drawn: Drawn) -> Car
         drawn: split -> figures of `plots.save_expert_figures`, as in `with_sweep`.
     """
     return _with_section(card, "experts", dict(tables), drawn)
-
-
-def without_pictures(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The sweeps of `tables` as a card holds them: pictures are drawn, and their data stay in the file of the sweep."""
-    return {split: {key: value for key, value in table.items() if key != "pictures"} for split, table in tables.items()}
 
 
 def with_calibration(card: Card, calibration: Mapping[str, Any], folder: Path) -> Card:

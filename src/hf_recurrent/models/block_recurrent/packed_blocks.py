@@ -73,11 +73,6 @@ class PackedSpan:
         return blocks.repeat_interleave(self.counts, output_size=self.first_token[-1])
 
     @property
-    def sequence_of_token(self) -> torch.Tensor:
-        """(N,) among the B."""
-        return self.sequence[self.block_of_token]
-
-    @property
     def place_of_token(self) -> torch.Tensor:
         """(N,) among the tokens of its sequence."""
         before = torch.cat(
@@ -236,7 +231,7 @@ class PackedLayout(NamedTuple):
         span = PackedSpan(present, width, len(lengths), mask.device)
         index = torch.tensor(order, device=mask.device)
         tokens, _ = tokens_first(mask)
-        row = index[span.sequence_of_token]
+        row = index[span.sequence[span.block_of_token]]
         columns = row * mask.shape[1] + tokens[row, span.place_of_token]
         return cls(span, mask.sum(-1) % width, columns, index.argsort(), mask.shape)
 
