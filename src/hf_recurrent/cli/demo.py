@@ -5,7 +5,6 @@ Data Router", Csordás et al., 2022) is trained on chains of one to five functio
 one to nine. No label says how many steps to take.
 """
 
-import json
 import math
 import random
 import zlib
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from .. import NDRConfig, NDRForSequenceClassification
@@ -39,7 +38,7 @@ HELD_OUT, SHORT = 8, 2
 TRAINED_STEPS, MOST_STEPS = 10, 12
 BATCH_SIZE = 64
 # chains of calibration, and of the test, in batches that make a step dearer than what decides on it
-CALIBRATED, CALIBRATED_AT_ONCE = 1000, 500
+CALIBRATED, HALF = 1000, 500
 REPORT_STEPS = 100
 SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
 
@@ -88,8 +87,7 @@ def examples(tokenizer: PreTrainedTokenizerBase, seed: int) -> Examples:
     rng = random.Random(seed)
     chains = [draw(rng, TESTED, training=False) for _ in range(CALIBRATED)]
     chains.sort(key=lambda chain: len(chain.functions))
-    starts = range(0, CALIBRATED, CALIBRATED_AT_ONCE)
-    batches = [encode(tokenizer, chains[start : start + CALIBRATED_AT_ONCE]) for start in starts]
+    batches = [encode(tokenizer, half) for half in (chains[:HALF], chains[HALF:])]
     return Examples(batches, [chain.text for chain in chains], [len(chain.functions) for chain in chains])
 
 
@@ -123,10 +121,10 @@ def train(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBas
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / 50) * (1 + math.cos(math.pi * step / max_steps)) / 2
     )
-    columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.3f}"))
+    columns = (*Progress.get_default_columns(), TextColumn("loss {task.fields[loss]:.3f}"))
     model.train()
-    with Progress(*columns, TimeRemainingColumn(), console=out, disable=not out.is_terminal) as progress:
-        task = progress.add_task("", total=max_steps, loss=math.nan)
+    with Progress(*columns, console=out, disable=not out.is_terminal) as progress:
+        task = progress.add_task("training", total=max_steps, loss=math.nan)
         for step in range(max_steps):
             # short at first: long chains need functions that the model knows
             lengths = TRAINED[: 1 + int(len(TRAINED) * step / (0.6 * max_steps))]
@@ -155,13 +153,12 @@ def compare(found: dict[str, Any]) -> None:
     out.print("* longer than any chain of training")
     out.print(f"The rank correlation (Spearman) of steps and functions is {signed(test['spearman'])}.")
     out.print(f"The early exit takes {percent(test['relative_time'])} of the time of full depth.")
-    for line in verdict(found)[1:]:
-        out.print(line, markup=False)
+    out.print(*verdict(found)[1:], sep="\n", markup=False)
 
 
-def answer(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+def answer(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase) -> None:
     """Print value, answer and steps of chains."""
-    chains = [Chain(int(text[0]), text[1:].replace(" ", "")) for text in texts]
+    chains = [Chain(int(text[0]), text[1:].replace(" ", "")) for text in SHOWN]
     with torch.no_grad():
         outputs = model(**encode(tokenizer, chains))
     answers, taken = outputs.logits.argmax(-1).tolist(), outputs.ponder_steps.tolist()
@@ -184,24 +181,20 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
     set_seed(seed)
     tokenizer = word_tokenizer([*map(str, range(VALUES)), *FUNCTIONS])
     model = new_model(tokenizer)
-    known = ", ".join(f"{name}: {json.dumps(values)}" for name, values in FUNCTIONS.items())
-    out.print(f"Functions of 0 to 3: {known}. So `3 a c`, c(a(3)), is {Chain(3, 'ac').value}.", markup=False)
+    out.print(f"Functions of 0 to 3: {FUNCTIONS}. So `3 a c`, c(a(3)), is {Chain(3, 'ac').value}.", markup=False)
     out.print(f"A Neural Data Router of {model.num_parameters():,} parameters learns chains of 1 to 5 functions.")
     train(model, tokenizer, seed, max_steps)
     out.print(f"It is calibrated on {CALIBRATED:,} chains of 1 to 9 functions. Those of 3 or more are not in training.")
-    tests = {"test": examples(tokenizer, seed + 2)}
-    found = calibrated(
-        model, examples(tokenizer, seed + 1), tests, criteria=["confidence"], max_steps=MOST_STEPS, repeats=1
-    )
+    validation, test = examples(tokenizer, seed + 1), examples(tokenizer, seed + 2)
+    found = calibrated(model, validation, {"test": test}, criteria=["confidence"], max_steps=MOST_STEPS, repeats=1)
     if found["chosen"] is None:
         raise ValueError(
             f"after {max_steps} steps of training no confidence is high enough to stop early: train for longer "
             "(--max-steps)"
         )
-    fields = calibrated_fields(model, found, benchmark="chains of functions", config="demo", split="validation")
-    model.config.update(fields)
-    compare({**found, **conditions(model, CALIBRATED_AT_ONCE)})
-    answer(model, tokenizer, SHOWN)
+    model.config.update(calibrated_fields(model, found, benchmark="chains", config="demo", split="validation"))
+    compare({**found, **conditions(model, HALF)})
+    answer(model, tokenizer)
     save_checkpoint(model, folder, tokenizer)
     write_json(folder / CALIBRATION_FILE, found)
     wrote(folder)

@@ -215,11 +215,6 @@ class Module:
         return ast.get_docstring(self.tree)
 
     @property
-    def docstring_lines(self) -> list[str]:
-        """The docstring as it is written."""
-        return self.lines[self.tree.body[0].lineno - 1 : self.tree.body[0].end_lineno]
-
-    @property
     def shown(self) -> str:
         """Its path, from the package's folder."""
         return "/".join(self.path.parts[-self.name.count(".") - 1 - (self.path.stem == "__init__") :])

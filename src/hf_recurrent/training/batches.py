@@ -242,11 +242,6 @@ class TokenBatchSampler(Sampler):
         short = -len(dealt) % self.num_processes
         return dealt + [dealt[place % len(dealt)] for place in range(short)]
 
-    @property
-    def mean_size(self) -> float:
-        """Examples of a batch on average."""
-        return len(self.lengths) / max(len(self.cuts), 1)
-
     def __len__(self) -> int:
         return -(-len(self.cuts) // self.num_processes)
 

@@ -154,7 +154,8 @@ class RecurrentTrainer(Trainer):
         """Examples of an optimiser step, on average if batches have different numbers of them."""
         if self.token_batches is None:
             return super().get_total_train_batch_size(args)
-        return round(self.token_batches.mean_size * args.gradient_accumulation_steps * args.world_size)
+        mean_size = len(self.token_batches.lengths) / max(len(self.token_batches.cuts), 1)
+        return round(mean_size * args.gradient_accumulation_steps * args.world_size)
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
         if self.args.decay_all_parameters:
