@@ -39,7 +39,6 @@ TRAINED_STEPS, MOST_STEPS = 10, 12
 BATCH_SIZE = 64
 # chains of calibration, and of the test, in batches that make a step dearer than what decides on it
 CALIBRATED, HALF = 1000, 500
-REPORT_STEPS = 100
 SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
 
 
@@ -135,7 +134,7 @@ def train(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBas
             schedule.step()
             optimizer.zero_grad()
             progress.update(task, completed=step + 1, loss=loss.item())
-            if not out.is_terminal and (step + 1) % REPORT_STEPS == 0:
+            if not out.is_terminal and (step + 1) % 100 == 0:
                 out.print(f"training: step {step + 1:,} of {max_steps:,}, loss {loss.item():.3f}")
     model.eval()
 

@@ -99,16 +99,13 @@ def holds_examples(place: str) -> bool:
     path = Path(place)
     if place in list_benchmarks():
         return False
-    if path.is_file() or (path.is_dir() and not is_export(path)):
+    # an exported benchmark has a card; a README beside folders of texts is none
+    texts = any(next(path.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
+    if path.is_file() or (path.is_dir() and (texts or not (path / "README.md").is_file())):
         return True
     if path.suffix in (*SUFFIXES, ".zip", ".gz"):
         raise ValueError(f"{place!r}: there is no such file{near_names(path)}")
     return False
-
-
-def is_export(folder: Path) -> bool:
-    """Whether a folder has the card of an exported benchmark; a README beside folders of texts is none."""
-    return (folder / "README.md").is_file() and not any(next(folder.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
 
 
 def settings_of_training(name: str, objective: Objective, inputs: Mapping[str, Any]) -> dict[str, Any]:
