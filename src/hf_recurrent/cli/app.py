@@ -104,10 +104,10 @@ def demo(
     ] = Path("runs/demo"),
     max_steps: Annotated[
         int, typer.Option("--max_steps", "--max-steps", min=1, max=options.MOST, help="Steps of training.")
-    ] = 900,
+    ] = 800,
     seed: options.Seed = 1,
 ) -> None:
-    """Train a small model on chains of functions in about a minute, and watch it take more steps for longer chains."""
+    """Train a small model on chains of functions in two minutes, and watch it take more steps for longer ones."""
     from .demo import run_demo
 
     run_demo(output_dir, seed, max_steps)

@@ -36,7 +36,7 @@ TRAINED, TESTED = range(1, 6), range(1, 10)
 HELD_OUT, SHORT = 8, 2
 # steps of training, and the most that a chain of nine functions may take
 TRAINED_STEPS, MOST_STEPS = 10, 12
-BATCH_SIZE = 64
+BATCH_SIZE = 128
 # chains of calibration, and of the test, in batches that make a step dearer than what decides on it
 CALIBRATED, HALF = 1000, 500
 SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
