@@ -10,9 +10,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import modeling_flash_attention_utils as hf_flash
 
-from hf_recurrent.models.ndr.geometric import geometric_attention
 from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_available
 from perf.core import Table
+from perf.geometric import eager_attention
 
 from . import device as devices
 from .checks import Check, NotHereError, Setting
@@ -83,8 +83,7 @@ def fused_is_eager(setting: Setting, head_dim: int, dtype: torch.dtype) -> list[
                 inputs, seen = fused_inputs(head_dim, mask, dtype, length, setting.device)
                 found = with_gradients(functools.partial(geometric_attention_triton, **options), inputs, seen)
                 exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
-                eager = lambda *inputs, options=options: geometric_attention(*inputs, **options)[0]  # noqa: E731
-                expected = with_gradients(eager, exact, seen)
+                expected = with_gradients(functools.partial(eager_attention, **options), exact, seen)
                 values = dict(enumerate(expected))
                 error = largest_error({key: found[key].double() for key in values}, values)
                 assert error <= KERNEL_TOLERANCE[dtype], f"{error} with {mask} masked, {options}"

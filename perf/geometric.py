@@ -5,7 +5,7 @@
     python -m perf geometric --device cuda --shapes 1,16,512,64 1,16,2048,64 1,16,4096,64 --dtype bfloat16
 
 `cumulative` is the usual way in log space: sums along the columns, differences of them, gradients by autograd. `eager`
-is `geometric_attention`, and `kernel` the fused one, with CUDA. `kept` is the memory kept for the backward pass, `peak`
+is `attend_nearest`, and `kernel` the fused one, with CUDA. `kept` is the memory kept for the backward pass, `peak`
 what both passes add at their peak, and `error` the largest difference to float64.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.nn.functional import logsigmoid, pad
 
-from hf_recurrent.models.ndr.geometric import SMALLEST_SUM, geometric_attention, geometric_scores
+from hf_recurrent.models.ndr.geometric import SMALLEST_SUM, attend_nearest, geometric_scores
 from hf_recurrent.models.ndr.kernels import geometric_attention_triton, kernel_available
 
 from .core import MEBIBYTE, Table, compared, device_is_cuda, measure, peak_bytes
@@ -63,8 +63,8 @@ def cumulative_attention(query, key, value, left, right, key_mask=None, causal=F
     return weights.to(value.dtype) @ value
 
 
-def eager_attention(*arguments, **options) -> torch.Tensor:
-    return geometric_attention(*arguments, **options)[0]
+def eager_attention(query, key, value, *sides, **options) -> torch.Tensor:
+    return attend_nearest(query @ key.transpose(-1, -2), value, *sides, **options)[0]
 
 
 def make_inputs(shape: tuple[int, ...], args: argparse.Namespace) -> list[torch.Tensor]:
