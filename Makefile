@@ -79,10 +79,9 @@ test-architecture: $(STAMP)
 	$(BIN)/python -m pytest $(wildcard tests/test_*.py) --architecture $(ARCH)
 
 # the contract suite, generation and publishing on the oldest supported versions; by night the rest, too
-FLOOR = tests/test_contract*.py tests/test_cache.py tests/test_generation.py tests/hub/test_staging.py \
-	tests/hub/test_reload.py tests/hub/test_push.py
-FLOOR_BY_NIGHT = tests/test_parity.py tests/test_flash_attention.py tests/test_language_*.py tests/test_streaming.py \
-	tests/test_export*.py tests/hub/test_push_failures.py
+FLOOR = tests/test_contract*.py tests/test_export*.py tests/test_cache.py tests/test_generation.py \
+	tests/hub/test_staging.py tests/hub/test_reload.py tests/hub/test_push.py tests/hub/test_push_failures.py
+FLOOR_BY_NIGHT = tests/test_parity.py tests/test_flash_attention.py tests/test_language_*.py tests/test_streaming.py
 test-floor: $(VENV)-floor/.installed
 	$(VENV)-floor/bin/python $(PYTEST) $(FLOOR)
 

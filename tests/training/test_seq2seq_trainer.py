@@ -155,6 +155,7 @@ def test_best_checkpoints_are_kept_beside_the_last_one(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"label_smoothing_factor": 0.1}, r"label_smoothing_factor is 0\.1: .*config: \{label_smoothing: 0\.1\}"),
+        ({"predict_with_generate": True}, "predict_with_generate is true: leave it out"),
         ({"max_tokens": 100, "batch_sampling": "by_length"}, "max_tokens is 100 and batch_sampling 'by_length'"),
         ({"average_checkpoints": 5}, "average_checkpoints needs load_best_model_at_end"),
         (

@@ -107,7 +107,7 @@ def demo(
     ] = 800,
     seed: options.Seed = 1,
 ) -> None:
-    """Train a small model on chains of functions in two minutes, and watch it take more steps for longer ones."""
+    """Train a small model on chains of functions, and watch it take more steps for longer chains."""
     from .demo import run_demo
 
     run_demo(output_dir, seed, max_steps)

@@ -649,6 +649,8 @@ class Seq2SeqArguments(RecurrentTrainingArguments, Seq2SeqTrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.predict_with_generate:
+            raise ValueError("predict_with_generate is true: leave it out, targets are written at the end in any case")
         if self.batch_tokens is not None:
             raise ValueError(
                 f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
