@@ -1,11 +1,14 @@
 """What counts of words tell of a benchmark's labels: the logistic regression that cards set beside their models.
 
-Another benchmark: python examples/bag_of_words.py listops original
+Another benchmark: python examples/bag_of_words.py logical_inference original '{"num_train": 220000, "num_test": 6000}'
+A column of CSV files, and `label`: python examples/bag_of_words.py train.csv validation.csv test.csv sentence
 """
 
 # %%
+import json
 import sys
 
+from datasets import load_dataset
 from scipy.sparse import hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -13,9 +16,15 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from hf_recurrent import load_benchmark
 
-name, config = sys.argv[1:] or ("compositional_table_lookup", "forward")
-splits = load_benchmark(name, config)
-columns = [column for column in splits["train"].column_names if column.startswith("text")]
+words = sys.argv[1:] or ["compositional_table_lookup", "forward", "{}"]
+if words[0].endswith(".csv"):
+    *files, column = words
+    splits = load_dataset("csv", data_files=dict(zip(("train", "validation", "test"), files, strict=True)))
+    columns = [column]
+else:
+    name, config, parameters = words
+    splits = load_benchmark(name, config, **json.loads(parameters))
+    columns = [column for column in splits["train"].column_names if column.startswith("text")]
 
 # %% Every run of letters or digits, and every other sign, is a word.
 vectorizers = [CountVectorizer(token_pattern=r"\w+|[^\w\s]").fit(splits["train"][column][:]) for column in columns]
@@ -32,7 +41,7 @@ fitted = [
     for strength in (0.01, 0.1, 1.0, 10.0)
 ]
 best = max(fitted, key=lambda each: each.score(inputs["validation"], splits["validation"]["label"][:]))
-print(f"{name}, {config}: {best.coef_.size + best.intercept_.size:,} parameters")
+print(f"{', '.join(words[:-1])}: {best.coef_.size + best.intercept_.size:,} parameters")
 for split, rows in splits.items():
     if split != "train":
         print(f"{split}: {best.score(inputs[split], rows['label'][:]):.1%}")

@@ -201,8 +201,7 @@ def compiled_for_hopper(name: str, head_dim: int):
     from triton.compiler import compile as compile_kernel
 
     kernel = getattr(kernel_module(), f"{name}_kernel")
-    launch = kernel_module().launch_for(head_dim, torch.bfloat16, name == "backward")
-    options = launch.options(head_dim, causal=False, has_mask=True)
+    options = kernel_module().launch_options(head_dim, torch.bfloat16, name == "backward", causal=False, has_mask=True)
     compiler_options = {key: options.pop(key) for key in ("num_warps", "num_stages")}
     signature = {
         "inputs": ("*bf16",) * 5 + ("*i1",),

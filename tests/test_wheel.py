@@ -73,7 +73,7 @@ def test_what_is_built_is_the_package_and_nothing_else(built):
     assert names == package
     assert metadata["Version"] == __version__
     assert not RELATIVE_LINK.search(metadata.get_payload())
-    assert "[Install](#install)" in metadata.get_payload()
+    assert "[Dynamic Halt](https://" in metadata.get_payload()
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames() if not archive.getmember(name).isdir()}
     names = {name for name in names if ".egg-info/" not in name}

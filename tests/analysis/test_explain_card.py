@@ -120,10 +120,3 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
     assert sorted(figure["path"] for figure in shown) == sorted(plot.path for plot in card.plots)
     assert shown[-1]["alt"] == phrase("routing", routing)
     assert "how far each token's gate is open" in shown[-1]["caption"]
-
-
-@pytest.mark.parametrize("drop", ["plots", "routing"])
-def test_a_figure_and_its_numbers_belong_together(routing, drop):
-    card = with_routing(routing)
-    with pytest.raises(ValueError, match=r"plots of the kind 'routing' are .* but routing has data of"):
-        replace(card, **{drop: []})

@@ -129,7 +129,7 @@ def test_models_that_halt_token_by_token_and_that_do_not_halt(script, write_reci
     ("changes", "message"),
     [
         ({"model_type": "ndr", "config": ACT, "evaluation_depth": 9}, "evaluation_depth is 9, .*halts by itself"),
-        ({"model_type": "rnn", "config": LSTM, "evaluation_depth": 9}, "'rnn' whose layers are not shared"),
+        ({"model_type": "rnn", "config": LSTM, "evaluation_depth": 9}, "'rnn', whose layers are not shared"),
         ({"batch_sampling": "by_lenght"}, "batch_sampling is 'by_lenght': .* did you mean by_length"),
         ({"train_sampling_strategy": "group_by_length"}, "both choose the examples of a batch, set one of them"),
     ],

@@ -170,7 +170,7 @@ def test_finetuning_takes_the_tokenizer_of_the_checkpoint(document_script, recip
         ({"tokenizer": "bpe"}, "tokenizer_vocab_size None: bpe needs a size"),
         ({"lr_schedule": "greedy"}, "'greedy', which needs more than steps"),
         ({"weight_decay": 0.1}, r"weight_decay is 0\.1, which optim: adafactor has not"),
-        ({"push_to_hub": True}, "push_to_hub needs hub_model_id"),
+        ({"push_to_hub": True}, "hub_model_id='': expected owner/name"),
     ],
 )
 def test_bad_recipes(document_script, recipe, tmp_path, changes, message):
