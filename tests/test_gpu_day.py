@@ -180,7 +180,7 @@ def test_half_precision_is_near_where_no_unit_is_switched(variant):
     assert correct.largest_error(masked, eager) <= graphs.HALF_TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_process_that_dies_or_hangs_costs_one_check(tmp_path, dying):
     part = catalogue.BY_NAME["models"]
     setting = setting_in(tmp_path, seconds=45.0)

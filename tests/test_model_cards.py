@@ -113,7 +113,8 @@ def test_prompts_of_different_lengths_go_on_as_each_alone(folder):
 # a quarter of a minute and more each
 LONGEST = (
     *("block-recurrent-python-cpu", "gut-logical-inference", "sut-logical-inference", "ut-logical-inference"),
-    *("gut-listops", "ndr-listops", "ut-listops", "ut-pathfinder16-cpu", "gut-flip-flop-cpu"),
+    *("gut-listops", "ndr-listops", "ndr-listops-depth", "tlb-listops", "ut-listops"),
+    *("ndr-arithmetic", "ut-pathfinder16-cpu", "gut-flip-flop-cpu"),
 )
 
 

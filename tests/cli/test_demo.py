@@ -53,7 +53,7 @@ def test_a_model_that_is_sure_of_nothing_is_not_saved(tmp_path, capsys):
 def test_demo_takes_more_steps_for_longer_chains_than_it_was_trained_on(tmp_path, capsys):
     status, printed = run(capsys, "--output-dir", tmp_path)
     assert status == 0
-    assert "longer than in training" in printed
+    assert "longer than any chain of training" in printed
     found = json.loads((tmp_path / "calibration.json").read_text())["tests"]["test"]
     rows = {int(row["value"]): row for row in found["by_difficulty"]}
     # training rounds otherwise on other processors, and where it ends differs: these hold wherever it is seen

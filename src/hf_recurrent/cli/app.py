@@ -104,7 +104,7 @@ def demo(
     ] = Path("runs/demo"),
     max_steps: Annotated[
         int, typer.Option("--max_steps", "--max-steps", min=1, max=options.MOST, help="Steps of training.")
-    ] = 800,
+    ] = 1000,
     seed: options.Seed = 1,
 ) -> None:
     """Train a small model on chains of functions, and watch it take more steps for longer chains."""

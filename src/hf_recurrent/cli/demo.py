@@ -36,7 +36,7 @@ TRAINED, TESTED = range(1, 6), range(1, 10)
 HELD_OUT, SHORT = 8, 2
 # steps of training, and the most that a chain of nine functions may take
 TRAINED_STEPS, MOST_STEPS = 10, 12
-BATCH_SIZE = 128
+BATCH_SIZE = 64
 # chains of calibration and of the test, in two batches each: in small ones the exit costs more than it saves
 CALIBRATED, HALF = 1000, 500
 SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
@@ -100,7 +100,7 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> NDRForSequenceClassificatio
         attention_dropout=0.0,
         gate_bias_init=-1.0,
         # without it models answer chains of training, and fail on longer ones
-        gate_dropout=0.2,
+        gate_dropout=0.3,
         # the answer is read after every step, so that each of them may be the last
         depth_objective="every_step",
         step_weights="uniform",
