@@ -57,7 +57,7 @@ def test_demo_takes_more_steps_for_longer_chains_than_it_was_trained_on(tmp_path
     found = json.loads((tmp_path / "calibration.json").read_text())["tests"]["test"]
     rows = {int(row["value"]): row for row in found["by_difficulty"]}
     # training rounds otherwise on other processors, and where it ends differs: these hold wherever it is seen
-    for lengths, least in ((TRAINED, 0.95), (range(6, 10), 0.6)):
+    for lengths, least in ((TRAINED, 0.97), (range(6, 10), 0.85)):
         found = [rows[length] for length in lengths]
         assert np.average([row["accuracy"] for row in found], weights=[row["n"] for row in found]) > least
     slope = np.polyfit(list(rows), [row["mean_depth"] for row in rows.values()], 1)[0]
