@@ -41,6 +41,10 @@ CRITERIA = {
 SMALL = {"hidden_size": 32, "num_attention_heads": 2, "layers_per_step": 2, "vocab_size": 8, "num_hidden_layers": 3}
 
 
+def in_float64(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: values.double() if values.is_floating_point() else values for name, values in tensors.items()}
+
+
 @pytest.mark.parametrize("name", [name if name in CORE else slow(name) for name in NAMES])
 def test_case_is_reproduced(name):
     io, gradients = load_case(CASES / name)
@@ -51,9 +55,10 @@ def test_case_is_reproduced(name):
         return values[mask] if key.startswith("unpadded_logits") else values
 
     reference = load_reference(CASES / name)
-    # the cases of eight steps were recorded in float64: these steps amplify what float32 rounds
-    reference.model.to(io["input_states"].dtype)
-    found = reference.run(io, gradients=True)
+    # steps amplify what float32 rounds, on some processors more than on others: recordings of many steps are in float64
+    reference.model.double()
+    exact = reference.run(in_float64(io), gradients=True)
+    found = {key: values.to(io[key].dtype) if key in io else values for key, values in exact.items()}
     assert_reproduced(found, io, case["outputs"], gradients, select)
 
 
@@ -278,9 +283,9 @@ def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(name, tmp_path):
     ours, report = from_pretrained_recurrent(folder, output_loading_info=True)
     assert not any(report.values()), report
     assert type(ours) is HuginnRecurrentForCausalLM
-    inputs = {"input_ids": io["input_ids"], "initial_states": io["input_states"]}
+    inputs = {"input_ids": io["input_ids"], "initial_states": io["input_states"].double()}
     with torch.no_grad():
-        assert_close(ours.to(io["logits.8"].dtype)(**inputs).logits, io["logits.8"], tolerance=TOLERANCE)
+        assert_close(ours.double()(**inputs).logits, io["logits.8"].double(), tolerance=TOLERANCE)
     # none of its weights has been rounded
     ours.float().save_pretrained(tmp_path / "ours")
     again, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
