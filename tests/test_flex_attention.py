@@ -12,7 +12,7 @@ from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support import flex_kernel
 from support.batches import left_padded, right_padded, widened
 from support.block_models import KINDS, make_block_model
-from support.compare import assert_close, assert_same, compute, gradients, recomputed_calls
+from support.compare import assert_as_exact, assert_same, compute, gradients, recomputed_calls
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,
@@ -119,11 +119,11 @@ def test_operator_and_its_twin_agree():
     torch.manual_seed(0)
     visible = torch.rand(3, 1, 5, 7) < 0.5
     visible[0, 0, 1] = False
-    found = []
-    for attend in (flex_attention.fused_attention, flex_attention.written_out_attention):
+    written_out, found = flex_attention.written_out_attention, []
+    for attend, dtype in ((flex_attention.fused_attention, None), (written_out, None), (written_out, torch.float64)):
         torch.manual_seed(1)
-        states = [torch.randn(3, 2, size, 8, requires_grad=True) for size in (5, 7, 7)]
-        table = torch.randn(2, 4, requires_grad=True)
+        *states, table = [torch.randn(3, 2, size, 8) for size in (5, 7, 7)] + [torch.randn(2, 4)]
+        *states, table = [tensor.to(dtype).requires_grad_() for tensor in (*states, table)]
         arguments = (*states, flex_attention.FlexMask(visible), 0.3, scores_of_distance(table))
         fused = attend is flex_attention.fused_attention
         with flex_kernel.on_cpu():
@@ -131,7 +131,8 @@ def test_operator_and_its_twin_agree():
             attended.square().sum().backward()
         found.append([attended.detach(), *(tensor.grad for tensor in (*states, table))])
     assert not found[0][0][0, :, 1].any()
-    assert_close(*found)
+    for results in zip(*found, strict=True):
+        assert_as_exact(*results)
 
 
 @pytest.mark.parametrize(("name", "most"), [("gut_no_halt", 1), nightly("gut", 6)])
