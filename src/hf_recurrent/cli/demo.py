@@ -39,7 +39,7 @@ TRAINED_STEPS, MOST_STEPS = 10, 12
 BATCH_SIZE = 64
 # chains of calibration and of the test, in two batches each: in small ones the exit costs more than it saves
 CALIBRATED, HALF = 1000, 500
-SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b b", "1 a a c b c a b b c")
+SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b", "1 a a c b c a b")
 
 
 class Chain(NamedTuple):
