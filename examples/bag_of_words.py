@@ -1,6 +1,6 @@
 """What counts of words tell of a benchmark's labels: the logistic regression that cards set beside their models.
 
-Another benchmark: python examples/bag_of_words.py logical_inference original '{"num_train": 220000, "num_test": 6000}'
+Another benchmark, with `benchmark_params`: python examples/bag_of_words.py listops original '{"num_train": 300000}'
 A column of CSV files, and `label`: python examples/bag_of_words.py train.csv validation.csv test.csv sentence
 """
 
