@@ -33,8 +33,9 @@ def test_calls_that_share_a_record_are_found(monkeypatch):
             pass
 
     monkeypatch.setattr(causal_lm, "step_calls", Shared())
-    _, faults = trial(random.Random(0), threads=8, heads=[("gut", "ForCausalLM")])
-    assert any(fault.startswith("generate") and "ponder_steps" in fault for fault in faults), faults
+    # whether two calls meet is up to the machine: one of many trials finds them
+    trials = (trial(random.Random(seed), threads=8, heads=[("gut", "ForCausalLM")])[1] for seed in range(50))
+    assert any(fault.startswith("generate") and "ponder_steps" in fault for faults in trials for fault in faults)
 
 
 def test_a_model_that_a_call_changes_is_found(monkeypatch):
