@@ -1,7 +1,8 @@
 """What counts of words tell of a benchmark's labels: the logistic regression that cards set beside their models.
 
-Another benchmark, with `benchmark_params`: python examples/bag_of_words.py listops original '{"num_train": 300000}'
-A column of CSV files, and `label`: python examples/bag_of_words.py train.csv validation.csv test.csv sentence
+For another benchmark, with parameters: python examples/bag_of_words.py listops original '{"num_train": 300000}'
+For CSV files with a column `label`, name the column of texts after them:
+python examples/bag_of_words.py train.csv validation.csv test.csv sentence
 """
 
 # %%
@@ -16,13 +17,13 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from hf_recurrent import load_benchmark
 
-words = sys.argv[1:] or ["compositional_table_lookup", "forward", "{}"]
+words = sys.argv[1:] or ["compositional_table_lookup", "forward"]
 if words[0].endswith(".csv"):
     *files, column = words
     splits = load_dataset("csv", data_files=dict(zip(("train", "validation", "test"), files, strict=True)))
     columns = [column]
 else:
-    name, config, parameters = words
+    name, config, parameters = [*words, "{}"][:3]
     splits = load_benchmark(name, config, **json.loads(parameters))
     columns = [column for column in splits["train"].column_names if column.startswith("text")]
 
@@ -41,7 +42,7 @@ fitted = [
     for strength in (0.01, 0.1, 1.0, 10.0)
 ]
 best = max(fitted, key=lambda each: each.score(inputs["validation"], splits["validation"]["label"][:]))
-print(f"{', '.join(words[:-1])}: {best.coef_.size + best.intercept_.size:,} parameters")
+print(f"{', '.join(words)}: {best.coef_.size + best.intercept_.size:,} parameters")
 for split, rows in splits.items():
     if split != "train":
         print(f"{split}: {best.score(inputs[split], rows['label'][:]):.1%}")

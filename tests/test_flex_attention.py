@@ -119,20 +119,22 @@ def test_operator_and_its_twin_agree():
     torch.manual_seed(0)
     visible = torch.rand(3, 1, 5, 7) < 0.5
     visible[0, 0, 1] = False
-    written_out, found = flex_attention.written_out_attention, []
-    for attend, dtype in ((flex_attention.fused_attention, None), (written_out, None), (written_out, torch.float64)):
-        torch.manual_seed(1)
-        *states, table = [torch.randn(3, 2, size, 8) for size in (5, 7, 7)] + [torch.randn(2, 4)]
-        *states, table = [tensor.to(dtype).requires_grad_() for tensor in (*states, table)]
-        arguments = (*states, flex_attention.FlexMask(visible), 0.3, scores_of_distance(table))
-        fused = attend is flex_attention.fused_attention
+    inputs = [*(torch.randn(3, 2, size, 8) for size in (5, 7, 7)), torch.randn(2, 4)]
+
+    def results(attend, dtype, *options) -> list[torch.Tensor]:
+        leaves = [tensor.to(dtype, copy=True).requires_grad_() for tensor in inputs]
+        *states, table = leaves
         with flex_kernel.on_cpu():
-            attended = attend(*arguments, *([True] if fused else []))
+            attended = attend(*states, flex_attention.FlexMask(visible), 0.3, scores_of_distance(table), *options)
             attended.square().sum().backward()
-        found.append([attended.detach(), *(tensor.grad for tensor in (*states, table))])
-    assert not found[0][0][0, :, 1].any()
-    for results in zip(*found, strict=True):
-        assert_as_exact(*results)
+        return [attended.detach(), *(leaf.grad for leaf in leaves)]
+
+    fused = results(flex_attention.fused_attention, torch.float32, True)
+    written_out = results(flex_attention.written_out_attention, torch.float32)
+    exact = results(flex_attention.written_out_attention, torch.float64)
+    assert not fused[0][0, :, 1].any()
+    for found in zip(fused, written_out, exact, strict=True):
+        assert_as_exact(*found)
 
 
 @pytest.mark.parametrize(("name", "most"), [("gut_no_halt", 1), nightly("gut", 6)])

@@ -41,10 +41,6 @@ CRITERIA = {
 SMALL = {"hidden_size": 32, "num_attention_heads": 2, "layers_per_step": 2, "vocab_size": 8, "num_hidden_layers": 3}
 
 
-def in_float64(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: values.double() if values.is_floating_point() else values for name, values in tensors.items()}
-
-
 @pytest.mark.parametrize("name", [name if name in CORE else slow(name) for name in NAMES])
 def test_case_is_reproduced(name):
     io, gradients = load_case(CASES / name)
@@ -55,10 +51,11 @@ def test_case_is_reproduced(name):
         return values[mask] if key.startswith("unpadded_logits") else values
 
     reference = load_reference(CASES / name)
-    # steps amplify what float32 rounds, on some processors more than on others: recordings of many steps are in float64
+    # in float64, because steps amplify what float32 rounds, on some processors more than on others
     reference.model.double()
-    exact = reference.run(in_float64(io), gradients=True)
-    found = {key: values.to(io[key].dtype) if key in io else values for key, values in exact.items()}
+    inputs = {key: values.double() if values.is_floating_point() else values for key, values in io.items()}
+    found = reference.run(inputs, gradients=True)
+    found = {key: values.to(io[key].dtype) if key in io else values for key, values in found.items()}
     assert_reproduced(found, io, case["outputs"], gradients, select)
 
 

@@ -225,15 +225,18 @@ def test_expected_loss_trains_every_head(name, head):
     assert all(value.isfinite().all() for value in found.values())
 
 
+def middle_score(scores: torch.Tensor) -> float:
+    """A threshold that half of the scores exceed, and that equals none of them, because rounding would decide."""
+    return scores.sort().values[len(scores) // 2 - 1 :][:2].mean().item()
+
+
 @pytest.mark.parametrize("head", [TOKENS, slow(MASKED)])
 @pytest.mark.parametrize("name", ["ut", slow("gut_token"), slow("sut"), slow("ndr_act")])
 def test_tokens_stop_one_by_one_when_they_are_sure(name, head):
     model, batch = make_head(name, head), make_head_batch(name, head)
     mask = batch["attention_mask"].bool()
     sure = run(model, batch, max_steps=1).logits.softmax(-1).amax(-1)[mask]
-    # of tokens, about half; not that of any, whose rounding would decide
-    middle = sure.sort().values[len(sure) // 2 - 1 :][:2].mean().item()
-    options = {"exit_criterion": "confidence", "exit_threshold": middle}
+    options = {"exit_criterion": "confidence", "exit_threshold": middle_score(sure)}
     output = run(model, batch, **options)
     assert output.ponder_steps.shape == mask.shape
     stopped = mask & (output.ponder_steps < STEPS)
@@ -257,9 +260,7 @@ def test_tokens_stop_one_by_one_by_a_probe(name, head, tmp_path):
     hook = model.exit_probe.register_forward_hook(lambda module, inputs, output: seen.append(output))
     assert (run(model, batch, exit_criterion="probe", exit_threshold=1.0).ponder_steps[mask] == STEPS).all()
     hook.remove()
-    # not that of any token, whose rounding would decide
-    middle = seen[0].sort().values[len(seen[0]) // 2 - 1 :][:2].mean().item()
-    options = {"exit_criterion": "probe", "exit_threshold": middle}
+    options = {"exit_criterion": "probe", "exit_threshold": middle_score(seen[0])}
     steps = run(model, batch, **options).ponder_steps
     assert 0 < (steps[mask] < STEPS).sum() < mask.sum()
     other = widened(batch, 1, 2, moved=True)

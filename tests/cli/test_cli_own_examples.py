@@ -305,6 +305,9 @@ def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
     words = ("calibrate", tmp_path / "run", validation)
     before = (tmp_path / "run" / "README.md").read_text()
     assert "test has no file: name it with --split and --test-file" in refuse(*words, *goal)
+    others = write_csv(tmp_path / "others.csv", rows(80))
+    with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
+        assert "has results of 50 examples of test, of which" in refuse(*words, "--test-file", others, *goal)
     assert "are of own data, reviews: name its files" in refuse("calibrate", tmp_path / "run", "listops", *goal)
     assert (tmp_path / "run" / "README.md").read_text() == before
     with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
