@@ -51,7 +51,7 @@ def of_architecture(model_type: str) -> str:
             f"`{entry.card.results[0].split}`",
             score(entry, entry.card.results[0].split),
             constant_score(entry, entry.card.results[0].split),
-            f"{entry.mean_steps:.2f} of {entry.card.max_steps}",
+            f"{entry.mean_steps:.2f} of {entry.card.max_depth}",
         )
         for entry in chosen
     )
@@ -83,7 +83,7 @@ def reached(chosen: Iterable[Entry]) -> Iterable[tuple[str, ...]]:
                 f"{found.get('n') or found['documents']:,}",
                 score(entry, result.split),
                 constant_score(entry, result.split),
-                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{entry.card.max_steps} (fixed)",
+                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{entry.card.max_depth} (fixed)",
             )
 
 
@@ -114,7 +114,7 @@ def steps_by_difficulty(name: str, split: str = "all tested splits") -> str:
 def exit_against_fixed_depth(name: str) -> str:
     """The calibrated exit on the calibration split, beside fixed numbers of steps there."""
     found = entries()[name].card.to_dict()["calibration"]
-    fixed = ((f"{row['max_steps']} steps", row) for row in found["fixed_depths"])
+    fixed = ((f"{row['max_depth']} steps", row) for row in found["fixed_depths"])
     rows = [*fixed, ("full depth", found["full_depth"])]
     return table(
         ["stops after", "accuracy", "mean steps", "time over full depth's"],

@@ -17,9 +17,9 @@ def steps_by_functions() -> str:
     """Drawn from the calibration of `model_cards/ndr-ctl-forward`."""
     found = json.loads((CHECKPOINT / "calibration.json").read_text(encoding="utf-8"))
     rows = found["tests"][ALL_TESTS]["by_difficulty"]
-    full = found["max_steps"]
+    full = found["max_depth"]
     fixed = next(
-        row["max_steps"] for row in found["fixed_depths"] if row["accuracy"] >= found["full_depth"]["accuracy"]
+        row["max_depth"] for row in found["fixed_depths"] if row["accuracy"] >= found["full_depth"]["accuracy"]
     )
     right = LEFT + COLUMN * len(rows)
     title = "Each further function takes one step more, also beyond the training range"

@@ -45,7 +45,7 @@ goal = Goal(tolerance=0.02, confidence=0.95)
 examples, fresh = encoded("validation"), encoded("test")
 found = calibrate(model, examples, {"fresh": fresh}, goal, criteria=["agreement"], repeats=1)
 full = found["full_depth"]
-print(f"{found['n']} examples; all {found['max_steps']} steps: {full['accuracy']:.1%} right\n")
+print(f"{found['n']} examples; all {found['max_depth']} steps: {full['accuracy']:.1%} right\n")
 print("threshold  mean steps  right   errors   risk  p-value  safe")
 for row in found["criteria"]["agreement"]["curve"]:
     print(f"{row['threshold']:>9g}  {row['mean_depth']:>10.2f}  {row['accuracy']:.1%}  {row['lost']:>6}", end="")

@@ -62,7 +62,7 @@ def graphs_of(model: torch.nn.Module, dtype: torch.dtype | None = None) -> Train
     """The steps of a model, under autocast of a dtype."""
 
     def step(batch: Batch, depth: int | None) -> Batch:
-        options = {} if depth is None else {"max_steps": depth}
+        options = {} if depth is None else {"max_depth": depth}
         with torch.autocast("cuda", dtype) if dtype is not None else contextlib.nullcontext():
             output = model(**batch, **options)
         loss = output.loss if output.aux_loss is None or model.training else output.loss + output.aux_loss

@@ -45,7 +45,7 @@ def save_random(folder: Path, size: str) -> None:
 def let_half_leave(model: PreTrainedModel, batch: dict[str, torch.Tensor], step: int) -> None:
     """Make the classifier of a step sure of the half of a batch whose features are large, and the others of nothing."""
     with torch.no_grad():
-        features = model.model(**batch, max_steps=step, exit_criterion="learned").pooler_output
+        features = model.model(**batch, max_depth=step, exit_criterion="learned").pooler_output
     direction = features[0] - features.mean(0)
     scores = features @ direction
     with torch.no_grad():

@@ -122,7 +122,7 @@ def dynamic_halt(folder: Path, name: str, args: argparse.Namespace) -> Pair:
     mask = (torch.arange(ids.shape[1]) < lengths[:, None]).float()
     inputs, _ = reference.inputs({"input_ids": ids, "input_mask": mask, "labels": labels})
     if reference.halts:
-        inputs["max_steps"] = args.num_steps
+        inputs["max_depth"] = args.num_steps
     batch = {"sequences_vec": ids.masked_fill(mask == 0, WORDS - 2), "input_masks": mask}
 
     def their_loss() -> torch.Tensor:

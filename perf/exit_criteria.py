@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--saving", type=Path, help="checkpoint whose saving is measured instead of the cost")
     parser.add_argument("--threshold", type=float, default=0.3)
-    parser.add_argument("--max-steps", type=int, default=16)
+    parser.add_argument("--max-depth", type=int, default=16)
     parser.set_defaults(repeats=25)
 
 
@@ -127,16 +127,16 @@ def saving(args: argparse.Namespace) -> dict:
         "exit": {"exit_criterion": "convergence", "exit_threshold": args.threshold},
     }
     ways = {
-        name: torch.no_grad()(lambda rule=rule: model(**batch, max_steps=args.max_steps, **rule))
+        name: torch.no_grad()(lambda rule=rule: model(**batch, max_depth=args.max_depth, **rule))
         for name, rule in rules.items()
     }
     timings, output = measure(ways, args), ways["exit"]()
     ratio, low, high = timings["exit"].ratio(timings["full"])
-    ideal = output.ponder_steps.float().mean().item() / args.max_steps
+    ideal = output.ponder_steps.float().mean().item() / args.max_depth
     return {
         "commands": len(texts),
         "right %": 100 * (output.logits.argmax(-1).cpu() == torch.tensor(labels)).float().mean().item(),
-        "mean depth": ideal * args.max_steps,
+        "mean depth": ideal * args.max_depth,
         "ideal": ideal,
         "time": ratio,
         "quartiles": (low, high),
@@ -149,4 +149,4 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     if args.saving is None:
         yield Table(f"Cost of exit criteria, {sizes}, {args.num_steps} steps", list(cost(args)))
     else:
-        yield Table(f"Saving of convergence, width {args.hidden_size}, at most {args.max_steps} steps", [saving(args)])
+        yield Table(f"Saving of convergence, width {args.hidden_size}, at most {args.max_depth} steps", [saving(args)])

@@ -58,7 +58,7 @@ def ways_of(model: torch.nn.Module, batch: Batch, train: bool) -> dict[str, Call
         "compaction": way(True, threshold),
         "masking": way(False, threshold),
         "every step": way(True, 1.0),
-        "one step": way(True, 1.0, max_steps=1),
+        "one step": way(True, 1.0, max_depth=1),
     }
 
 

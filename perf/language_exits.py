@@ -84,23 +84,23 @@ def read(model: Any, batches: list[torch.Tensor], skipped_steps: str, options: d
 
 def all_steps(model: Any, steps: int) -> dict[str, Any]:
     """Options of a call in which no token stops before so many steps."""
-    return {"max_steps": steps, **({"halting_threshold": 1.0} if model.config.halting != "none" else {})}
+    return {"max_depth": steps, **({"halting_threshold": 1.0} if model.config.halting != "none" else {})}
 
 
 def exits_of(model: Any) -> dict[str, dict[str, Any]]:
     """Options of calls by what stops tokens."""
     found = {}
-    for criterion, value, min_steps in EXITS:
+    for criterion, value, min_depth in EXITS:
         if criterion == LEARNED:
             if model.config.halting != "none":
                 found[f"gate {value:g}"] = {"halting_threshold": value}
             continue
         setting = "exit_patience" if criterion == "stability" else "exit_threshold"
-        start = "" if min_steps is None else f", from step {min_steps}"
+        start = "" if min_depth is None else f", from step {min_depth}"
         found[f"{criterion} {value:g}{start}"] = {
             "exit_criterion": criterion,
             setting: value,
-            "min_steps": min_steps,
+            "min_depth": min_depth,
         }
     return found
 
@@ -128,7 +128,7 @@ def tables_of(folder: Path, args: argparse.Namespace) -> Iterator[Table]:
         }
 
     fixed = [(steps, read(model, batches, "last", all_steps(model, steps))) for steps in range(1, 2 * depth + 1)]
-    rows = [{"max_steps": steps, **row(reading)} for steps, reading in fixed]
+    rows = [{"max_depth": steps, **row(reading)} for steps, reading in fixed]
     yield Table(f"{title}: fixed depths, of which the config has {depth}", rows)
     ways = {("all steps", "-"): ("last", all_steps(model, depth))}
     ways |= {(name, way): (way, options) for name, options in exits_of(model).items() for way in WAYS}

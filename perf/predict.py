@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--fewer-rows", type=int, default=100_000)
     parser.add_argument("--throughput-rows", type=int, default=4096)
-    parser.add_argument("--max-steps", type=int, default=2, help="depth of the memory runs, for time's sake")
+    parser.add_argument("--max-depth", type=int, default=2, help="depth of the memory runs, for time's sake")
     parser.set_defaults(repeats=20)
 
 
@@ -59,7 +59,7 @@ def load(folder: Path) -> tuple:
 def peak_of(path: Path, args: argparse.Namespace) -> float:
     """Peak memory in MiB of a process that predicts a file."""
     torch.set_num_threads(args.threads)
-    settings = PredictionSettings(keep_columns=("id",), options={"max_steps": args.max_steps})
+    settings = PredictionSettings(keep_columns=("id",), options={"max_depth": args.max_depth})
     predict_file(*load(args.checkpoint), Rows(path), path.with_suffix(".parquet"), settings)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 

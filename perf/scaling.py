@@ -270,7 +270,7 @@ def waiting_table(args: argparse.Namespace) -> Table:
                     "mean steps": steps.mean(),
                     "work of the slowest": (work.max(-1) / work.mean(-1)).mean(),
                     "deepest": steps.max((-1, -2)).mean(),
-                    "most": table["max_steps"],
+                    "most": table["max_depth"],
                 }
             )
     return Table(f"Waiting for the deepest, {args.batch_size} examples a GPU", rows)

@@ -228,14 +228,14 @@ def test_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has 33 tokens, but this model has embeddings of 32 positions .*: cut it"):
         model(ids)
     with pytest.raises(
-        ValueError, match="max_steps is 6, but the depth steps of this model are divided among 2 groups"
+        ValueError, match="max_depth is 6, but the depth steps of this model are divided among 2 groups"
     ):
-        model(ids[:, :4], max_steps=6)
+        model(ids[:, :4], max_depth=6)
     separate = ARCHITECTURES["albert_recurrent"].model_class("AutoModelForSequenceClassification")(
         AlbertRecurrentConfig(**TINY, step_classifiers="separate")
     )
-    with pytest.raises(ValueError, match="max_steps is 6, but each depth step of this model has a classifier"):
-        separate.eval()(ids[:, :4], max_steps=6)
+    with pytest.raises(ValueError, match="max_depth is 6, but each depth step of this model has a classifier"):
+        separate.eval()(ids[:, :4], max_depth=6)
     with pytest.raises(StrictDataclassError, match=r"depth_range` is .* draws more steps than the 5 that have class"):
         AlbertRecurrentConfig(**TINY, step_classifiers="separate", depth_sampling="uniform", depth_range=[1, 6])
     transformers.BertConfig().save_pretrained(tmp_path)

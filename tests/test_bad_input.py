@@ -187,8 +187,8 @@ def test_arguments_that_a_classifier_does_not_have(name):
 
 
 WRONG_OPTIONS = [
-    ({"max_steps": 1.5}, "max_steps is 1.5: pass a whole number"),
-    ({"max_steps": 10**20}, "max_steps is 1000.*: pass at most 10000, or set HF_RECURRENT_MAX_LAYERS"),
+    ({"max_depth": 1.5}, "max_depth is 1.5: pass a whole number"),
+    ({"max_depth": 10**20}, "max_depth is 1000.*: pass at most 10000, or set HF_RECURRENT_MAX_LAYERS"),
     ({"halting_threshold": 1.5}, "`halting_threshold` is 1.5"),
     ({"halting_threshold": torch.tensor([0.5, 0.4])}, r"`halting_threshold` is a Tensor of torch.float32 .*\(2,\)"),
     ({"exit_criterion": ["probe"]}, r"exit_criterion is \['probe'\]: expected one of"),
@@ -205,12 +205,12 @@ def test_wrong_option_of_a_call(halting_variant, subtests):
 def test_the_limit_of_depth_can_be_raised(monkeypatch):
     monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "20000")
     model = make_model(BY_NAME["ut"]).base_model
-    assert model.new_cache(max_steps=10_001).depth == 10_001
-    with pytest.raises(ValueError, match="max_steps is 20001: pass at most 20000"):
-        model.new_cache(max_steps=20_001)
+    assert model.new_cache(max_depth=10_001).depth == 10_001
+    with pytest.raises(ValueError, match="max_depth is 20001: pass at most 20000"):
+        model.new_cache(max_depth=20_001)
 
 
-@pytest.mark.parametrize("options", [{"max_steps": 2}, {"halting_threshold": 0.5}])
+@pytest.mark.parametrize("options", [{"max_depth": 2}, {"halting_threshold": 0.5}])
 @pytest.mark.parametrize("name", ["xpos_transformer", "tlb", "block_recurrent", "rnn_lstm", "rnn_dnc"])
 def test_fixed_layers_have_no_halting_options(name, options):
     variant = BY_NAME[name]

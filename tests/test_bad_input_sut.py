@@ -153,9 +153,9 @@ def test_caches_of_other_models_and_sources_are_refused():
         model(input_ids=IDS[:, 1:], decoder_input_ids=IDS, past_key_values=cache)
     with pytest.raises(ValueError, match="`past_key_values` holds 2 sequences but the inputs have 1"):
         model(input_ids=IDS[:1], decoder_input_ids=IDS[:1], past_key_values=cache)
-    shallow = model.model.new_cache(max_steps=2)
-    with pytest.raises(ValueError, match="max_steps is 3 but `past_key_values` has room for 2 steps"):
-        model(**target, past_key_values=shallow, max_steps=3)
+    shallow = model.model.new_cache(max_depth=2)
+    with pytest.raises(ValueError, match="max_depth is 3 but `past_key_values` has room for 2 steps"):
+        model(**target, past_key_values=shallow, max_depth=3)
     assert cache.get_seq_length() == 4
 
 

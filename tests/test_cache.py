@@ -271,8 +271,8 @@ def test_depth_caches_grow_with_the_context():
 def test_new_cache_has_room_for_the_steps_of_later_calls(name):
     variant = LANGUAGE_BY_NAME[name]
     model, text = make_language_model(variant), make_text(variant)
-    options = {"max_steps": STEPS + 2, "halting_threshold": 1.0}
-    cache = model.model.new_cache(max_steps=STEPS + 2)
+    options = {"max_depth": STEPS + 2, "halting_threshold": 1.0}
+    cache = model.model.new_cache(max_depth=STEPS + 2)
     assert cache.depth == STEPS + 2
     with torch.no_grad():
         whole = model(text["input_ids"], text["attention_mask"], **options)
@@ -283,9 +283,9 @@ def test_new_cache_has_room_for_the_steps_of_later_calls(name):
     assert_same(joined([first, second], mask), joined([whole], mask))
     assert_same(joined(pieces, mask), joined([whole], mask))
     # fewer steps than there is room for
-    shallow = {"max_steps": 2}
+    shallow = {"max_depth": 2}
     with torch.no_grad():
-        cache = model.model.new_cache(max_steps=STEPS)
+        cache = model.model.new_cache(max_depth=STEPS)
         first = model(text["input_ids"][:, :6], text["attention_mask"][:, :6], past_key_values=cache, **shallow)
         second = model(text["input_ids"][:, 6:], text["attention_mask"], past_key_values=cache, **shallow)
         whole = model(text["input_ids"], text["attention_mask"], **shallow)
@@ -347,8 +347,8 @@ def test_encoders_take_no_cache(name):
 def test_more_steps_than_the_cache_has_room_for(name):
     model, text = make_language_model(LANGUAGE_BY_NAME[name]), make_text(LANGUAGE_BY_NAME[name])
     cache = read(model, text).past_key_values
-    with pytest.raises(ValueError, match=r"max_steps is 9 but `past_key_values` has room for 6 steps: .*max_steps=9"):
-        model(text["input_ids"][:, READ:], text["attention_mask"], past_key_values=cache, max_steps=9)
+    with pytest.raises(ValueError, match=r"max_depth is 9 but `past_key_values` has room for 6 steps: .*max_depth=9"):
+        model(text["input_ids"][:, READ:], text["attention_mask"], past_key_values=cache, max_depth=9)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "end", "cls"])

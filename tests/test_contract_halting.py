@@ -202,27 +202,27 @@ def test_shapes_of_halting(halting_variant):
     torch.testing.assert_close(output.aux_loss, model.config.ponder_loss_weight * output.ponder_cost.mean())
 
 
-def test_max_steps_is_a_shallower_model(halting_variant):
+def test_max_depth_is_a_shallower_model(halting_variant):
     model, batch = make_model(halting_variant), make_batch(halting_variant)
-    limited = compute(model, halting_variant, batch, max_steps=3)
+    limited = compute(model, halting_variant, batch, max_depth=3)
     assert limited["ponder_steps"].max() == 3
     shallow = make_model(halting_variant, num_hidden_layers=3)
     assert_same(limited, compute(shallow, halting_variant, batch))
     if halting_variant.act:
         with pytest.raises(
-            ValueError, match=rf"max_steps is {STEPS + 2} but this model .* within {STEPS}: pass at most"
+            ValueError, match=rf"max_depth is {STEPS + 2} but this model .* within {STEPS}: pass at most"
         ):
-            compute(model, halting_variant, batch, max_steps=STEPS + 2)
+            compute(model, halting_variant, batch, max_depth=STEPS + 2)
         return
-    deeper = compute(model, halting_variant, batch, max_steps=STEPS + 2, halting_threshold=1.0)
+    deeper = compute(model, halting_variant, batch, max_depth=STEPS + 2, halting_threshold=1.0)
     assert deeper["ponder_steps"].max() == STEPS + 2
 
 
-def test_max_steps_without_halting():
+def test_max_depth_without_halting():
     variant = BY_NAME["gut_no_halt"]
     model, batch = make_model(variant), make_batch(variant)
-    assert len(block_call_sizes(model, batch, max_steps=2)) == 2
-    assert (model(**batch, max_steps=2).ponder_steps == 2).all()
+    assert len(block_call_sizes(model, batch, max_depth=2)) == 2
+    assert (model(**batch, max_depth=2).ponder_steps == 2).all()
 
 
 def test_threshold_per_call_is_the_configured_one(halting_variant):

@@ -49,7 +49,7 @@ def test_every_step_is_the_weighted_loss_of_each_depth(name, weights):
     batch = make_batch(variant)
     final = trained_by(make_model, variant, "final")
     shares = LINEAR if weights == "linear" else [1 / STEPS] * STEPS
-    expected = sum(share * final(**batch, max_steps=step).loss for step, share in enumerate(shares, start=1))
+    expected = sum(share * final(**batch, max_depth=step).loss for step, share in enumerate(shares, start=1))
     model = trained_by(make_model, variant, "every_step", step_weights=weights)
     output = model(**batch)
     assert_close(output.loss, expected, tolerance=1e-5)
@@ -63,7 +63,7 @@ def test_every_step_of_language_models(name):
     variant = LANGUAGE_BY_NAME[name]
     batch, changes = make_text(variant), ONE_CHUNK if variant.chunked else {}
     final = trained_by(make_language_model, variant, "final", **changes)
-    expected = sum(share * final(**batch, max_steps=step).loss for step, share in enumerate(LINEAR, start=1))
+    expected = sum(share * final(**batch, max_depth=step).loss for step, share in enumerate(LINEAR, start=1))
     model = trained_by(make_language_model, variant, "every_step", **changes)
     assert_close(model(**batch).loss, expected, tolerance=1e-5)
 
@@ -84,7 +84,7 @@ def test_every_step_of_chunks_supervises_the_last_chunk():
     assert abs(output.loss - final.loss) > 1e-4
     # a sequence of a single chunk is supervised as if there were no chunks
     short = {name: values[:, :4] if values.dim() == 2 else values for name, values in batch.items()}
-    expected = sum(share * models["final"](**short, max_steps=step).loss for step, share in enumerate(LINEAR, start=1))
+    expected = sum(share * models["final"](**short, max_depth=step).loss for step, share in enumerate(LINEAR, start=1))
     assert_close(models["every_step"](**short).loss, expected, tolerance=1e-5)
 
 
@@ -121,7 +121,7 @@ def test_expected_loss_and_its_prior(name, prior):
     task = torch.zeros(len(batch["labels"]))
     for step in range(1, STEPS + 1):
         with torch.no_grad():
-            logits = probe(**batch, max_steps=step, **NEVER).logits
+            logits = probe(**batch, max_depth=step, **NEVER).logits
         losses = torch.nn.functional.cross_entropy(logits, batch["labels"], reduction="none")
         task += distribution[:, step - 1] * losses
     chances = torch.tensor([0.2 * 0.8**step for step in range(STEPS)]) if prior == "geometric" else torch.ones(STEPS)
@@ -143,7 +143,7 @@ def test_expected_models_halt_by_their_own_mass():
     with torch.no_grad():
         output = model(**batch)
         for row, steps in enumerate(output.ponder_steps.tolist()):
-            alone = model(**batch, max_steps=steps, **NEVER)
+            alone = model(**batch, max_depth=steps, **NEVER)
             assert_close(output.logits[row], alone.logits[row], tolerance=1e-4)
     assert len(set(expected.tolist())) > 1
     assert output.ponder_steps.tolist() == expected.tolist()
@@ -206,23 +206,23 @@ def translation_batch() -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(4, 24, (3, 6)), "labels": labels}
 
 
-@pytest.mark.parametrize("max_steps", [None, 2])
-def test_every_step_of_each_stack_beside_the_other_at_full_depth(max_steps):
+@pytest.mark.parametrize("max_depth", [None, 2])
+def test_every_step_of_each_stack_beside_the_other_at_full_depth(max_depth):
     batch = translation_batch()
     final, model = make_translator(depth_objective="final"), make_translator(depth_objective="every_step")
     model.load_state_dict(final.state_dict())
     expected = 0.0
-    encoder_steps, decoder_steps = (max_steps, max_steps) if max_steps else (3, 4)
-    full = final.model.encoder(batch["input_ids"], pooling=False, max_steps=encoder_steps)
+    encoder_steps, decoder_steps = (max_depth, max_depth) if max_depth else (3, 4)
+    full = final.model.encoder(batch["input_ids"], pooling=False, max_depth=encoder_steps)
     for step in range(1, decoder_steps + 1):
         share = step / sum(range(decoder_steps + 1))
-        expected += share * final(encoder_outputs=full, labels=batch["labels"], max_steps=step).loss / 2
+        expected += share * final(encoder_outputs=full, labels=batch["labels"], max_depth=step).loss / 2
     for step in range(1, encoder_steps + 1):
         share = step / sum(range(encoder_steps + 1))
-        encoded = final.model.encoder(batch["input_ids"], pooling=False, max_steps=step)
-        loss = final(encoder_outputs=encoded, labels=batch["labels"], max_steps=decoder_steps).loss
+        encoded = final.model.encoder(batch["input_ids"], pooling=False, max_depth=step)
+        loss = final(encoder_outputs=encoded, labels=batch["labels"], max_depth=decoder_steps).loss
         expected += share * loss / 2
-    assert_close(model(**batch, max_steps=max_steps).loss, expected, tolerance=1e-5)
+    assert_close(model(**batch, max_depth=max_depth).loss, expected, tolerance=1e-5)
 
 
 def test_every_step_trains_what_will_stop_by_its_predictions():
@@ -286,9 +286,9 @@ def test_gradient_through_the_last_steps_only(steps):
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
         start = plain.model.embed_tokens(batch["input_ids"])
         if steps < STEPS:
-            start = plain.model(**inputs, max_steps=STEPS - steps, output_hidden_states=True).hidden_states[-1]
+            start = plain.model(**inputs, max_depth=STEPS - steps, output_hidden_states=True).hidden_states[-1]
     plain.zero_grad()
-    rest = {"attention_mask": batch["attention_mask"], "labels": batch["labels"], "max_steps": steps}
+    rest = {"attention_mask": batch["attention_mask"], "labels": batch["labels"], "max_depth": steps}
     plain(inputs_embeds=start, **rest).loss.backward()
     expected = {name: parameter.grad for name, parameter in plain.named_parameters() if parameter.grad is not None}
     assert len(expected) > 5

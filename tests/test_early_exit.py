@@ -128,7 +128,7 @@ def answers_by_step(variant) -> tuple[np.ndarray, np.ndarray]:
     features = []
     model.classifier.register_forward_pre_hook(lambda module, inputs: features.append(inputs[0]))
     for steps in range(1, STEPS + 1):
-        logits.append(model(**batch, max_steps=steps, **never).logits.double().numpy())
+        logits.append(model(**batch, max_depth=steps, **never).logits.double().numpy())
         probes.append(model.exit_probe(features[-1]).double().numpy())
     assert head.probe is not None
     return np.stack(logits), np.stack(probes)
@@ -189,7 +189,7 @@ def test_patience_and_least_steps(criterion, patience, least):
     batch.pop("labels")
     scores = naive_scores(criterion, *answers_by_step(variant), changes_by_step(variant).max(-1))
     threshold = between(criterion, scores)
-    options = {"exit_criterion": criterion, "exit_threshold": threshold, "exit_patience": patience, "min_steps": least}
+    options = {"exit_criterion": criterion, "exit_threshold": threshold, "exit_patience": patience, "min_depth": least}
     with torch.no_grad():
         found = model(**batch, **options).ponder_steps
     assert found.tolist() == naive_steps(criterion, scores, threshold, patience, least).tolist()
@@ -204,7 +204,7 @@ def tokens_step_by_step(model, batch, criterion: str, threshold: float | None, n
     live, taken = mask.clone(), torch.zeros_like(batch["input_ids"])
     streak, before, scores = torch.zeros_like(taken), None, []
     for _ in range(num_steps):
-        inputs = {"inputs_embeds": states, "attention_mask": batch["attention_mask"], "max_steps": 1}
+        inputs = {"inputs_embeds": states, "attention_mask": batch["attention_mask"], "max_depth": 1}
         new = base(**inputs, output_hidden_states=True).hidden_states[1]
         change = (new - states).norm(dim=-1) / states.norm(dim=-1)
         states = torch.where(live[..., None], new, states)
@@ -350,7 +350,7 @@ def test_criteria_rest_in_training():
 def test_more_steps_than_in_training():
     model, batch = make_classifier(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
     with torch.no_grad():
-        output = model(**batch, max_steps=3 * STEPS, exit_criterion="convergence", exit_threshold=1e9, min_steps=9)
+        output = model(**batch, max_depth=3 * STEPS, exit_criterion="convergence", exit_threshold=1e9, min_depth=9)
     assert output.ponder_steps.tolist() == [9] * len(output.ponder_steps)
 
 
@@ -399,31 +399,31 @@ def test_generation_returns_the_steps_of_each_token(variant, beams):
 def test_generation_configs_have_options_of_a_call(tmp_path):
     model, prompt = make_language_model(LANGUAGE_BY_NAME["gut"]), {"inputs": torch.full((1, 5), 7)}
     options = {"max_new_tokens": 6, "do_sample": False, "return_dict_in_generate": True}
-    exits = {"exit_criterion": "convergence", "exit_threshold": 0.3, "max_steps": 5}
+    exits = {"exit_criterion": "convergence", "exit_threshold": 0.3, "max_depth": 5}
     expected = model.generate(**prompt, **options, **exits).ponder_steps
-    of_two_steps = model.generate(**prompt, **options, **{**exits, "max_steps": 2}).ponder_steps
+    of_two_steps = model.generate(**prompt, **options, **{**exits, "max_depth": 2}).ponder_steps
     assert not torch.equal(expected, of_two_steps)
     model.generation_config = GenerationConfig(**exits, pad_token_id=0)
     model.save_pretrained(tmp_path)
     saved = type(model).from_pretrained(tmp_path).eval()
     assert torch.equal(saved.generate(**prompt, **options).ponder_steps, expected)
     # what is given comes first
-    assert torch.equal(saved.generate(**prompt, **options, max_steps=2).ponder_steps, of_two_steps)
-    given = GenerationConfig(**options, max_steps=2)
+    assert torch.equal(saved.generate(**prompt, **options, max_depth=2).ponder_steps, of_two_steps)
+    given = GenerationConfig(**options, max_depth=2)
     assert torch.equal(saved.generate(**prompt, generation_config=given).ponder_steps, of_two_steps)
     # a threshold is for its own criterion
-    other = {"exit_criterion": "stability", "max_steps": 5}
+    other = {"exit_criterion": "stability", "max_depth": 5}
     expected = model.generate(**prompt, **options, generation_config=GenerationConfig(**other)).ponder_steps
     assert torch.equal(saved.generate(**prompt, **options, **other).ponder_steps, expected)
 
 
 def test_options_that_are_set_on_a_model_s_generation_config_are_saved(tmp_path):
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
-    model.generation_config.max_steps = 2
+    model.generation_config.max_depth = 2
     model.generation_config.repetition_penalty = 1.1
     model.save_pretrained(tmp_path)
     saved = type(model).from_pretrained(tmp_path).generation_config
-    assert (saved.max_steps, saved.repetition_penalty) == (2, 1.1)
+    assert (saved.max_depth, saved.repetition_penalty) == (2, 1.1)
 
 
 @pytest.mark.parametrize("options", [{"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 4}, {"guidance_scale": 2}])
@@ -503,7 +503,7 @@ def bad(variant_name: str = "gut_no_halt", message: str = "", **options):
         bad(exit_criterion="convergence", exit_threshold=float("nan"), message="relative change"),
         bad(exit_criterion="stability", exit_threshold=0.5, message="exit_patience"),
         bad(exit_criterion="convergence", exit_patience=0, message="exit_patience is 0"),
-        bad(exit_criterion="convergence", min_steps=True, message="min_steps is True"),
+        bad(exit_criterion="convergence", min_depth=True, message="min_depth is True"),
         bad(exit_threshold=0.5, message="halting_threshold"),
         bad("gut", exit_criterion="convergence", halting_threshold=0.5, message="exit_threshold"),
         bad("xpos_transformer", exit_criterion="convergence", message="layers of this model are not shared"),
@@ -564,7 +564,7 @@ def test_numbers_agree_when_they_hardly_differ(name, num_labels, patience):
     batch.pop("labels")
     with torch.no_grad():
         never = {"halting_threshold": 1.0} if variant.halts else {}
-        by_step = [model(**batch, max_steps=steps, **never).logits for steps in range(1, STEPS + 1)]
+        by_step = [model(**batch, max_depth=steps, **never).logits for steps in range(1, STEPS + 1)]
     values = torch.stack(by_step).double().numpy()
     differences = np.abs(np.diff(values, axis=0)).max(-1)
     scores = np.concatenate((np.full_like(differences[:1], np.nan), differences))
@@ -588,7 +588,7 @@ def test_numbers_have_no_distribution_and_independent_labels_have_several(proble
                 model(**batch, exit_criterion=criterion)
         return
     with torch.no_grad():
-        by_step = torch.stack([model(**batch, max_steps=steps).logits for steps in range(1, STEPS + 1)])
+        by_step = torch.stack([model(**batch, max_depth=steps).logits for steps in range(1, STEPS + 1)])
     surest = torch.maximum(by_step.sigmoid(), 1 - by_step.sigmoid()).amin(-1).double().numpy()
     threshold = between("confidence", surest)
     with torch.no_grad():

@@ -103,7 +103,7 @@ def test_loops_in_onnx(name, criterion, tmp_path):
 @pytest.mark.parametrize("file_format", ["torch", pytest.param("onnx", marks=needs_onnx)])
 @pytest.mark.parametrize("name", FIXED)
 def test_fixed_depth(name, file_format, tmp_path):
-    options = {"max_steps": 2} if model_of(name).config.capabilities.shared_block else {}
+    options = {"max_depth": 2} if model_of(name).config.capabilities.shared_block else {}
     if file_format == "onnx" and name.endswith("rnn_dnc"):
         # the memory's usage takes a cumulative product
         with pytest.raises(
@@ -126,7 +126,7 @@ def test_every_architecture_is_exported_at_a_fixed_depth():
 @pytest.mark.nightly
 @needs_executorch
 def test_fixed_depth_in_executorch(tmp_path):
-    exported("ut", "executorch", "fixed", tmp_path, max_steps=2)
+    exported("ut", "executorch", "fixed", tmp_path, max_depth=2)
 
 
 def count_norms(graph: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> int:
@@ -168,7 +168,7 @@ def test_loop_ends_with_the_last_unit():
         (
             "gut_no_halt",
             "loop",
-            {"max_steps": 1},
+            {"max_depth": 1},
             r"it never halts \(halting='none'\); choose an exit_criterion",
         ),
     ],

@@ -156,10 +156,10 @@ def test_depth_limits_and_thresholds_of_a_call(name):
     variant = LANGUAGE_BY_NAME[name]
     model, prompt = make_language_model(variant), prompt_of(variant)
     depths = recorded_depths(model)
-    for options in ({"max_steps": 2}, {"max_steps": STEPS + 2, "halting_threshold": 1.0}):
+    for options in ({"max_depth": 2}, {"max_depth": STEPS + 2, "halting_threshold": 1.0}):
         depths.clear()
         generated = generate(model, prompt, 6, **options)
-        assert max(int(steps.max()) for steps in depths) == options["max_steps"]
+        assert max(int(steps.max()) for steps in depths) == options["max_depth"]
         with torch.no_grad():
             whole = model(generated.sequences, whole_mask(prompt, generated.sequences), **options).logits
         assert_near(torch.stack(generated.logits, dim=1), whole[:, 13:-1])
@@ -169,7 +169,7 @@ def test_depth_limits_and_thresholds_of_a_call(name):
 def test_passes_without_the_prompt_take_the_options_of_a_call(use_cache):
     variant = LANGUAGE_BY_NAME["gut_no_halt"]
     model, prompt = make_language_model(variant), tokens_of(prompt_of(variant), 0)
-    options, scale, length = {"max_steps": 2}, 3.0, prompt["input_ids"].shape[1]
+    options, scale, length = {"max_depth": 2}, 3.0, prompt["input_ids"].shape[1]
     guided = {"guidance_scale": scale, "output_scores": True, "use_cache": use_cache}
     generated = generate(model, prompt, 3, **options, **guided)
     with torch.no_grad():

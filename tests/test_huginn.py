@@ -224,18 +224,18 @@ def test_the_embedded_input_is_trained_by_the_last_steps_alone():
     text = make_text(VARIANT)
     ids, labels = text["input_ids"][:, :6], text["input_ids"][:, :6]
     with torch.no_grad():
-        reached = model(ids, max_steps=3, output_hidden_states=True).hidden_states[-1]
+        reached = model(ids, max_depth=3, output_hidden_states=True).hidden_states[-1]
 
     def gradients(**options) -> dict[str, torch.Tensor]:
         model.zero_grad()
         model(ids, labels=labels, **options).loss.backward()
         return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
-    found, expected = gradients(max_steps=5), gradients(max_steps=2, initial_states=reached)
+    found, expected = gradients(max_depth=5), gradients(max_depth=2, initial_states=reached)
     assert found["model.prelude.0.feed_forward.up_proj.weight"].abs().max() > 0
     assert_close(found, expected, tolerance=TOLERANCE)
     model.gradient_checkpointing_enable()
-    assert_close(gradients(max_steps=5), expected, tolerance=TOLERANCE)
+    assert_close(gradients(max_depth=5), expected, tolerance=TOLERANCE)
 
 
 def test_training_draws_the_number_of_steps():
@@ -251,7 +251,7 @@ def test_every_step_is_trained_through_the_coda():
     model = make_language_model(VARIANT, depth_objective="every_step")
     text = make_text(VARIANT)
     with torch.no_grad():
-        losses = torch.stack([model(**text, max_steps=steps).loss for steps in range(1, 7)])
+        losses = torch.stack([model(**text, max_depth=steps).loss for steps in range(1, 7)])
         weights = torch.arange(1.0, 7.0)
         assert_close(model.train()(**text).loss, (weights * losses).sum() / weights.sum(), tolerance=TOLERANCE)
 
@@ -360,7 +360,7 @@ def test_refused(tmp_path):
     with pytest.raises(ValueError, match=r"2 before them and 2 after.* but this model is .*2 before them and 1 after"):
         other(ids, past_key_values=cache)
     with pytest.raises(ValueError, match="takes 2 steps but `past_key_values` was made for 3"):
-        model(ids, past_key_values=cache, max_steps=2)
+        model(ids, past_key_values=cache, max_depth=2)
     wide = HuginnRecurrentForCausalLM(HuginnRecurrentConfig(**SMALL, head_dim=8))
     with pytest.raises(ValueError, match="head_dim` is 8: 2 heads of Huginn divide hidden_size"):
         save_original(wide, tmp_path / "wide")

@@ -153,7 +153,7 @@ def test_the_exit_of_a_card_is_chosen_again_by_its_command(name, tmp_path, monke
         main([*command[: command.index("--out")], "--repeats", "1", "--out", str(tmp_path / "calibrated")])
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
     chosen, told = card.calibration["chosen"], card.calibration["calibrated"]
-    assert (found["n"], found["max_steps"]) == (card.calibration["n"], card.calibration["max_steps"])
+    assert (found["n"], found["max_depth"]) == (card.calibration["n"], card.calibration["max_depth"])
     # which criterion is the fastest may differ from machine to machine, not what each of them does
     curve = found["criteria"][chosen["criterion"]]["curve"]
     (row,) = (row for row in curve if all(row[key] == chosen[key] for key in ("threshold", "patience")))

@@ -85,15 +85,15 @@ def test_padding_in_ponder_cost_is_the_reference_mean():
     torch.testing.assert_close(padded, own * batch["attention_mask"].sum(-1) / batch["attention_mask"].shape[1])
 
 
-@pytest.mark.parametrize("max_steps", [2, STEPS + 3])
-def test_more_or_fewer_steps_than_trained(max_steps):
+@pytest.mark.parametrize("max_depth", [2, STEPS + 3])
+def test_more_or_fewer_steps_than_trained(max_depth):
     variant = BY_NAME["ndr"]
     batch = make_batch(variant)
-    limited = compute(make_model(variant), variant, batch, max_steps=max_steps)
-    assert_same(limited, compute(make_model(variant, num_hidden_layers=max_steps), variant, batch))
+    limited = compute(make_model(variant), variant, batch, max_depth=max_depth)
+    assert_same(limited, compute(make_model(variant, num_hidden_layers=max_depth), variant, batch))
     with torch.no_grad():
-        output = make_model(variant)(**batch, max_steps=max_steps)
-    assert torch.equal(output.ponder_steps, torch.full((10,), max_steps))
+        output = make_model(variant)(**batch, max_depth=max_depth)
+    assert torch.equal(output.ponder_steps, torch.full((10,), max_depth))
 
 
 @pytest.mark.parametrize("name", ["ndr", "ndr_act", "ndr_act_universal"])
@@ -104,7 +104,7 @@ def test_steps_of_a_cache_are_fixed(name):
     with pytest.raises(
         ValueError, match=rf"takes 3 steps but `past_key_values` was made for {STEPS}: .* the same number"
     ):
-        model(ids[:, :1], past_key_values=cache, max_steps=3)
+        model(ids[:, :1], past_key_values=cache, max_depth=3)
     assert cache.get_seq_length() == 3
 
 

@@ -4,6 +4,7 @@
 files, and without its code: config, weights, inputs, and what the model computed then in double precision.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ import transformers
 from safetensors.torch import load_file
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.hub.card_data import CardData
+from hf_recurrent.hub.sections import without_curves
+from hf_recurrent.models.common.exit_calibration import calibration_problem, exit_digest
+from hub.calibration_data import make_calibration
+from hub.card_factory import make_card
 from support.compare import assert_close, assert_same
 
 ROOT = Path(__file__).parent / "old_checkpoints"
@@ -64,3 +70,32 @@ def test_old_checkpoint_computes_the_same(name):
         prompt = {key: inputs[key] for key in ("input_ids", "attention_mask")}
         options = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
         assert torch.equal(model.generate(**prompt, **options), tensors["generated"])
+
+
+def with_former_names(text: str) -> str:
+    """Saved settings as versions wrote them that counted a depth in steps."""
+    assert '_depth": ' in text
+    return text.replace('"max_depth": ', '"max_steps": ').replace('"min_depth": ', '"min_steps": ')
+
+
+def test_settings_that_were_saved_under_former_names(tmp_path):
+    model = transformers.AutoModelForCausalLM.from_pretrained(ROOT / "ut")
+    fields = {"exit_criterion": "convergence", "exit_threshold": 0.3, "exit_patience": 1, "min_depth": 2}
+    record = {"fields": fields, "weights": exit_digest(model, "convergence")}
+    for name, value in {**fields, "exit_calibration": record, "label2id": {"min_steps": 0, "max_steps": 1}}.items():
+        setattr(model.config, name, value)
+    model.generation_config.max_depth = 3
+    model.save_pretrained(tmp_path)
+    for path in (tmp_path / "config.json", tmp_path / "generation_config.json"):
+        path.write_text(with_former_names(path.read_text()))
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert again.config.to_diff_dict() == model.config.to_diff_dict()
+    assert again.generation_config.to_diff_dict() == model.generation_config.to_diff_dict()
+    assert calibration_problem(again) is None
+    with pytest.raises(ValueError, match="no field `min_steps`: did you mean `min_depth`"):
+        type(model.config)(min_steps=2)
+
+
+def test_cards_that_were_saved_with_former_names():
+    card = make_card(calibration=without_curves(make_calibration()))
+    assert CardData.from_dict(json.loads(with_former_names(json.dumps(card.to_dict())))) == card

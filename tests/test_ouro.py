@@ -286,7 +286,7 @@ def test_exported_models_take_positions_of_any_number_of_tokens():
 
     class Logits(torch.nn.Module):
         def forward(self, ids, positions):
-            return model(ids, position_ids=positions, max_steps=2, use_cache=False).logits
+            return model(ids, position_ids=positions, max_depth=2, use_cache=False).logits
 
     inputs = torch.tensor([[4, 5, 6, 7]]), torch.arange(4)[None]
     tokens = {1: torch.export.Dim("tokens", min=2, max=64)}
@@ -299,7 +299,7 @@ def test_exported_models_take_positions_of_any_number_of_tokens():
 
 def test_refused(tmp_path):
     folder = their_folder("mha_right_pad", tmp_path / "step", early_exit_step=2)
-    with pytest.raises(ValueError, match="`early_exit_step` is 2: pass max_steps in a call"):
+    with pytest.raises(ValueError, match="`early_exit_step` is 2: pass max_depth in a call"):
         from_pretrained_recurrent(folder)
     folder = their_folder("mha_right_pad", tmp_path / "scaling", rope_scaling={"rope_type": "yarn", "factor": 2.0})
     with pytest.raises(ValueError, match=r"rotary_scaling` is .*'yarn'.*: pass a rope_type of 'linear'"):
@@ -317,5 +317,5 @@ def test_refused(tmp_path):
     with pytest.raises(ValueError, match=r"`position_ids` row 0 holds 0 after 1, as where texts are packed .* own"):
         model(rows, attention_mask=mask, position_ids=torch.tensor([[0, 1, 0, 1]]))
     cache = model(ids, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match=r"takes 2 steps but `past_key_values` was made for 4: .*pass max_steps=4"):
-        model(ids, past_key_values=cache, max_steps=2)
+    with pytest.raises(ValueError, match=r"takes 2 steps but `past_key_values` was made for 4: .*pass max_depth=4"):
+        model(ids, past_key_values=cache, max_depth=2)

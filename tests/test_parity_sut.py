@@ -215,7 +215,7 @@ def decided_too_late(strategy, state, features, step):
 
 
 def with_frozen_states(strategy, state, candidate, step):
-    return commit(LogStickBreaking(strategy.head, strategy.threshold, strategy.max_steps, True), state, candidate, step)
+    return commit(LogStickBreaking(strategy.head, strategy.threshold, strategy.max_depth, True), state, candidate, step)
 
 
 def all_heads_equal(self, states):

@@ -165,7 +165,7 @@ def test_transformers_at_a_fixed_depth_answers_as_that_step_does(classifiers):
         for depth in (1, 3):
             theirs = albert_exits.of_transformers(model, depth)
             assert theirs.config.num_hidden_layers == depth
-            assert_close(theirs(ids).logits, model(ids, max_steps=depth).logits, tolerance=1e-5)
+            assert_close(theirs(ids).logits, model(ids, max_depth=depth).logits, tolerance=1e-5)
 
 
 @pytest.mark.parametrize(("preset", "exits"), [(OuroRecurrentConfig, 3), (HuginnRecurrentConfig, 2)])

@@ -120,9 +120,9 @@ def test_a_cache_of_more_or_fewer_layers_is_refused(setup, layers):
 @pytest.mark.parametrize("name", ["ut", "gut", "gutlb", "ndr", "sut"])
 def test_a_cache_with_less_room_than_the_config_has_steps_is_refused(setup):
     model, ids, _ = setup
-    message = rf"max_steps is {STEPS} but `past_key_values` has room for 2 steps: .*new_cache\(max_steps={STEPS}\)"
+    message = rf"max_depth is {STEPS} but `past_key_values` has room for 2 steps: .*new_cache\(max_depth={STEPS}\)"
     with pytest.raises(ValueError, match=message):
-        model(ids, past_key_values=model.model.new_cache(max_steps=2))
+        model(ids, past_key_values=model.model.new_cache(max_depth=2))
 
 
 @every_architecture

@@ -162,10 +162,10 @@ def test_beams_score_what_the_whole_says(kind):
 def test_options_of_a_call_reach_both_stacks():
     model, inputs = make("plain"), source()
     # fewer and more calls than the config says of either stack
-    for options in ({"max_steps": 2}, {"max_steps": 5, "halting_threshold": 1.0}):
+    for options in ({"max_depth": 2}, {"max_depth": 5, "halting_threshold": 1.0}):
         generated = generate(model, inputs, 4, **options)
         at_once = whole(model, inputs, generated.sequences, **options)
-        assert int(at_once.ponder_steps.max()) == int(at_once.encoder_ponder_steps.max()) == options["max_steps"]
+        assert int(at_once.ponder_steps.max()) == int(at_once.encoder_ponder_steps.max()) == options["max_depth"]
         assert_near(torch.stack(generated.logits, dim=1), at_once.logits, 1e-6)
 
 

@@ -169,7 +169,7 @@ def set_fields(model, **fields):
     return model
 
 
-@pytest.mark.parametrize("options", [{"max_steps": 2}, {"max_steps": 4, "threshold": 0.95}, {"threshold": 0.2}])
+@pytest.mark.parametrize("options", [{"max_depth": 2}, {"max_depth": 4, "threshold": 0.95}, {"threshold": 0.2}])
 def test_depth_of_a_call(options):
     model = make_sut("plain", CLASSES["both"])
     named = {{"threshold": "halting_threshold"}.get(name, name): value for name, value in options.items()}

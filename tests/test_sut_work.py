@@ -33,7 +33,7 @@ def test_tokens_that_go_on_after_halting_cost_their_halting_alone(kind, sides):
     """Neither experts, nor routers, nor position biases of attention; keys once more, of the last state."""
     model = make_sut(kind, SUTModel, relative_positions="window")
     steps, width = model.config.num_hidden_layers, model.config.hidden_size
-    of_five, _ = encoder_work(model, torch.full((1, 5), 4), torch.ones(1, 5), max_steps=1)
+    of_five, _ = encoder_work(model, torch.full((1, 5), 4), torch.ones(1, 5), max_depth=1)
     done, taken = encoder_work(model, *padded(SOURCES, sides), **EARLY)
     assert len(taken.unique()) > 2
     assert done["served"] * 5 == of_five["served"] * taken.sum()

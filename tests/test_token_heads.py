@@ -187,7 +187,7 @@ def test_every_step_counts_by_its_weight(head):
     """The loss of states after 1 to L steps, weighed by 1 to L."""
     model = make_head("gut_no_halt", head, **SUPERVISED).train()
     batch = make_head_batch("gut_no_halt", head)
-    outputs = [run(model.eval(), batch, max_steps=step) for step in range(1, STEPS + 1)]
+    outputs = [run(model.eval(), batch, max_depth=step) for step in range(1, STEPS + 1)]
     losses = [task_loss(head, logits_of(output), batch) for output in outputs]
     weights = torch.arange(1.0, STEPS + 1) / sum(range(1, STEPS + 1))
     expected = float((weights * torch.tensor(losses)).sum())
@@ -235,7 +235,7 @@ def middle_score(scores: torch.Tensor) -> float:
 def test_tokens_stop_one_by_one_when_they_are_sure(name, head):
     model, batch = make_head(name, head), make_head_batch(name, head)
     mask = batch["attention_mask"].bool()
-    sure = run(model, batch, max_steps=1).logits.softmax(-1).amax(-1)[mask]
+    sure = run(model, batch, max_depth=1).logits.softmax(-1).amax(-1)[mask]
     options = {"exit_criterion": "confidence", "exit_threshold": middle_score(sure)}
     output = run(model, batch, **options)
     assert output.ponder_steps.shape == mask.shape

@@ -118,7 +118,7 @@ def test_assistants_change_no_text(name):
 
 @pytest.mark.parametrize(
     "options",
-    [{"exit_criterion": "convergence"}, {"max_steps": 3}, {"halting_threshold": 0.5}],
+    [{"exit_criterion": "convergence"}, {"max_depth": 3}, {"halting_threshold": 0.5}],
     ids=lambda each: next(iter(each)),
 )
 def test_assistants_of_fixed_depth_take_no_exit_options(options):
@@ -183,8 +183,8 @@ def test_assistance_that_cannot_be():
         (
             model,
             ids,
-            {"assistant_early_exit": 3, "max_steps": 2},
-            "assistant_early_exit is 3: pass a whole number of steps from 1 to 2, which is max_steps",
+            {"assistant_early_exit": 3, "max_depth": 2},
+            "assistant_early_exit is 3: pass a whole number of steps from 1 to 2, which is max_depth",
         ),
         (fixed, ids, {"assistant_early_exit": 2}, "assistant_early_exit is 2: layers of this model are not shared"),
         (
@@ -209,7 +209,7 @@ def assert_guesses_with_one_step(model, writer, depth, **options):
 
 def test_a_call_of_few_steps_guesses_with_fewer():
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
-    assert_guesses_with_one_step(model, model.model, 4, max_steps=4)
+    assert_guesses_with_one_step(model, model.model, 4, max_depth=4)
 
 
 @pytest.mark.architecture("sut")

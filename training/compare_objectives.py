@@ -73,7 +73,7 @@ def train(recipe: str, folder: Path, model_type: str, objective: str, seed: int)
 def exits(config: Any) -> dict[str, dict[str, Any]]:
     """The ways to stop that a model is evaluated with, as fields of its config."""
     criteria = {name: {"exit_criterion": name, "exit_threshold": value} for name, value in CRITERIA.items()}
-    full_depth = {"full depth": {"exit_criterion": "stability", "min_steps": config.num_hidden_layers}}
+    full_depth = {"full depth": {"exit_criterion": "stability", "min_depth": config.num_hidden_layers}}
     learned = {} if config.halting == "none" else {"learned": {"exit_criterion": "learned"}}
     return {**full_depth, **learned, **criteria}
 

@@ -47,7 +47,7 @@ class FakeClassifier(torch.nn.Module):
         if self.probabilities is None:
             return FakeOutput(logits=logits)
         threshold = options.get("halting_threshold") or self.config.halting_threshold
-        limit = options.get("max_steps") or self.config.num_hidden_layers
+        limit = options.get("max_depth") or self.config.num_hidden_layers
         rows = self.probabilities[ids, ..., :limit].clone()
         if self.config.halting == "token":
             rows = rows[:, : input_ids.shape[1]]

@@ -45,12 +45,12 @@ def own_labels(model, batch, **options):
 @pytest.fixture(scope="module")
 def ndr():
     model = make_model(BY_NAME["ndr"])
-    batch = own_labels(model, make_batch(BY_NAME["ndr"]), max_steps=9)
+    batch = own_labels(model, make_batch(BY_NAME["ndr"]), max_depth=9)
     lengths = batch["attention_mask"].sum(1).tolist()
     examples = Examples([batch], [f"text {i}" for i in range(10)], lengths)
     criteria = ["convergence", "confidence", "stability"]
     before = model.config.to_dict()
-    table = calibrate(model, examples, {"test": examples}, MODEST, criteria=criteria, max_steps=9, repeats=1)
+    table = calibrate(model, examples, {"test": examples}, MODEST, criteria=criteria, max_depth=9, repeats=1)
     assert model.config.to_dict() == before
     return model, batch, table
 
@@ -65,7 +65,7 @@ def test_rows_are_what_the_model_answers(ndr):
             with torch.no_grad():
                 output = model(
                     **inputs,
-                    max_steps=9,
+                    max_depth=9,
                     exit_criterion=name,
                     exit_threshold=row["threshold"],
                     exit_patience=row["patience"],
@@ -81,8 +81,8 @@ def test_rows_are_what_the_model_answers(ndr):
             assert row["relative_time"] == pytest.approx(row["seconds"] / table["full_depth"]["seconds"])
             depths.add(round(row["mean_depth"], 3))
     assert len(depths) > 5
-    assert (table["full_depth"]["accuracy"], table["full_depth"]["mean_depth"], table["max_steps"]) == (0.8, 9, 9)
-    assert [row["max_steps"] for row in table["fixed_depths"]] == [1, 2, 3, 4, 6, 7, 8]
+    assert (table["full_depth"]["accuracy"], table["full_depth"]["mean_depth"], table["max_depth"]) == (0.8, 9, 9)
+    assert [row["max_depth"] for row in table["fixed_depths"]] == [1, 2, 3, 4, 6, 7, 8]
     assert json.loads(json.dumps(table, allow_nan=False)) == table
 
 
@@ -135,9 +135,9 @@ def test_a_calibrated_checkpoint_stops_as_chosen(ndr, tmp_path):
         10,
     )
     inputs = {name: value for name, value in batch.items() if name != "labels"}
-    options = {f"exit_{name}": value for name, value in chosen.items() if name != "min_steps"}
+    options = {f"exit_{name}": value for name, value in chosen.items() if name != "min_depth"}
     with torch.no_grad():
-        expected, found = model(**inputs, max_steps=9, **options), again(**inputs)
+        expected, found = model(**inputs, max_depth=9, **options), again(**inputs)
     assert found.ponder_steps.tolist() == expected.ponder_steps.tolist()
     steps = found.ponder_steps.double()
     assert record["inputs"]["steps"]["mean"] == pytest.approx(steps.mean().item())
@@ -248,8 +248,8 @@ def test_two_stacks_are_judged_by_whole_targets():
     for row in table["criteria"]["learned"]["curve"]:
         differs = [here != there for here, there in zip(targets(row["threshold"]), full, strict=True)]
         assert row["risk"] == pytest.approx(sum(differs) / 10)
-    with pytest.raises(ValueError, match="max_steps is 9: it is for models with one stack"):
-        calibrate(model, Examples(batches), goal=goal, criteria=["learned"], max_steps=9)
+    with pytest.raises(ValueError, match="max_depth is 9: it is for models with one stack"):
+        calibrate(model, Examples(batches), goal=goal, criteria=["learned"], max_depth=9)
     for batch in batches:
         del batch["labels"]
     with pytest.raises(ValueError, match="the examples have no targets"):
@@ -391,4 +391,4 @@ def test_bad_examples_are_refused_before_any_work(monkeypatch):
 def test_a_model_says_itself_how_deep_it_can_go():
     model, batch = make_model(BY_NAME["ndr_act"]), make_batch(BY_NAME["ndr_act"])
     with pytest.raises(ValueError, match="pass at most that; only models with halting='none' take further steps"):
-        calibrate(model, Examples([batch]), goal=MODEST, criteria=["learned"], max_steps=16)
+        calibrate(model, Examples([batch]), goal=MODEST, criteria=["learned"], max_depth=16)

@@ -109,11 +109,11 @@ def test_a_language_model_continues(name, tokenizer):
 
 def test_steps_of_a_call(tokenizer):
     model = make_model(BY_NAME["ndr"])
-    assert len(explain(model, tokenizer, TEXT, max_steps=STEPS + 5).attention) == STEPS + 5
-    with pytest.raises(ValueError, match=r"max_steps is 7 but this model .* within 6"):
-        explain(make_model(BY_NAME["ndr_act"]), tokenizer, TEXT, max_steps=7)
-    with pytest.raises(ValueError, match="max_steps is 2: layers of this model are not shared"):
-        explain(make_model(BY_NAME["tlb"]), tokenizer, TEXT, max_steps=2)
+    assert len(explain(model, tokenizer, TEXT, max_depth=STEPS + 5).attention) == STEPS + 5
+    with pytest.raises(ValueError, match=r"max_depth is 7 but this model .* within 6"):
+        explain(make_model(BY_NAME["ndr_act"]), tokenizer, TEXT, max_depth=7)
+    with pytest.raises(ValueError, match="max_depth is 2: layers of this model are not shared"):
+        explain(make_model(BY_NAME["tlb"]), tokenizer, TEXT, max_depth=2)
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,14 @@ def test_mass_of_adaptive_computation_adds_up():
 
 def test_depth_is_cut_or_padded():
     rows = np.array([[0.5, 0.25, 0.75]])
-    assert halting_mass(rows, [2], max_steps=2).tolist() == [[0.5, 0.125, 0.375]]
-    assert halting_mass(rows, [3], max_steps=4).tolist() == [[0.5, 0.125, 0.28125, 0.09375, 0]]
+    assert halting_mass(rows, [2], max_depth=2).tolist() == [[0.5, 0.125, 0.375]]
+    assert halting_mass(rows, [3], max_depth=4).tolist() == [[0.5, 0.125, 0.28125, 0.09375, 0]]
 
 
 def test_global_halting_by_brute_force(probabilities):
     model = FakeClassifier(probabilities)
     record = collect_halting(model, batches_of(9, 4), slices={"depth": list(range(9))})
-    assert (record.halting, record.unit, record.max_steps, record.threshold) == ("global", "example", 5, 0.9)
+    assert (record.halting, record.unit, record.max_depth, record.threshold) == ("global", "example", 5, 0.9)
     assert record.examples["prediction"].tolist() == [i % 3 for i in range(9)]
     assert record.examples["label"].tolist() == [0] * 9
     for i, row in enumerate(probabilities.double().tolist()):
@@ -89,9 +89,9 @@ def test_an_example_of_padding_only_is_an_error():
 
 def test_limits_reach_the_model(probabilities):
     model = FakeClassifier(probabilities)
-    record = collect_halting(model, batches_of(9, 9), max_steps=2, halting_threshold=0.999)
-    assert model.calls == [{"training": False, "grad": False, "max_steps": 2, "halting_threshold": 0.999}]
-    assert (record.max_steps, record.threshold) == (2, 0.999)
+    record = collect_halting(model, batches_of(9, 9), max_depth=2, halting_threshold=0.999)
+    assert model.calls == [{"training": False, "grad": False, "max_depth": 2, "halting_threshold": 0.999}]
+    assert (record.max_depth, record.threshold) == (2, 0.999)
     assert record.mass.shape == (9, 3)
     assert record.examples["forced"].tolist() == [1] * 9
 

@@ -50,7 +50,7 @@ def test_fixed_depth_says_so():
     record = collect_halting(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
     table = halting_table(record)
     assert table["fixed_depth"]
-    assert table["max_steps"] == 4
+    assert table["max_depth"] == 4
     for key in ("steps", "ponder_cost", "forced_halt_rate", "halting_mass", "steps_histogram", "threshold"):
         assert table[key] is None
     column = table["slices"]["depth"]

@@ -68,7 +68,7 @@ def check(model, tokenizer, rules):
             live = run.steps > step
             maps = output.attentions[step][0].amax(0).numpy()
             np.testing.assert_allclose(own.attention[step][live], maps[live], atol=2e-4)
-            answer, share = best(outputs_of(model, inputs, run.rule.name, max_steps=step + 1))
+            answer, share = best(outputs_of(model, inputs, run.rule.name, max_depth=step + 1))
             assert own.answers[step] == (name_of(answer), pytest.approx(share, abs=2e-4))
     return found
 

@@ -39,8 +39,8 @@ def test_steps_on_request(batch_size):
 
 def test_steps_with_labels_depth_and_pairs():
     classify = classifier()
-    every = classify(TEXTS, top_k=None, return_steps=True, max_steps=1)
-    alone = [steps_alone(classify, text, max_steps=1).item() for text in TEXTS]
+    every = classify(TEXTS, top_k=None, return_steps=True, max_depth=1)
+    alone = [steps_alone(classify, text, max_depth=1).item() for text in TEXTS]
     assert [[result["steps"] for result in results] for results in every] == [[steps] * 3 for steps in alone]
     rule = {"exit_criterion": "confidence", "exit_threshold": 0.35}
     found = classify(TEXTS, return_steps=True, **rule)
@@ -58,7 +58,7 @@ def test_pipelines_of_transformers_stop_as_the_config_says(tmp_path):
     save_checkpoint(make_model(BY_NAME["gut"]), tmp_path, make_tokenizer())
     classify = pipeline("text-classification", str(tmp_path))
     plain = classify(TEXTS[0])
-    assert classify(TEXTS[0], exit_criterion="confidence", exit_threshold=0.35, max_steps=1) == plain
+    assert classify(TEXTS[0], exit_criterion="confidence", exit_threshold=0.35, max_depth=1) == plain
     configured = {"exit_criterion": "confidence", "exit_threshold": 0.35}
     found = pipeline("text-classification", str(tmp_path), model_kwargs=configured)(TEXTS[0])
     (expected,) = classifier()(TEXTS[0], **configured)
@@ -66,7 +66,7 @@ def test_pipelines_of_transformers_stop_as_the_config_says(tmp_path):
     assert found[0]["score"] != pytest.approx(plain[0]["score"])
 
 
-@pytest.mark.parametrize(("wrong", "meant"), [("exit_treshold", "exit_threshold"), ("max_step", "max_steps")])
+@pytest.mark.parametrize(("wrong", "meant"), [("exit_treshold", "exit_threshold"), ("max_dept", "max_depth")])
 def test_misspelt_arguments_are_refused(wrong, meant):
     with pytest.raises(ValueError, match=f"the pipeline has no argument `{wrong}`: did you mean `{meant}`"):
         classifier()(TEXTS, **{wrong: 0.1})

@@ -71,7 +71,7 @@ def check(table, expected):
     assert table["steps"].to_pylist() == [steps for _, _, steps in expected]
 
 
-@pytest.mark.parametrize("options", [{}, {"max_steps": 1}, {"exit_criterion": "confidence", "exit_threshold": 0.35}])
+@pytest.mark.parametrize("options", [{}, {"max_depth": 1}, {"exit_criterion": "confidence", "exit_threshold": 0.35}])
 def test_rows_are_in_order_and_as_alone(model, file, tmp_path, options):
     model.train()
     done = run(model, file, tmp_path / "o.parquet", keep_columns=("id",), options=options)
@@ -288,7 +288,7 @@ REFUSED = [
     ({"keep_columns": ("ident",)}, "keep_columns is 'ident'"),
     ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
     ({"max_new_tokens": 3}, "max_new_tokens is 3, but it is for models that write text, and this is a classifier"),
-    ({"options": {"max_steps": 0}}, "max_steps is 0"),
+    ({"options": {"max_depth": 0}}, "max_depth is 0"),
     ({"max_seq_length": 1}, "max_seq_length is 1: no text can be cut to so few tokens"),
 ]
 

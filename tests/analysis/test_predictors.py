@@ -87,11 +87,11 @@ def test_text_is_that_of_generate():
     tokenizer.padding_side = "left"
     inputs = tokenizer(["w5 w6", "w7 w8 w9"], padding=True, return_tensors="pt")
     inputs.pop("token_type_ids", None)
-    predictor = TextPredictor(model, tokenizer, {"max_steps": 2}, 3)
+    predictor = TextPredictor(model, tokenizer, {"max_depth": 2}, 3)
     found = predictor.start(2)
     predictor.answer(np.array([1, 0]), inputs, found)
     expected = model.generate(
-        **inputs, max_new_tokens=3, do_sample=False, max_steps=2, return_dict_in_generate=True, pad_token_id=0
+        **inputs, max_new_tokens=3, do_sample=False, max_depth=2, return_dict_in_generate=True, pad_token_id=0
     )
     texts = tokenizer.batch_decode(expected.sequences[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     assert found["texts"].tolist() == texts[::-1]

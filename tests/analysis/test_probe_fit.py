@@ -40,7 +40,7 @@ def exits_at(model, head, batch, step: int, num_features: int):
     model.exit_probe = ExitProbe(num_features, 4)
     seen = []
     hook = head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    options = {"exit_criterion": "probe", "exit_threshold": 0.0, "exit_patience": 1, "min_steps": step}
+    options = {"exit_criterion": "probe", "exit_threshold": 0.0, "exit_patience": 1, "min_depth": step}
     inputs = {name: values for name, values in batch.items() if name != "labels"}
     output = model(**inputs, **options)
     hook.remove()
@@ -240,7 +240,7 @@ def test_requests_that_cannot_be_met():
     refused("ForMultipleChoice: .* predicts nothing alone", make_head("gut", CHOICE))
     refused("need 'labels'", batches=[{name: values for name, values in batch.items() if name != "labels"}])
     refused("no labelled examples", batches=[])
-    refused("one depth step", max_steps=1)
+    refused("one depth step", max_depth=1)
     refused("size is 0", size=0)
     refused("one example", batches=[{name: values[:1] for name, values in batch.items()}])
     refused("different chunks", make_model(BY_NAME["gutlb_siamese"]), [make_batch(BY_NAME["gutlb_siamese"])])

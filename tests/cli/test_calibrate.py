@@ -28,14 +28,14 @@ SIZES = {"num_train": 20, "num_validation": 100, "num_test": 30}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 # what a hundred examples can show
 MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
-CONVERGENCE = ("--criterion", "convergence", "--max-steps", "16")
+CONVERGENCE = ("--criterion", "convergence", "--max-depth", "16")
 
 
 def uncalibrated(folder):
     """A checkpoint that was never trained to halt, as it was before its calibration."""
     ignored = shutil.ignore_patterns("assets", "card.json", "calibration.json", "*.md", "*.py")
     shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", folder, ignore=ignored)
-    config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_steps"))}
+    config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_depth"))}
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 8}))
     return folder
 
@@ -68,7 +68,7 @@ def test_the_choice_is_stored_in_the_checkpoint(calibrated):
     found, config = read(checkpoint, "calibration.json"), read(checkpoint)
     chosen = found["chosen"]
     assert (found["benchmark"], found["benchmark_config"], found["split"]) == (BENCHMARK, "forward", "validation")
-    assert (found["n"], found["difficulty"], found["max_steps"]) == (100, "depth", 16)
+    assert (found["n"], found["difficulty"], found["max_depth"]) == (100, "depth", 16)
     assert (chosen["criterion"], config["exit_criterion"]) == ("convergence", "convergence")
     assert chosen["threshold"] == config["exit_threshold"] == found["criteria"]["convergence"]["chosen"]
     assert config["num_hidden_layers"] == 16
@@ -96,7 +96,7 @@ def test_the_choice_is_stored_in_the_checkpoint(calibrated):
     own = next(row for row in found["criteria"]["convergence"]["curve"] if row["threshold"] == chosen["threshold"])
     rivals = [row for row in found["fixed_depths"] if row["accuracy"] >= own["accuracy"]]
     assert rivals
-    assert f"max_steps={min(rivals, key=lambda row: row['relative_time'])['max_steps']} in place of the exit" in flat
+    assert f"max_depth={min(rivals, key=lambda row: row['relative_time'])['max_depth']} in place of the exit" in flat
     # a checkpoint without a card has none that is out of date
     assert "--card" not in flat
     assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
@@ -119,7 +119,7 @@ def test_inputs_and_weights_that_void_the_promise(run, succeed, calibrated, tmp_
     assert "warning: test_ood: these inputs look unlike those of the calibration" in err
     assert "mean steps" in err
     # which says nothing about other depths
-    assert "warning" not in run(*words, "test_ood", "--max-steps", "3")[2]
+    assert "warning" not in run(*words, "test_ood", "--max-depth", "3")[2]
     weights = load_file(checkpoint / "model.safetensors")
     weights["classifier.weight"] *= 0.999
     save_file(weights, checkpoint / "model.safetensors", {"format": "pt"})
@@ -147,7 +147,7 @@ def test_a_copy_can_be_calibrated_instead(succeed, checkpoint, tmp_path):
 def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     # the first prediction that can be compared with another is that of the last step, which is then taken anyway
-    words = ("--criterion", "stability", "--max-steps", "2")
+    words = ("--criterion", "stability", "--max-depth", "2")
     status, out, _ = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *words)
     assert status == 1
     flat = " ".join(out.split())
@@ -168,7 +168,7 @@ def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
     card, found = read_card(checkpoint), read(checkpoint, "calibration.json")
     assert card.calibration["chosen"] == found["chosen"]
     # and its results are those of the exit that users get
-    assert (card.halting, card.max_steps) == ("convergence", 16)
+    assert (card.halting, card.max_depth) == ("convergence", 16)
     (far,) = (result.table for result in card.results if result.split == "test_ood")
     assert far["n"] == 1_000
     assert far["accuracy"] > 0.9
@@ -186,10 +186,10 @@ def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
     assert "Ponder cost" not in text
     assert f"wrote {checkpoint / 'README.md'}" in out
     # chosen anew, it was still trained as it was
-    shallower = ("--criterion", "confidence", "--max-steps", "12")
+    shallower = ("--criterion", "confidence", "--max-depth", "12")
     succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower, "--card")
     again = read_card(checkpoint)
-    assert (again.halting, again.max_steps) == ("confidence", 12)
+    assert (again.halting, again.max_depth) == ("confidence", 12)
     assert [line for line in again.limitations if "It was trained" in line] == [
         line for line in card.limitations if "It was trained" in line
     ]

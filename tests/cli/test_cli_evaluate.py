@@ -42,10 +42,10 @@ def test_accuracy_and_steps_are_the_models_own(evaluated, run_folder):
 
 
 def test_splits_limits_and_depth_can_be_chosen(evaluated, run_folder):
-    chosen = ["--split", "validation", "--split", "train", "--limit", "4", "--max-steps", "1"]
+    chosen = ["--split", "validation", "--split", "train", "--limit", "4", "--max-depth", "1"]
     tables, out, _ = evaluated(run_folder, "listops", *SET, *chosen)
     assert {name: table["n"] for name, table in tables.items()} == {"validation": 4, "train": 4}
-    assert all(table["steps"]["max"] <= 1 and table["max_steps"] == 1 for table in tables.values())
+    assert all(table["steps"]["max"] <= 1 and table["max_depth"] == 1 for table in tables.values())
     assert "of at most 1 steps" in out
     assert evaluated(run_folder, "listops", *SET, "--halting-threshold", "0.3")[0]["test"]["threshold"] == 0.3
 
@@ -174,9 +174,9 @@ def test_another_exit_criterion_than_the_checkpoints(refuse, evaluated):
     sizes = ("--set", "num_train=20", "--set", "num_validation=20", "--set", "num_test=30")
     words = (MODEL_CARDS / "ndr-ctl-forward", "compositional_table_lookup", *sizes, "--split", "test")
     steps = []
-    for rule in ((), ("--exit-criterion", "learned", "--max-steps", "8"), ("--exit-threshold", "0.2")):
+    for rule in ((), ("--exit-criterion", "learned", "--max-depth", "8"), ("--exit-threshold", "0.2")):
         table = evaluated(*words, *rule)[0]["test"]
-        steps.append(table["max_steps"] if table["fixed_depth"] else table["steps"]["mean"])
+        steps.append(table["max_depth"] if table["fixed_depth"] else table["steps"]["mean"])
     assert steps[1] == 8
     assert 4 < steps[0] < steps[2]
     for rule, message in (

@@ -106,8 +106,8 @@ def test_what_does_not_go_together(refuse, make, rec, run_folder, archive):
     assert "segment_length is 6 and config.window_size 4" in (
         refuse("evaluate", rec, *documents(archive), "--segment-length", "6")
     )
-    assert "--max-steps 2 and --halting-threshold 0.5: this is for shorter sequences, leave it out" in refuse(
-        "evaluate", rec, *documents(archive), "--max-steps", "2", "--halting-threshold", "0.5"
+    assert "--max-depth 2 and --halting-threshold 0.5: this is for shorter sequences, leave it out" in refuse(
+        "evaluate", rec, *documents(archive), "--max-depth", "2", "--halting-threshold", "0.5"
     )
     assert "--segment-length 8: this is for long documents (long_documents), leave it out" in refuse(
         "evaluate", run_folder, "listops", "--segment-length", "8"

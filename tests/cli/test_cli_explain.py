@@ -78,9 +78,9 @@ def test_the_figure_is_written_only_if_asked(succeed, router, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     succeed("explain", router, TEXT)
     assert not list(tmp_path.iterdir())
-    out, _ = succeed("explain", router, TEXT, "--output", tmp_path / "a" / "f.png", "--max-steps", 9, "--head", 0)
+    out, _ = succeed("explain", router, TEXT, "--output", tmp_path / "a" / "f.png", "--max-depth", 9, "--head", 0)
     assert f"wrote {tmp_path / 'a' / 'f.png'}" in out
-    expected = plots.plot_explanation(explained(router, max_steps=9), tmp_path / "b.png", 0)
+    expected = plots.plot_explanation(explained(router, max_depth=9), tmp_path / "b.png", 0)
     assert (tmp_path / "a" / "f.png").read_bytes() == expected.read_bytes()
     with Image.open(expected) as image:
         assert image.format == "PNG"

@@ -61,9 +61,9 @@ def test_texts_are_evaluated(evaluated, places):
     assert "test.jsonl by position in the text" in out
     assert f"perplexity {table['perplexity']:.2f}" in " ".join(out.split())
     # another exit, and fewer steps
-    table = evaluated(*words, "--max-steps", "1")[0]["test"]
-    found = by_hand(places["model"], texts, max_steps=1)
-    assert table["max_steps"] == 1
+    table = evaluated(*words, "--max-depth", "1")[0]["test"]
+    found = by_hand(places["model"], texts, max_depth=1)
+    assert table["max_depth"] == 1
     assert table["mean_steps"] == pytest.approx(np.concatenate([own[2] for own in found]).mean())
     table = evaluated(*words, "--exit-criterion", "confidence", "--exit-threshold", "0.2")[0]["test"]
     found = by_hand(places["model"], texts, exit_criterion="confidence", exit_threshold=0.2)

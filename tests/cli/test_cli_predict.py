@@ -56,7 +56,7 @@ def test_depth_and_precision_can_be_chosen(run, run_folder, file, tmp_path):
         assert (status, err) == (0, "")
         return [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
 
-    assert {row["steps"] for row in predict("--max-steps", "1")} == {1}
+    assert {row["steps"] for row in predict("--max-depth", "1")} == {1}
     assert {row["steps"] for row in predict("--halting-threshold", "0.01")} != {row["steps"] for row in predict()}
     early = predict("--exit-criterion", "confidence", "--exit-threshold", "0.2", "--all-probabilities")
     assert sum(row["steps"] for row in early) < sum(row["steps"] for row in predict())
@@ -143,7 +143,7 @@ def test_refusals(refuse, run_folder, file, monkeypatch, flags, message):
 def test_a_killed_command_leaves_no_output(run, run_folder, tmp_path):
     file, output, number = tmp_path / "new.csv", tmp_path / "p.parquet", 40_000
     file.write_text("id,text\n" + "".join(f"{row},[MAX {row % 10} {row // 10 % 10} ]\n" for row in range(number)))
-    words = ["--file", file, "--output", output, "--keep-column", "id", "--max-steps", "1"]
+    words = ["--file", file, "--output", output, "--keep-column", "id", "--max-depth", "1"]
     command = [sys.executable, "-c", "from hf_recurrent.cli import main; main()", "predict", run_folder, *words]
     process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:

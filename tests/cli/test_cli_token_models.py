@@ -113,9 +113,9 @@ def test_words_are_evaluated(evaluated, refuse, places):
     assert "test.jsonl by label" in out
     assert "depth steps of a word" in " ".join(out.split())
     # what training tells of words alone, and other depths
-    table = evaluated(*words, "--train-file", places["rows"], "--max-steps", "1")[0]["test"]
+    table = evaluated(*words, "--train-file", places["rows"], "--max-depth", "1")[0]["test"]
     assert next(iter(table["slices"])) == "context_free_bits"
-    assert table["steps"]["mean"] <= table["max_steps"] == 1
+    assert table["steps"]["mean"] <= table["max_depth"] == 1
     message = refuse("evaluate", places["words"], places["test"], "--line-by-line")
     assert "line_by_line is True, but" in message
     assert "is a token classifier: leave it out" in message

@@ -91,7 +91,7 @@ def test_the_checkpoint_stops_when_its_answer_is_right(succeed, checkpoint):
     assert shallow < 7
     assert early > full - 0.03
     # once more, on the first one's config
-    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-steps", "4")
+    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-depth", "4")
     flat = " ".join(out.split())
     assert "It replaces the probe that the checkpoint had." in flat
     assert "fitted to 100 examples of train (100 units after 1 to 3 steps)" in flat

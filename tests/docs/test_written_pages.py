@@ -163,7 +163,7 @@ def test_there_is_something_to_check():
 def test_the_table_of_the_readme_has_the_numbers_of_its_card():
     calibration = read_card(ROOT / "model_cards/ndr-ctl-forward").calibration
     found = calibration["tests"]["all tested splits"]
-    full = f"{calibration['max_steps']} | {found['full_accuracy']:.2%} | 100.0%"
+    full = f"{calibration['max_depth']} | {found['full_accuracy']:.2%} | 100.0%"
     early = f"{found['mean_depth']:.2f} | {found['accuracy']:.1%} | {found['relative_time']:.1%}"
     rows = TABLE_ROW.findall(README.read_text())
     told = {"6,088 examples": "mean steps", "full depth": full, "early exit": early}
@@ -173,7 +173,7 @@ def test_the_table_of_the_readme_has_the_numbers_of_its_card():
     assert found["n"] == 6088
     right = calibration["full_depth"]["accuracy"]
     fixed = next(row for row in calibration["fixed_depths"] if row["accuracy"] >= right)
-    assert fixed["max_steps"] == 6
+    assert fixed["max_depth"] == 6
     assert (
         f"Six fixed steps are as accurate on one to five functions and take {fixed['relative_time']:.1%}"
         in " ".join(README.read_text().split())

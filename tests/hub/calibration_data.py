@@ -17,7 +17,7 @@ def make_calibration(**changes):
         "confidence": 0.95,
         "risk": "lost",
         "budget": None,
-        "max_steps": 16,
+        "max_depth": 16,
         "batch_size": 64,
         "device": "CPU, 1 thread",
         "repeats": 3,
@@ -25,14 +25,14 @@ def make_calibration(**changes):
         "difficulty": "depth",
         "full_depth": {"accuracy": 0.75, "mean_depth": 16.0, "seconds": 2.5},
         "fixed_depths": [
-            {"max_steps": 4, "accuracy": 0.5, "relative_time": 0.26},
-            {"max_steps": 8, "accuracy": 0.75, "relative_time": 0.51},
+            {"max_depth": 4, "accuracy": 0.5, "relative_time": 0.26},
+            {"max_depth": 8, "accuracy": 0.75, "relative_time": 0.51},
         ],
         "criteria": {
             "convergence": {"curve": [curve_row(0.5, safe=False), curve_row(0.25)], "chosen": 0.25},
             "stability": {"curve": [curve_row(None, patience=2, safe=False)], "chosen": None},
         },
-        "chosen": {"criterion": "convergence", "threshold": 0.25, "patience": 1, "min_steps": 1},
+        "chosen": {"criterion": "convergence", "threshold": 0.25, "patience": 1, "min_depth": 1},
         "tests": {
             "test": split_check(DEPTHS, spearman=0.97),
             "far": split_check((5, 6), spearman=0.5, accuracy=0.5, risk=0.03),

@@ -26,7 +26,7 @@ def make_table(fixed=False, examples=60):
     labels = np.arange(examples) % 3
     columns = {"label": labels, "prediction": np.where(depth < 3, labels, 0)}
     slices = {"depth": depth, "operator": np.where(labels == 0, "a|b", "MIN")}
-    fields = {"halting": "none", "unit": None, "threshold": None, "max_steps": STEPS}
+    fields = {"halting": "none", "unit": None, "threshold": None, "max_depth": STEPS}
     if not fixed:
         fields |= {"halting": "global", "unit": "example", "threshold": 0.999}
         mass = halting_mass(np.full((examples, STEPS), 0.3), depth)
@@ -48,7 +48,7 @@ def make_card(fixed=False, **changes):
         "repo_id": "someone/gut-listops",
         "family": "xpos_transformer" if fixed else "gut",
         "claim": "A tiny model that evaluates nested list expressions.",
-        "max_steps": STEPS,
+        "max_depth": STEPS,
         "halting": "none" if fixed else "global",
         "paper": Paper("A paper", "https://example.org/paper", "@article{paper,\n  title = {{A Paper}}\n}\n"),
         "benchmark": Benchmark(

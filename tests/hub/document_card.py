@@ -31,7 +31,7 @@ def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5,
     record = RecurrenceRecord(
         **{
             "halting": "none",
-            "max_steps": STEPS,
+            "max_depth": STEPS,
             "segment_length": SEGMENT_LENGTH,
             "window_size": 16,
             "losses": losses,

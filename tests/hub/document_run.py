@@ -51,7 +51,7 @@ def make_document_run(folder, model=None, **changes):
         "repo_id": folder.name,
         "family": model.config.model_type,
         "table": tables["test"],
-        "max_steps": model.config.num_hidden_layers,
+        "max_depth": model.config.num_hidden_layers,
         "results": [SplitResult(split, table) for split, table in tables.items()],
         "compared": compared,
         "plots": plots,

@@ -21,7 +21,7 @@ def make_language_table(fixed=False):
         "right": np.full(STRINGS, 3),
     }
     slices = {"length": np.full(STRINGS, TOKENS), "distance": rows % 4 + 1}
-    fields = {"halting": "none", "unit": None, "threshold": None, "max_steps": STEPS}
+    fields = {"halting": "none", "unit": None, "threshold": None, "max_depth": STEPS}
     if not fixed:
         tokens = TokenCounts(STEPS, TokenKinds(KINDS, None))
         tokens.positions = np.zeros((TOKENS, STEPS + 1), dtype=int)

@@ -66,7 +66,7 @@ def test_an_exit_that_was_checked_on_no_other_examples_is_no_fixed_depth():
 
 
 def test_a_calibrated_halting_head_is_told_from_a_trained_one():
-    chosen = {"criterion": "learned", "threshold": 0.1, "patience": None, "min_steps": 1}
+    chosen = {"criterion": "learned", "threshold": 0.1, "patience": None, "min_depth": 1}
     curves = {"learned": {"curve": [curve_row(0.5, None), curve_row(0.1, None)], "chosen": 0.1}}
     before = calibrated(fixed=False, chosen=chosen, criteria=curves)
     text = render_card(before)
@@ -117,10 +117,10 @@ def test_the_time_stands_beside_full_and_fixed_depth():
     assert "On `validation`, the fastest fixed depth that is as accurate takes 8 steps and 51.0% of the time" in text
     # of many, those count that are as fast or as accurate as the early exit
     many = [
-        {"max_steps": steps, "accuracy": 0.09 * steps, "relative_time": 0.01 + steps / 16} for steps in range(2, 16, 2)
+        {"max_depth": steps, "accuracy": 0.09 * steps, "relative_time": 0.01 + steps / 16} for steps in range(2, 16, 2)
     ]
     assert re.findall(r"after (\d+) steps", opening(calibrated(fixed_depths=many))) == ["4", "10"]
-    fixed = [{"max_steps": 2, "accuracy": 0.8, "relative_time": 0.1}]
+    fixed = [{"max_depth": 2, "accuracy": 0.8, "relative_time": 0.1}]
     assert "a fixed depth of 2 steps is as accurate **in no more time**" in opening(calibrated(fixed_depths=fixed))
     fixed[0]["accuracy"] = 0.1
     assert "no fixed depth that was tried is as accurate" in opening(calibrated(fixed_depths=fixed))

@@ -37,7 +37,7 @@ def make_converted(**changes):
         "family": "ouro_recurrent",
         "auto_class": "AutoModelForCausalLM",
         "num_parameters": 1_400_000_000,
-        "max_steps": 4,
+        "max_depth": 4,
         "layers_per_step": 24,
         "has_tokenizer": True,
         "paper": Paper("A paper", "https://example.org/paper", "@article{paper,\n  title = {{A Paper}}\n}\n"),
@@ -81,7 +81,7 @@ def test_a_licence_that_the_hub_does_not_know_is_linked():
 
 def test_an_exit_that_was_calibrated_since_is_shown_as_on_other_cards(tmp_path):
     write_converted(tmp_path, make_converted())
-    calibration = make_calibration(trained_steps=8, max_steps=16)
+    calibration = make_calibration(trained_steps=8, max_depth=16)
     with changed_files(tmp_path) as change:
         put_calibrated(change, tmp_path, calibration)
     lint_card(tmp_path)
@@ -97,7 +97,7 @@ def test_an_exit_that_was_calibrated_since_is_shown_as_on_other_cards(tmp_path):
 
 @pytest.mark.parametrize(("trained", "warned"), [(8, True), (16, False), (None, False)])
 def test_steps_beyond_training_are_told(trained, warned):
-    card = make_card(calibration=without_curves(make_calibration(trained_steps=trained, max_steps=16)))
+    card = make_card(calibration=without_curves(make_calibration(trained_steps=trained, max_depth=16)))
     assert ("**Beyond training**" in render_card(card)) == warned
 
 

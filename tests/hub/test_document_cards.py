@@ -180,7 +180,7 @@ def test_metadata_are_bits(text):
     assert facts["documents"] == 3
     assert facts["bits_per_token"] == pytest.approx(1.6)
     assert facts["more_bits_per_token_when_reset"]["segment"] == pytest.approx(0.1)
-    assert data["hf_recurrent"]["halting"] == {"strategy": "none", "max_steps": 4}
+    assert data["hf_recurrent"]["halting"] == {"strategy": "none", "max_depth": 4}
     (result,) = ModelCard(text).data.eval_results
     assert (result.metric_type, result.metric_value) == ("bits_per_byte", pytest.approx(0.8))
     (entry,) = yaml.safe_load(eval_results_yaml(card))

@@ -62,7 +62,7 @@ def test_entries_hold_the_facts_of_their_cards(committed, entries):
         assert entry.architecture == ARCHITECTURES[card["family"]].prefix
         assert entry.task == f"{card['benchmark']['name']} {card['benchmark']['config']}"
         fixed = first["table"]["fixed_depth"]
-        assert entry.mean_steps == (card["max_steps"] if fixed else first["table"]["steps"]["mean"])
+        assert entry.mean_steps == (card["max_depth"] if fixed else first["table"]["steps"]["mean"])
         assert entry.accuracy == {result["split"]: result["table"]["accuracy"] for result in card["results"]}
 
 
@@ -124,8 +124,8 @@ def test_the_index_shows_every_checkpoint_and_split(entries):
     text = render_index(entries)
     for entry in entries:
         assert f"| [{entry.name}]({entry.name}) | {entry.architecture} |" in text
-        mean = f"{entry.mean_steps:.2f} of {entry.card.max_steps}"
-        steps = f"{entry.card.max_steps} (fixed)" if entry.main_table["fixed_depth"] else mean
+        mean = f"{entry.mean_steps:.2f} of {entry.card.max_depth}"
+        steps = f"{entry.card.max_depth} (fixed)" if entry.main_table["fixed_depth"] else mean
         saved = f"{entry.saved['saved']:.1%} at" if entry.saved else "not measured"
         assert f"{steps} | {phrase('trend_cell', entry.trend)} | {saved}" in text
         assert f" | {entry.card.training.num_parameters:,} |" in text

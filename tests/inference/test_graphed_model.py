@@ -74,7 +74,7 @@ def test_a_pass_ends_with_its_last_live_unit():
 )
 def test_exit_criteria_end_passes(criterion, threshold, least):
     model, batch = make_model(BY_NAME["ndr"]).eval(), make_batch(BY_NAME["ndr"])
-    options = {"exit_criterion": criterion, "exit_threshold": threshold, "min_steps": least}
+    options = {"exit_criterion": criterion, "exit_threshold": threshold, "min_depth": least}
     with without_gpu() as made:
         assert_graphs_give_the_same(model, GraphedModel(model, **options), batch, **options)
     assert len(made) > 2
@@ -150,8 +150,8 @@ def test_calls_in_inference_mode_leave_memory_that_others_write_to():
 
 
 def test_arguments_that_are_no_tensors_are_refused():
-    with without_gpu(), pytest.raises(ValueError, match="`max_steps` is 3: pass tensors here, and options"):
-        GraphedModel(make_model(BY_NAME["ut"]))(max_steps=3)
+    with without_gpu(), pytest.raises(ValueError, match="`max_depth` is 3: pass tensors here, and options"):
+        GraphedModel(make_model(BY_NAME["ut"]))(max_depth=3)
     with without_gpu(), pytest.raises(ValueError, match="no tensor was passed"):
         GraphedModel(make_model(BY_NAME["ut"]))()
     with without_gpu(), pytest.raises(ValueError, match="max_shapes is 0: pass 1 or more"):

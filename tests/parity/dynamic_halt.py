@@ -96,7 +96,7 @@ class DynamicHaltReference:
         width = encoder_mask.shape[1]
         size = chunk_size(self.model.config, width) if self.is_chunked else width
         if self.halts:
-            inputs["max_steps"] = min(self.model.config.num_hidden_layers, size + 1)
+            inputs["max_depth"] = min(self.model.config.num_hidden_layers, size + 1)
         self.model.zero_grad()
         with record_run(self.model) as seen, torch.set_grad_enabled(gradients):
             outputs = self.model(**inputs)

@@ -61,7 +61,7 @@ class HuginnReference:
         config, (without, with_gradient) = self.model.config, self.steps_of_loss
         backprop_steps, config.backprop_steps = config.backprop_steps, with_gradient
         try:
-            output = self.model.train()(**inputs, shift_labels=labels, max_steps=without + with_gradient)
+            output = self.model.train()(**inputs, shift_labels=labels, max_depth=without + with_gradient)
         finally:
             config.backprop_steps = backprop_steps
             self.model.eval()
@@ -74,11 +74,11 @@ class HuginnReference:
         pads_left = not bool(mask[:, 0].all())
         for steps in (FEW_STEPS, SOME_STEPS, most):
             with recorded(base.norm) as normed, recorded(base.prelude[-1]) as embedded:
-                output = self.model(**inputs, max_steps=steps, output_hidden_states=True)
+                output = self.model(**inputs, max_depth=steps, output_hidden_states=True)
             results[f"latent_states.{steps}"], results[f"head_states.{steps}"] = normed
             results[f"logits.{steps}"] = output.logits
             if pads_left:
-                results[f"unpadded_logits.{steps}"] = self.model(**inputs, attention_mask=mask, max_steps=steps).logits
+                results[f"unpadded_logits.{steps}"] = self.model(**inputs, attention_mask=mask, max_depth=steps).logits
         core_states = torch.stack(output.hidden_states[1:])
         return results | {"core_states": core_states, "embedded_inputs": embedded[0].hidden_states}
 
@@ -89,7 +89,7 @@ class HuginnReference:
         length = inputs["input_ids"].shape[1]
         for size in (*FIRST_PIECES, *(1,) * (length - sum(FIRST_PIECES))):
             piece = {name: values[:, start : start + size] for name, values in inputs.items()}
-            pieces.append(self.model(**piece, past_key_values=cache, max_steps=SOME_STEPS).logits)
+            pieces.append(self.model(**piece, past_key_values=cache, max_depth=SOME_STEPS).logits)
             start += size
         number, layers = SOME_STEPS * config.layers_per_step, cache.layers
         core, prelude, coda = layers[:number], layers[number:][: config.prelude_layers], layers[-config.coda_layers :]
@@ -108,7 +108,7 @@ class HuginnReference:
             max_new_tokens=NUM_GENERATED,
             do_sample=False,
             eos_token_id=None,
-            max_steps=SOME_STEPS,
+            max_depth=SOME_STEPS,
         )
         if not self.thresholds:
             return {"generated": found[:, prompts.shape[1] :]}

@@ -22,7 +22,7 @@ class NeuralDataRouterReference:
     def __init__(self, model, names: dict[str, str], test_steps: int | None):
         self.model = model
         self.names = names
-        self.max_steps = test_steps
+        self.max_depth = test_steps
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
         require_keys(io, ("input_ids", "lengths", "labels"))
@@ -40,9 +40,9 @@ class NeuralDataRouterReference:
         self.model.zero_grad()
         records = {"output_hidden_states": True, "output_attentions": True, "output_gates": True}
         with torch.set_grad_enabled(gradients):
-            outputs = self.model(ids, mask, labels=io["labels"], max_steps=self.max_steps, **records)
+            outputs = self.model(ids, mask, labels=io["labels"], max_depth=self.max_depth, **records)
         with torch.no_grad():
-            encoded = base(ids, mask, max_steps=self.max_steps)
+            encoded = base(ids, mask, max_depth=self.max_depth)
             results = self.encoder_results(ids, mask, outputs, encoded)
         results |= {"logits": outputs.logits, "loss": outputs.loss.view(1)}
         if self.halts:

@@ -193,9 +193,9 @@ class Stack:
             states.append(state + sinusoid(place + 2, len(state)) if config.absolute_positions else state)
         return states
 
-    def read(self, ids: list[int], memory=None, max_steps: int | None = None, threshold: float | None = None) -> Row:
+    def read(self, ids: list[int], memory=None, max_depth: int | None = None, threshold: float | None = None) -> Row:
         config = self.config
-        most = config.num_hidden_layers if max_steps is None else max_steps
+        most = config.num_hidden_layers if max_depth is None else max_depth
         threshold = config.halting_threshold if threshold is None else threshold
         pre = config.layer_norm == "pre"
         tokens = [Token(state, state) for state in self.embed(ids)]

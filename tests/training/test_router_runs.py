@@ -67,8 +67,8 @@ def test_checkpoints_train_with_one_depth_and_the_published_model_has_the_other(
     assert json.loads((last / "config.json").read_text())["num_hidden_layers"] == 3
     assert json.loads((router / "config.json").read_text())["num_hidden_layers"] == 5
     card = card_of(router)
-    assert card["max_steps"] == 5
-    assert {result["table"]["max_steps"] for result in card["results"]} == {5}
+    assert card["max_depth"] == 5
+    assert {result["table"]["max_depth"] for result in card["results"]} == {5}
     assert any("trained with 3 depth steps and evaluated with 5" in line for line in card["limitations"])
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_stops_by_an_exit_criterion(script, write_recipe, tmp_path)
     script.main([recipe, "--output_dir", str(folder)])
     lint_card(folder)
     card = card_of(folder)
-    assert (card["halting"], card["max_steps"]) == ("convergence", 5)
+    assert (card["halting"], card["max_depth"]) == ("convergence", 5)
     assert card["results"][1]["table"]["unit"] == "example"
     assert "exit by convergence and at most 5 depth steps" in (folder / "README.md").read_text()
 

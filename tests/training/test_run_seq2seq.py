@@ -75,8 +75,8 @@ def test_evaluating_again_gives_the_same(straight):
     for name in ("accuracy", "ponder_cost", "majority_baseline"):
         assert again[name] == pytest.approx(table[name], rel=1e-5)
     assert again["target"] == pytest.approx(table["target"], rel=1e-5)
-    shallow = evaluate_checkpoint(checkpoint, REQUEST, max_steps=1)["test"]
-    assert shallow["steps"]["max"] == shallow["decoder"]["steps"]["max"] == shallow["max_steps"] == 1
+    shallow = evaluate_checkpoint(checkpoint, REQUEST, max_depth=1)["test"]
+    assert shallow["steps"]["max"] == shallow["decoder"]["steps"]["max"] == shallow["max_depth"] == 1
 
 
 def test_the_best_checkpoints_are_averaged(straight):

@@ -14,7 +14,7 @@ A threshold is safe if, with the confidence asked for, its risk is at most the t
 promise also holds for the fastest safe threshold of them all. It holds for the distribution of the examples, and for
 these weights. With a budget the most accurate threshold that is fast enough is chosen, and nothing is promised.
 
-A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_steps`, `repeats` of timing
+A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_depth`, `repeats` of timing
 over `timed_examples`, `unit` ("token") if a model answers for each token, and
 
 * `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`; of full depth also
@@ -145,7 +145,7 @@ def calibrate(
     goal: Goal = DEFAULT_GOAL,
     *,
     criteria: Sequence[str] | None = None,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     answer_name: Callable[[Any], str] = str,
     repeats: int = 3,
     progress: bool = False,
@@ -160,7 +160,7 @@ def calibrate(
         tests: further examples by the names of their splits.
         goal: the risk or budget that decides.
         criteria: names of the criteria to choose from; None: all that the model can use.
-        max_steps: full depth, instead of the config's.
+        max_depth: full depth, instead of the config's.
         answer_name: text of a class id, token id, tuple of a target's token ids, or array of those of tokens.
         repeats: number of passes that are timed.
         progress: show progress bars.
@@ -174,7 +174,7 @@ def calibrate(
     prepared_tests = {name: prepare(model, own, goal.labelled) for name, own in (tests or {}).items()}
     n = number_of_examples(batches)
     goal.check_number(n, len(names))
-    depth = depth_fields(model, batches[0], max_steps)
+    depth = depth_fields(model, batches[0], max_depth)
     full = {**threshold_fields(FULL_DEPTH), **depth}
     most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
     shallow = [] if model.config.capabilities.two_stacks else fixed_depths(most_steps)
@@ -195,17 +195,17 @@ def calibrate(
         "risk": LOST if goal.labelled else DIFFERS,
         "budget": None if goal.budget is None else dict(zip(("measure", "most"), goal.budget, strict=True)),
         **({"unit": "token"} if batches[0].by_token else {}),
-        "max_steps": most_steps,
+        "max_depth": most_steps,
         "trained_steps": most_trained_steps(model.config),
         "repeats": repeats,
         "timed_examples": found.timed,
         "full_depth": full_depth,
-        "fixed_depths": [{"max_steps": steps, **run_row(steps, found)} for steps in shallow],
+        "fixed_depths": [{"max_depth": steps, **run_row(steps, found)} for steps in shallow],
         "criteria": {
             name: {"curve": list(rows.values()), "chosen": None if chosen[name] is None else chosen[name].value}
             for name, rows in curves.items()
         },
-        "chosen": None if choice is None else {**choice._asdict(), "min_steps": model.config.min_steps},
+        "chosen": None if choice is None else {**choice._asdict(), "min_depth": model.config.min_depth},
         "inputs": None if choice is None else input_statistics(found.examples[choice]),
         "tests": test_tables(choice, checked, tests or {}, goal, answer_name),
     }
@@ -470,8 +470,8 @@ def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> di
         source: `benchmark`, `config` and `split` of the examples, for the record in `exit_calibration`.
     """
     choice = dict(table["chosen"])
-    min_steps = choice.pop("min_steps")
-    fields = {**Setting(**choice).fields, "min_steps": min_steps, "num_hidden_layers": table["max_steps"]}
+    min_depth = choice.pop("min_depth")
+    fields = {**Setting(**choice).fields, "min_depth": min_depth, "num_hidden_layers": table["max_depth"]}
     if model.config.capabilities.two_stacks:
         # by which the encoder stops, and the decoder's steps
         others = ("halting_threshold", "num_decoder_layers")

@@ -104,20 +104,20 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     return tuple(dict.fromkeys(criteria or usable))
 
 
-def depth_fields(model: Any, batch: Batch, max_steps: int | None) -> dict[str, int]:
-    """Config fields of a model that takes `max_steps` at full depth, instead of its own number.
+def depth_fields(model: Any, batch: Batch, max_depth: int | None) -> dict[str, int]:
+    """Config fields of a model that takes `max_depth` at full depth, instead of its own number.
 
     Raises:
         ValueError: the model cannot take so many, or has two stacks.
     """
-    if max_steps is None:
+    if max_depth is None:
         return {}
     if model.config.capabilities.two_stacks:
-        raise ValueError(f"max_steps is {max_steps}: it is for models with one stack, leave it out")
+        raise ValueError(f"max_depth is {max_depth}: it is for models with one stack, leave it out")
     # the model itself knows how deep it may go
     with inference_mode(model):
-        model(**{name: value[:1] for name, value in batch.inputs.items()}, max_steps=max_steps)
-    return {"num_hidden_layers": max_steps}
+        model(**{name: value[:1] for name, value in batch.inputs.items()}, max_depth=max_depth)
+    return {"num_hidden_layers": max_depth}
 
 
 def fixed_depths(most_steps: int) -> list[int]:

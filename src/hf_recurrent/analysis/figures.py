@@ -36,9 +36,9 @@ def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> t
     return figure, axes
 
 
-def depth_axis(axes: Axes, label: str, max_steps: int) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(max_steps, 12) + 1))
-    axes.set_xlim(-0.6, max_steps + 0.6)
+def depth_axis(axes: Axes, label: str, max_depth: int) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(max_depth, 12) + 1))
+    axes.set_xlim(-0.6, max_depth + 0.6)
     axes.set_xlabel(label)
 
 
@@ -61,10 +61,10 @@ def share_axis(axes: Axes, label: str, top: float) -> None:
     axes.set_ylabel(label)
 
 
-def steps_axis(axes: Axes, label: str, max_steps: float) -> None:
-    """From 0 to just above `max_steps`; nobody executes a fraction of a step, so ticks are whole."""
+def steps_axis(axes: Axes, label: str, max_depth: float) -> None:
+    """From 0 to just above `max_depth`; nobody executes a fraction of a step, so ticks are whole."""
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylim(0, max(HEADROOM * max_steps, 1))
+    axes.set_ylim(0, max(HEADROOM * max_depth, 1))
     axes.set_ylabel(label)
 
 

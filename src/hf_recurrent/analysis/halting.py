@@ -88,7 +88,7 @@ class HaltingRecord:
     Fields:
         halting: the model's exit criterion or, if that is "learned", its halting strategy; "none" for a fixed depth.
         unit: what halts: "example", "sentence" (of a pair), "choice", "chunk", "token"; None for a fixed depth.
-        max_steps: L, the maximum depth steps of the run.
+        max_depth: L, the maximum depth steps of the run.
         threshold: that of the run; None for a fixed depth, and for a criterion without.
         examples: a row for each example.
             `label`, `prediction`: class ids; names of all labels of an example that may have several; numbers of a
@@ -107,7 +107,7 @@ class HaltingRecord:
 
     halting: str
     unit: str | None
-    max_steps: int
+    max_depth: int
     threshold: float | None
     examples: pd.DataFrame
     slices: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -136,7 +136,7 @@ class HaltingRecord:
         columns: Mapping[str, np.ndarray],
         slices: Mapping[str, Sequence] | None,
         unit: str | None,
-        max_steps: int | None,
+        max_depth: int | None,
         halting_threshold: float | None,
         **fields: Any,
     ) -> "HaltingRecord":
@@ -151,7 +151,7 @@ class HaltingRecord:
             slices,
             halting=rule,
             unit=of_any(unit),
-            max_steps=config.num_hidden_layers if max_steps is None else max_steps,
+            max_depth=config.num_hidden_layers if max_depth is None else max_depth,
             threshold=threshold if halting_threshold is None else halting_threshold,
             **fields,
         )
@@ -182,12 +182,12 @@ def unit_kind(output: Any, config: Any, stack: str = MODEL) -> str:
 
 
 def unit_mass(
-    output: Any, config: Any, max_steps: int, stack: str = MODEL
+    output: Any, config: Any, max_depth: int, stack: str = MODEL
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Halting units of a stack, from the output of a model that was called with `output_halting=True`.
 
     Args:
-        max_steps: L.
+        max_depth: L.
 
     Returns:
         (B, U) bool, which units are no padding; of these, one after another, executed steps (n,) and mass (n, L + 1).
@@ -196,12 +196,12 @@ def unit_mass(
     probabilities = as_numpy(stack_output(output, stack, "halting_probabilities"))
     live = steps >= 0
     steps = steps[live]
-    mass = halting_mass(probabilities[live], steps, stopping_rule(config)[0], max_steps)
+    mass = halting_mass(probabilities[live], steps, stopping_rule(config)[0], max_depth)
     return live.reshape(len(live), -1), steps, mass
 
 
 def halting_mass(
-    probabilities: np.ndarray, steps: np.ndarray, halting: str = "global", max_steps: int | None = None
+    probabilities: np.ndarray, steps: np.ndarray, halting: str = "global", max_depth: int | None = None
 ) -> np.ndarray:
     """Unconditional halting mass `(U, L + 1)` of the states 0..L.
 
@@ -213,11 +213,11 @@ def halting_mass(
         probabilities: halting probabilities `(U, L)`, one for each step computed.
         steps: executed steps `(U,)`, in 0..L.
         halting: the model's halting strategy or exit criterion.
-        max_steps: L, where a call had another depth than there are probabilities.
+        max_depth: L, where a call had another depth than there are probabilities.
     """
-    probabilities, steps = np.asarray(probabilities, dtype=np.float64)[:, :max_steps], np.asarray(steps)
-    if max_steps is not None:
-        probabilities = np.pad(probabilities, ((0, 0), (0, max_steps - probabilities.shape[1])))
+    probabilities, steps = np.asarray(probabilities, dtype=np.float64)[:, :max_depth], np.asarray(steps)
+    if max_depth is not None:
+        probabilities = np.pad(probabilities, ((0, 0), (0, max_depth - probabilities.shape[1])))
     units, depth = probabilities.shape
     mass = np.zeros((units, depth + 1))
     if adds_probabilities(halting):
@@ -266,7 +266,7 @@ def collect_halting(
     batches: Iterable[Mapping[str, Any]],
     *,
     slices: Mapping[str, Sequence] | None = None,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     kinds: TokenKinds | None = None,
     progress: bool = False,
@@ -280,7 +280,7 @@ def collect_halting(
         batches: a data loader or any iterable of batches with `labels`: `(B,)` classes, or `(B, S)` token ids aligned
             with `input_ids`, -100 where there is none.
         slices: column name -> one value per example, in the order of the batches.
-        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        max_depth: depth limit of this run, in steps; None keeps the configured depth.
         halting_threshold: threshold of this run; None keeps the configured one.
         kinds: kinds of tokens to tell apart in the halting statistics of a language model.
         progress: show a progress bar.
@@ -288,9 +288,9 @@ def collect_halting(
     Raises:
         ValueError: there are no batches, they have no labels, or a slice column does not fit them.
     """
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
     config, unit, columns = model.config, None, []
-    depth = config.num_hidden_layers if max_steps is None else max_steps
+    depth = config.num_hidden_layers if max_depth is None else max_depth
     tokens = TokenCounts(depth, kinds)
     for given in progress_bar(dealt(batches), progress, "halting statistics", "batch"):
         batch = prepare_batch(model, given)
@@ -336,7 +336,7 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
         "halting": record.halting,
         "unit": record.unit,
         "fixed_depth": fixed,
-        "max_steps": record.max_steps,
+        "max_depth": record.max_depth,
         "threshold": record.threshold,
         "steps": results.pop("steps"),
         "ponder_cost": None if fixed else examples["ponder_cost"].mean(),

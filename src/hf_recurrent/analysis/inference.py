@@ -197,7 +197,7 @@ def require_right_answers(model: Any) -> None:
     if predicts_number(model.config):
         raise ValueError(
             "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
-            "halting_threshold or max_steps"
+            "halting_threshold or max_depth"
         )
 
 

@@ -17,7 +17,7 @@ class RecurrentTextClassificationPipeline(TextClassificationPipeline):
 
     - `return_steps=True`: every result has `steps`, the executed depth steps of the text, mean over its halting units;
       None for a fixed depth. With `top_k` each label's result has them.
-    - `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`, `min_steps`: as of the
+    - `max_depth`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`, `min_depth`: as of the
       model's forward pass.
 
     The model may come from this package or, with `trust_remote_code=True`, from its checkpoint's own code.

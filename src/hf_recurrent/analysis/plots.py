@@ -105,7 +105,7 @@ def save_halting_figures(
 def plot_steps_histogram(table: Mapping[str, Any]) -> Figure:
     """Share of halting units that stopped after each number of steps."""
     counts, unit = np.array(table["steps_histogram"]), table["unit"]
-    title = f"Where {counts.sum():,} {unit}s stopped (at most {table['max_steps']} steps)"
+    title = f"Where {counts.sum():,} {unit}s stopped (at most {table['max_depth']} steps)"
     return _plot_depths(counts / counts.sum(), "executed depth steps", f"share of {unit}s", title)
 
 

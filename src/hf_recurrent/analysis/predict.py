@@ -54,7 +54,7 @@ class PredictionSettings:
         keep_columns: columns of the file that the output has, too, before its own.
         max_seq_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
         batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
-        options: of the model's forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
+        options: of the model's forward pass: `max_depth`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
         all_probabilities: a classifier's probabilities of all labels.
         max_new_tokens: of models that write text.
         source_prefix: text before every text, of models that write text.

@@ -56,7 +56,7 @@ class ClassifierPredictor(Predictor):
 
     Args:
         model: a sequence classifier.
-        options: of its forward pass, such as `max_steps`.
+        options: of its forward pass, such as `max_depth`.
         all_probabilities: whether there are columns for the probability of each label.
 
     Raises:
@@ -121,7 +121,7 @@ class TextPredictor(Predictor):
     Args:
         model: a causal language model or an encoder-decoder.
         tokenizer: its tokenizer.
-        options: of its forward pass, such as `max_steps`.
+        options: of its forward pass, such as `max_depth`.
         max_new_tokens: the most tokens to write; None: as `generation_config` says.
 
     Raises:

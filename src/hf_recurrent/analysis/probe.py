@@ -93,7 +93,7 @@ def fit_probe(
     batches: Iterable[Mapping[str, Any]],
     *,
     size: int = 64,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> tuple[ExitProbe, dict[str, Any]]:
@@ -104,7 +104,7 @@ def fit_probe(
         batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels, of one
             that answers for each token with labels (B, S), -100 where there is none.
         size: inner width of the probe.
-        max_steps: depth of the model, instead of its own.
+        max_depth: depth of the model, instead of its own.
         seed: of the choice of tokens and of held-out examples, and of the probe.
         progress: show a progress bar.
 
@@ -121,7 +121,7 @@ def fit_probe(
     start = time.perf_counter()
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"size is {size!r}: pass a whole number, at least 1")
-    answers = judged_answers(model, batches, max_steps=max_steps, seed=seed, progress=progress)
+    answers = judged_answers(model, batches, max_depth=max_depth, seed=seed, progress=progress)
     held_out = held_out_units(answers.example, seed)
     probe, updates = fit(answers, held_out, size, seed)
     features, right = answers.of(held_out)
@@ -148,7 +148,7 @@ def judged_answers(
     model: Any,
     batches: Iterable[Mapping[str, Any]],
     *,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     most_units: int = MOST_UNITS,
     seed: int = 0,
     progress: bool = False,
@@ -161,15 +161,15 @@ def judged_answers(
     Raises:
         ValueError: as `fit_probe`.
     """
-    require_answers(model, max_steps)
+    require_answers(model, max_depth)
     goals = read_goals(model, batches)
     labelled = count_labelled(goals)
     if not labelled:
         raise ValueError("there are no labelled examples to fit a probe to")
     goals = goals[:: max(1, labelled // (RUN_SHARE * most_units))]
     share = most_units / count_labelled(goals)
-    head, steps, generator = model.answer_head(), full_depth(model, max_steps) - 1, torch.Generator().manual_seed(seed)
-    options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_steps": 1}
+    head, steps, generator = model.answer_head(), full_depth(model, max_depth) - 1, torch.Generator().manual_seed(seed)
+    options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_depth": 1}
     # drawn for all batches, of which each of several processes runs its share
     draws = [each.labelled & (torch.rand(len(each.wanted), generator=generator) < share) for each in goals]
     found = []
@@ -177,7 +177,7 @@ def judged_answers(
         own = list(dealt(zip(goals, draws, strict=True)))
         for each, chosen in progress_bar(own, progress, "running the model", "batch"):
             with recorded_features(model) as seen:
-                model(**each.inputs, **options, max_steps=max_steps)
+                model(**each.inputs, **options, max_depth=max_depth)
             features = by_unit(seen, steps, None if is_classifier(model) else len(each.inputs["input_ids"]))
             chunks = len(features) // len(each.wanted)
             places = chosen.repeat(chunks).nonzero().squeeze(-1)
@@ -194,7 +194,7 @@ def count_labelled(goals: Iterable[Goals]) -> int:
     return sum(int(each.labelled.sum()) for each in goals)
 
 
-def require_answers(model: Any, max_steps: int | None) -> None:
+def require_answers(model: Any, max_depth: int | None) -> None:
     """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
     require_early_answers(model)
     head = replace(model.answer_head(), probe=Recorder())
@@ -209,13 +209,13 @@ def require_answers(model: Any, max_steps: int | None) -> None:
         )
     if head.answers == "number":
         raise ValueError("the model predicts a number, which is neither right nor wrong: use 'convergence' instead")
-    if full_depth(model, max_steps) < 2:
-        raise ValueError("the model takes one depth step, so there is nothing to decide: pass max_steps above 1")
+    if full_depth(model, max_depth) < 2:
+        raise ValueError("the model takes one depth step, so there is nothing to decide: pass max_depth above 1")
 
 
-def full_depth(model: Any, max_steps: int | None) -> int:
+def full_depth(model: Any, max_depth: int | None) -> int:
     """Most steps of the stack that answers."""
-    return list(stack_depths(model.config).values())[-1] if max_steps is None else max_steps
+    return list(stack_depths(model.config).values())[-1] if max_depth is None else max_depth
 
 
 def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:

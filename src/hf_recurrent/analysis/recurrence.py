@@ -53,7 +53,7 @@ class RecurrenceRecord:
 
     Fields:
         halting: the model's halting strategy; "none" for a fixed depth.
-        max_steps: maximum depth steps.
+        max_depth: maximum depth steps.
         segment_length: tokens of a segment.
         window_size: tokens of a block, after each of which a state is updated; None where there are no blocks.
         losses: carry -> losses, all of the same tokens.
@@ -61,7 +61,7 @@ class RecurrenceRecord:
     """
 
     halting: str
-    max_steps: int
+    max_depth: int
     segment_length: int
     window_size: int | None
     losses: dict[str, DocumentLosses]
@@ -194,7 +194,7 @@ def collect_recurrence(
         losses[carry] = whole
     return RecurrenceRecord(
         halting=stopping_rule(config)[0],
-        max_steps=config.num_hidden_layers,
+        max_depth=config.num_hidden_layers,
         segment_length=max(length for *_, length in parts),
         window_size=config.capabilities.window_size,
         losses=losses,
@@ -308,7 +308,7 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
             "constant_bits_per_byte": losses.constant_bits_per_token * by_byte,
             "fixed_depth": record.halting == "none",
             "halting": record.halting,
-            "max_steps": record.max_steps,
+            "max_depth": record.max_depth,
             "mean_steps": losses.mean_steps,
             "segment_length": record.segment_length,
             "carries": carries,

@@ -79,7 +79,7 @@ def require_halting(model: Any, name: str = "the model") -> None:
     if model.config.capabilities.halting == "none":
         raise ValueError(
             f"{name} never halts (architecture {model.config.model_type!r}, halting='none'), so there is no threshold "
-            "to lower: limit its depth with max_steps, or sweep a model that halts"
+            "to lower: limit its depth with max_depth, or sweep a model that halts"
         )
 
 
@@ -237,20 +237,20 @@ def generates_target(model: Any, batch: Batch) -> list[bool]:
 def depths(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict[str, np.ndarray]:
     """Of each stack, as columns (B,): `calls` of the block, `units` that halt, and the mean `depth` of these."""
     columns = {}
-    for stack, max_steps in stack_depths(config).items():
+    for stack, max_depth in stack_depths(config).items():
         steps = stack_output(output, stack, "ponder_steps").cpu().numpy()
         steps = steps.reshape(len(steps), -1)
         types = inputs.get("token_type_ids")
         of_pair = types is not None and config.capabilities.siamese and types.shape == steps.shape
-        calls, units = executed_calls(steps, config, max_steps, types.cpu().numpy() if of_pair else None)
-        taken = np.where(steps >= 0, steps if config.capabilities.stops_when_halted else max_steps, 0)
+        calls, units = executed_calls(steps, config, max_depth, types.cpu().numpy() if of_pair else None)
+        taken = np.where(steps >= 0, steps if config.capabilities.stops_when_halted else max_depth, 0)
         depth = taken.sum(1) / np.maximum(units, 1)
         columns |= {f"{stack}_calls": calls, f"{stack}_units": units, f"{stack}_depth": depth}
     return columns
 
 
 def executed_calls(
-    steps: np.ndarray, config: Any, max_steps: int, sentences: np.ndarray | None = None
+    steps: np.ndarray, config: Any, max_depth: int, sentences: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Block calls of each example, and the number of its units: two (B,).
 
@@ -261,13 +261,13 @@ def executed_calls(
 
     Args:
         steps: (B, U) accepted steps, negative where there is no unit.
-        max_steps: L.
+        max_depth: L.
         sentences: (B, U) number of each token's sentence, where the sentences of a pair are encoded apart.
     """
     live = steps >= 0
     units = live.sum(1)
     if not config.capabilities.spares_steps:
-        return units * max_steps, units
+        return units * max_depth, units
     if config.capabilities.synchronous:
         groups = np.zeros_like(steps) if sentences is None else sentences
         calls = np.zeros(len(steps), dtype=np.int64)
@@ -275,11 +275,11 @@ def executed_calls(
             members = live & (groups == group)
             calls += members.sum(1) * np.where(members, steps, 0).max(1)
         return calls, units
-    taken = np.minimum(steps + config.capabilities.computes_candidate, max_steps)
+    taken = np.minimum(steps + config.capabilities.computes_candidate, max_depth)
     return np.where(live, taken, 0).sum(1), units
 
 
-def results(examples: pd.DataFrame, max_steps: Mapping[str, int]) -> dict[str, Any]:
+def results(examples: pd.DataFrame, max_depth: Mapping[str, int]) -> dict[str, Any]:
     """Accuracies and `stacks` of a row, over all examples or those of a bucket."""
     row = {"accuracy": each_right(examples).mean()}
     if "right_tokens" in examples:
@@ -288,22 +288,22 @@ def results(examples: pd.DataFrame, max_steps: Mapping[str, int]) -> dict[str, A
         row["loss"] = examples["nats"].sum() / examples["labelled"].sum()
     if "written" in examples:
         row["written_accuracy"] = examples["written"].mean()
-    calls = {stack: examples[f"{stack}_calls"].sum() for stack in max_steps}
-    possible = {stack: examples[f"{stack}_units"].sum() * most for stack, most in max_steps.items()}
+    calls = {stack: examples[f"{stack}_calls"].sum() for stack in max_depth}
+    possible = {stack: examples[f"{stack}_units"].sum() * most for stack, most in max_depth.items()}
     row["stacks"] = {
         stack: {
             "calls": calls[stack],
             "share": calls[stack] / possible[stack],
             "mean_depth": examples[f"{stack}_depth"].mean(),
         }
-        for stack in max_steps
+        for stack in max_depth
     }
-    if len(max_steps) > 1:
+    if len(max_depth) > 1:
         total = sum(calls.values())
         row["stacks"][BOTH] = {
             "calls": total,
             "share": total / sum(possible.values()),
-            "mean_depth": example_depths(examples, max_steps).mean(),
+            "mean_depth": example_depths(examples, max_depth).mean(),
         }
     return row
 
@@ -320,11 +320,11 @@ def all_stacks(stacks: Mapping[str, Any]) -> dict[str, float]:
     return stacks[BOTH] if BOTH in stacks else next(iter(stacks.values()))
 
 
-def slice_rows(examples: pd.DataFrame, buckets: pd.Categorical, max_steps: Mapping[str, int]) -> list[dict[str, Any]]:
+def slice_rows(examples: pd.DataFrame, buckets: pd.Categorical, max_depth: Mapping[str, int]) -> list[dict[str, Any]]:
     """Results of each bucket of a slice column."""
     rows = []
     for label, members in examples.groupby(buckets, observed=True):
-        found = results(members, max_steps)
+        found = results(members, max_depth)
         work = {name: all_stacks(found["stacks"])[name] for name in ("share", "mean_depth")}
         rows.append({"value": label, "n": len(members), "accuracy": found["accuracy"], **work})
     return rows
@@ -372,10 +372,10 @@ def _example_units(model: Any, tokenizer: Any, example: Mapping[str, Any]) -> di
     inputs = prepare_batch(model, encoded).inputs
     output = model(**inputs, output_halting=True)
     found = {}
-    for stack, max_steps in stack_depths(model.config).items():
+    for stack, max_depth in stack_depths(model.config).items():
         tokens = tokenizer.convert_ids_to_tokens(stack_input_ids(inputs, stack)[0].tolist())
         kind = unit_kind(output, model.config, stack)
-        (live,), steps, mass = unit_mass(output, model.config, max_steps, stack)
+        (live,), steps, mass = unit_mass(output, model.config, max_depth, stack)
         names, length = tokens, f"{len(tokens)} tokens"
         if kind != "token":
             names = [length] if len(live) == 1 else [f"{length}, {kind} {i + 1}" for i in range(len(live))]

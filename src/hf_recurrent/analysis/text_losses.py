@@ -43,7 +43,7 @@ def collect_text_losses(
     batches: Iterable[Mapping[str, torch.Tensor]],
     num_texts: int,
     *,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> TextLosses:
@@ -52,7 +52,7 @@ def collect_text_losses(
     Args:
         batches: `input_ids` and `attention_mask` (B, S), padded on either side, and `text` (B,), numbers of the texts.
         num_texts: D.
-        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        max_depth: depth limit of this run, in steps; None keeps the configured depth.
         halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
 
@@ -66,7 +66,7 @@ def collect_text_losses(
         for batch in progress_bar(dealt(batches), progress, "reading texts", "batch"):
             inputs = to_device(batch, model)
             text, mask = inputs.pop("text").cpu().numpy(), inputs["attention_mask"].bool()
-            outputs = model(**inputs, max_steps=max_steps, halting_threshold=halting_threshold)
+            outputs = model(**inputs, max_depth=max_depth, halting_threshold=halting_threshold)
             # the token after each; padding on the left predicts nothing
             following = pad(inputs["input_ids"].masked_fill(~mask, NO_TARGET)[:, 1:], (0, 1), value=NO_TARGET)
             labels = following.masked_fill(~mask, NO_TARGET)
@@ -111,7 +111,7 @@ def text_table(
     *,
     kind: str,
     block_size: int,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     slices: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
@@ -124,11 +124,11 @@ def text_table(
     Args:
         kind: "blocks" or "documents".
         block_size: most tokens of a text.
-        max_steps, halting_threshold: those of the run; None: the configured ones.
+        max_depth, halting_threshold: those of the run; None: the configured ones.
         slices: column -> a value for each text.
     """
     config, losses = model.config, found.losses
-    depth = config.num_hidden_layers if max_steps is None else max_steps
+    depth = config.num_hidden_layers if max_depth is None else max_depth
     rule, threshold = stopping_rule(config)
     record = RecurrenceRecord(*(rule, depth, block_size, config.capabilities.window_size), {DOCUMENT: losses})
     table = recurrence_table(record, sizes)

@@ -23,7 +23,7 @@ def collect_tokens(
     batches: Iterable[Mapping[str, Any]],
     *,
     slices: Mapping[str, Sequence] | None = None,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> HaltingRecord:
@@ -35,7 +35,7 @@ def collect_tokens(
         model: a token classifier or masked language model of this package.
         batches: padded model inputs with `labels` (B, S), -100 where there is none.
         slices: column -> a value for each labelled token (N,), in the order of the batches.
-        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        max_depth: depth limit of this run, in steps; None keeps the configured depth.
         halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
 
@@ -43,8 +43,8 @@ def collect_tokens(
         ValueError: no token has a label.
     """
     config, columns, unit = model.config, [], None
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    depth = config.num_hidden_layers if max_steps is None else max_steps
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    depth = config.num_hidden_layers if max_depth is None else max_depth
     halts = config.capabilities.halts
     with inference_mode(model):
         for batch in progress_bar(dealt(batches), progress, "reading tokens", "batch"):

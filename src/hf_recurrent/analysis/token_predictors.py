@@ -44,7 +44,7 @@ class TokenPredictor(Predictor):
 
     Args:
         model: a token classifier.
-        options: of its forward pass, such as `max_steps`.
+        options: of its forward pass, such as `max_depth`.
         all_probabilities: whether there are columns for the probability of each label.
         of_words: whether texts are lists of words.
     """
@@ -114,7 +114,7 @@ class MaskPredictor(Predictor):
     Args:
         model: a masked language model.
         tokenizer: its tokenizer, which reads the name of its mask token in a text as that token.
-        options: of its forward pass, such as `max_steps`.
+        options: of its forward pass, such as `max_depth`.
         top_k: K.
 
     Raises:

@@ -48,7 +48,7 @@ Criteria = Annotated[
     list[str] | None,
     typer.Option(help="An exit criterion to choose from; may be repeated, all that the model has if not given."),
 ]
-MaxSteps = Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")]
+MaxDepth = Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")]
 WithoutLabels = Annotated[
     bool, typer.Option("--without-labels", help="Count every answer that differs from full depth as an error.")
 ]
@@ -83,7 +83,7 @@ def calibrate(
     confidence: Confidence = 0.95,
     budget: Budget = None,
     criterion: Criteria = None,
-    max_steps: MaxSteps = None,
+    max_depth: MaxDepth = None,
     without_labels: WithoutLabels = False,
     difficulty: Difficulty = None,
     limit: options.Limit = 2000,
@@ -127,7 +127,7 @@ def calibrate(
             with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
         )
-        ways = {"criteria": criterion, "max_steps": max_steps, "answer_name": answer_name(loaded), "repeats": repeats}
+        ways = {"criteria": criterion, "max_depth": max_depth, "answer_name": answer_name(loaded), "repeats": repeats}
         found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
         source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
         found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
@@ -363,7 +363,7 @@ HEADS = (("threshold", True), ("accuracy", True), ("steps", True), ("time", True
 
 def show(found: dict[str, Any]) -> None:
     """Print what was chosen, and how it does on further splits."""
-    title = f"{found['split']}: {found['n']:,} examples, at most {found['max_steps']} steps"
+    title = f"{found['split']}: {found['n']:,} examples, at most {found['max_depth']} steps"
     out.print(table(title, [("criterion", False), *HEADS], curve_lines(found)))
     for line in (*verdict(found), *little_learned(found)):
         out.print(line, markup=False)
@@ -464,7 +464,7 @@ def rival_lines(exit_row: dict[str, Any], fixed_depths: list[dict[str, Any]]) ->
     rival = fixed_rival({"calibrated": exit_row, "fixed_depths": fixed_depths})
     if rival is None:
         return ["No fixed depth that was tried is as accurate."]
-    depth = f"max_steps={rival['max_steps']} in place of the exit"
+    depth = f"max_depth={rival['max_depth']} in place of the exit"
     if rival["relative_time"] <= exit_row["relative_time"]:
         return [f"A fixed depth is as accurate in no more time: {depth} takes {percent(rival['relative_time'])}."]
     return [f"The fastest fixed depth as accurate, {depth}, takes {percent(rival['relative_time'])} of the time."]

@@ -147,7 +147,7 @@ def compare(found: dict[str, Any]) -> None:
     for row in test["by_difficulty"]:
         longer = int(row["value"]) not in TRAINED
         rows.append([row["value"] + " *" * longer, *test_cells(row), "\u2588" * round(row["mean_depth"])])
-    title = f"Accuracy on {test['n']:,} fresh chains, at full depth ({found['max_steps']} steps) and with an early exit"
+    title = f"Accuracy on {test['n']:,} fresh chains, at full depth ({found['max_depth']} steps) and with an early exit"
     out.print(table(title, [*columns, ("", False)], [*rows, ["all", *test_cells(test)]]))
     out.print("* longer than any chain of training")
     out.print(f"The early exit takes {percent(test['relative_time'])} of the time of full depth.")
@@ -184,7 +184,7 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
     train(model, tokenizer, seed, max_steps)
     out.print(f"It is calibrated on {CALIBRATED:,} chains of 1 to 9 functions. Those of 3 or more are not in training.")
     validation, test = examples(tokenizer, seed + 1), examples(tokenizer, seed + 2)
-    found = calibrated(model, validation, {"test": test}, criteria=["confidence"], max_steps=MOST_STEPS, repeats=1)
+    found = calibrated(model, validation, {"test": test}, criteria=["confidence"], max_depth=MOST_STEPS, repeats=1)
     if found["chosen"] is None:
         raise ValueError(
             f"after {max_steps} steps of training no confidence is high enough to stop early: train for longer "

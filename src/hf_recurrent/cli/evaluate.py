@@ -24,7 +24,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, max=options.MOST, help="Examples in a batch: 64 if not given, of long documents 8."),
     ] = None,
-    max_steps: options.MaxSteps = None,
+    max_depth: options.MaxDepth = None,
     halting_threshold: options.HaltingThreshold = None,
     exit_criterion: options.ExitCriterion = None,
     exit_threshold: options.ExitThreshold = None,
@@ -66,7 +66,7 @@ def evaluate(
 
     quiet_libraries()
     request = examples.request(split, limit, train_file=train_file)
-    depth_options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    depth_options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
     rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
     reading = {"segment_length": segment_length, "carry": carry}
     reads = request.own is None and data_arguments(request).benchmark == LONG_DOCUMENTS
@@ -293,7 +293,7 @@ def halting(name: str, result: dict[str, Any]) -> str:
     by = f" by {rule}" if rule in CRITERIA else ""
     return (
         f"{name}: each {result['unit']} halts{by}{at}; "
-        f"median {result['steps']['median']:g} of at most {result['max_steps']} steps, "
+        f"median {result['steps']['median']:g} of at most {result['max_depth']} steps, "
         f"{at_reads}ponder cost {result['ponder_cost']:.2f}, "
         f"forced halts {result['forced_halt_rate']:.1%}\n"
         f"rank correlation of {steps_name(result)} with {', '.join(related) or 'no column is defined'}\n"

@@ -115,7 +115,7 @@ def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
 
     gates = [f"{name}: {phrase('gates', result['gates'])}" for name, result in tables.items() if result["gates"]]
     steps = [
-        f"{name}: a token takes {result['mean_steps']:.2f} of at most {result['max_steps']} depth steps on average."
+        f"{name}: a token takes {result['mean_steps']:.2f} of at most {result['max_depth']} depth steps on average."
         for name, result in tables.items()
         if result["mean_steps"] is not None
     ]

@@ -63,5 +63,5 @@ def legend(tables: dict[str, dict[str, Any]]) -> list[str]:
     return [
         *beside,
         f"texts: {kind} of at most {most:,} tokens, each read by itself; accuracy: of the likeliest next token.",
-        f"mean steps: of a token, at most {result['max_steps']}; nothing where depth is fixed.",
+        f"mean steps: of a token, at most {result['max_depth']}; nothing where depth is fixed.",
     ]

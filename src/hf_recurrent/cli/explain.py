@@ -30,7 +30,7 @@ def explain(
         Path | None,
         typer.Option(dir_okay=False, callback=options.in_a_folder, help="Draw the figure to this PNG file too."),
     ] = None,
-    max_steps: options.MaxSteps = None,
+    max_depth: options.MaxDepth = None,
     head: Annotated[
         int | None, typer.Option(min=0, help="Attention of this head, from 0; the greatest over heads if not given.")
     ] = None,
@@ -53,11 +53,11 @@ def explain(
     if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
-        traced = traced_readout(loaded.model, loaded.tokenizer, (text, pair), max_steps)
+        traced = traced_readout(loaded.model, loaded.tokenizer, (text, pair), max_depth)
         if traced is not None:
             explain_sequence(*traced, output)
             return
-    explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_steps)
+    explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_depth)
     for drawn in tables(explanation, head, out.width):
         out.print(drawn)
     name = "next token" if explanation.predicts_next else "prediction"
@@ -70,14 +70,14 @@ def explain(
 
 
 def traced_readout(
-    model: Any, tokenizer: Any, texts: tuple[str, str | None], max_steps: int | None
+    model: Any, tokenizer: Any, texts: tuple[str, str | None], max_depth: int | None
 ) -> tuple[Any, Any] | None:
     """The readout of pixels or bytes, and these; None of digits that make no picture: they may be words."""
     from ..analysis.explain.canvas import NotDrawableError
     from ..analysis.explain.readout import trace_readout
 
     try:
-        return trace_readout(model, tokenizer, *texts, max_steps)
+        return trace_readout(model, tokenizer, *texts, max_depth)
     except NotDrawableError:
         if len(tokenizer) - len(set(tokenizer.all_special_tokens)) > DIGITS:
             raise

@@ -29,7 +29,7 @@ def export(
             "sequence, padding included.",
         ),
     ] = 512,
-    max_steps: options.MaxSteps = None,
+    max_depth: options.MaxDepth = None,
     halting_threshold: options.HaltingThreshold = None,
     exit_criterion: options.ExitCriterion = None,
     exit_threshold: options.ExitThreshold = None,
@@ -44,7 +44,7 @@ def export(
     quiet_libraries()
     chosen = format_of(output, file_format)
     depth_options = {
-        "max_steps": max_steps,
+        "max_depth": max_depth,
         "halting_threshold": halting_threshold,
         "exit_criterion": exit_criterion,
         "exit_threshold": exit_threshold,

@@ -6,7 +6,7 @@ import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .calibrate import Checkpoint, Copy, MaxSteps, destination
+from .calibrate import Checkpoint, Copy, MaxDepth, destination
 from .console import out, quiet_libraries, wrote
 
 
@@ -16,7 +16,7 @@ def fit_probe(
     examples: options.Examples,
     split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
     size: Annotated[int, typer.Option(min=1, max=options.MOST, help="Inner width of the probe.")] = 64,
-    max_steps: MaxSteps = None,
+    max_depth: MaxDepth = None,
     limit: options.Limit = 5000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
@@ -38,11 +38,11 @@ def fit_probe(
         kinds = (*OF_SEQUENCES, *OF_TOKENS)
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         model, tokenizer = loaded.model, loaded.tokenizer
-        require_answers(model, max_steps)
+        require_answers(model, max_depth)
         (rows,) = encoded(loaded, request, limit, seed)
         batches = rows.batches(tokenizer, batch_size)
         replaces = model.config.exit_probe_size > 0
-        probe, found = fitted(model, batches, size=size, max_steps=max_steps, seed=seed, progress=True)
+        probe, found = fitted(model, batches, size=size, max_depth=max_depth, seed=seed, progress=True)
         model.exit_probe, model.config.exit_probe_size = probe, size
         save_checkpoint(model, change.new, None if folder is None else tokenizer)
     for line in report(found, rows.name, size, replaces):

@@ -94,7 +94,7 @@ Out = Annotated[
         "--out", file_okay=False, callback=a_folder, help="Where to write; the checkpoint's folder if not given."
     ),
 ]
-MaxSteps = Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")]
+MaxDepth = Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")]
 HaltingThreshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
 ]

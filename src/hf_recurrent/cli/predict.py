@@ -59,7 +59,7 @@ def predict(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=options.MOST, help="The most rows in a batch.")] = 256,
     batch_tokens: Annotated[int, typer.Option(min=1, help="The most tokens in a batch, padding included.")] = 16_384,
-    max_steps: options.MaxSteps = None,
+    max_depth: options.MaxDepth = None,
     halting_threshold: options.HaltingThreshold = None,
     exit_criterion: options.ExitCriterion = None,
     exit_threshold: options.ExitThreshold = None,
@@ -87,7 +87,7 @@ def predict(
     quiet_libraries()
     rows = Rows(file, file_format=file_format, encoding=encoding, on_error=on_error)
     depth = {
-        "max_steps": max_steps,
+        "max_depth": max_depth,
         "halting_threshold": halting_threshold,
         "exit_criterion": exit_criterion,
         "exit_threshold": exit_threshold,

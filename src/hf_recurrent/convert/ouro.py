@@ -19,7 +19,7 @@ class OuroOriginal(Original):
         """
         if theirs.get("early_exit_step") is not None:
             raise ValueError(
-                f"config field `early_exit_step` is {theirs['early_exit_step']}: pass max_steps in a call, or "
+                f"config field `early_exit_step` is {theirs['early_exit_step']}: pass max_depth in a call, or "
                 "num_hidden_layers here, one more than that; and leave it out"
             )
         theirs = {**self.defaults, **theirs}

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 from ..files import plain
+from ..models.common.saved_names import renamed
 from ..registry import ARCHITECTURES
 from .base_model import BaseModel
 from .tasks import CLASSIFICATION, FILL_MASK, METRICS, TASKS
@@ -194,7 +195,7 @@ class CardData:
         notice: a warning before everything else, such as a training run smaller than the paper's.
         task: the pipeline tag of the model, one of `tasks.TASKS`.
         metric: the measure of the tables, one of `tasks.METRICS`.
-        max_steps, halting: the depth configuration, in steps, and the halting strategy.
+        max_depth, halting: the depth configuration, in steps, and the halting strategy.
         decoding: settings of generation: `num_beams`, `length_penalty` and `max_new_tokens`; None without generation.
         chunks: config fields of a model that reads chunk by chunk or in windows; None: it reads whole sequences.
         routing: examples whose routing is shown, each with its plot.
@@ -217,7 +218,7 @@ class CardData:
     repo_id: str
     family: str
     claim: str
-    max_steps: int
+    max_depth: int
     halting: str
     paper: Paper
     benchmark: Benchmark
@@ -293,6 +294,7 @@ class CardData:
         Raises:
             ValueError: a key is missing or unknown.
         """
+        data = renamed(data)
         calibration = data.get("calibration")
         if calibration:
             tests = {TESTS_ONCE.get(split, split): found for split, found in calibration["tests"].items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import Change, changed_files, one_line, write_json
+from ..models.common.saved_names import renamed
 from ..registry import ARCHITECTURES
 from .bundle import code_files
 
@@ -80,7 +81,7 @@ def write_code(model_type: str, folder: Path) -> None:
 
 def put_config(change: Change, fields: Mapping[str, Any]) -> None:
     """Change fields of a config as part of a change of its checkpoint folder, and renew model code that is there."""
-    config = json.loads((change.folder / "config.json").read_text(encoding="utf-8")) | fields
+    config = renamed(json.loads((change.folder / "config.json").read_text(encoding="utf-8"))) | fields
     if any(change.folder.glob("modeling_*.py")):
         # code of an earlier version would not know the fields
         write_code(config["model_type"], change.new)

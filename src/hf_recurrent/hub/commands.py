@@ -35,7 +35,7 @@ def evaluation_command(data: CardData) -> str | None:
         # as it was trained, to the depth of that time
         learned = data.calibration["chosen"]["criterion"] == LEARNED
         arguments += ["--halting-threshold", str(threshold)] if learned else ["--exit-criterion", LEARNED]
-        arguments += ["--max-steps", str(data.max_steps)]
+        arguments += ["--max-depth", str(data.max_depth)]
     return shlex.join(arguments)
 
 

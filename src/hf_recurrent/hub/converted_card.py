@@ -13,6 +13,7 @@ from typing import Any
 from huggingface_hub import ModelCardData
 
 from ..files import Change, changed_files, plain, read_json, write_bytes, write_json
+from ..models.common.saved_names import renamed
 from ..registry import ARCHITECTURES
 from .base_model import CONVERTED_FILE, BaseModel
 from .card_data import Paper, Plot, build
@@ -36,7 +37,7 @@ class ConvertedData:
         family: our architecture.
         auto_class: of its head.
         num_parameters: of the whole model.
-        max_steps: its depth steps.
+        max_depth: its depth steps.
         layers_per_step: layers in one of them.
         has_tokenizer: whether it has one.
         paper: of the architecture.
@@ -49,7 +50,7 @@ class ConvertedData:
     family: str
     auto_class: str
     num_parameters: int
-    max_steps: int
+    max_depth: int
     layers_per_step: int
     has_tokenizer: bool
     paper: Paper
@@ -131,7 +132,7 @@ def read_converted(folder: str | os.PathLike) -> ConvertedData:
     Raises:
         ValueError: a field is missing or unknown.
     """
-    found = build(ConvertedData, read_json(Path(folder) / CONVERTED_FILE))
+    found = build(ConvertedData, renamed(read_json(Path(folder) / CONVERTED_FILE)))
     if found.family not in ARCHITECTURES:
         raise ValueError(f"converted.family is {found.family!r}: expected one of {', '.join(ARCHITECTURES)}")
     return found

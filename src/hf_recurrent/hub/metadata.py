@@ -64,7 +64,7 @@ def _eval_result(data: CardData, result: SplitResult) -> EvalResult:
 
 
 def _summaries(data: CardData) -> dict[str, Any]:
-    halting = {"strategy": data.halting, "max_steps": data.max_steps}
+    halting = {"strategy": data.halting, "max_depth": data.max_depth}
     if data.of_documents:
         return {"halting": halting, "documents": {item.split: _document_summary(item.table) for item in data.results}}
     splits = {result.split: _halting_summary(result.table) for result in data.results}

@@ -164,7 +164,7 @@ class GraphedModel:
     Args:
         model: in evaluation mode, on a GPU.
         max_shapes: shapes whose graphs are kept; the one that was not called for longest gives way to a new one.
-        options: arguments of every call beside tensors, such as `max_steps` or `exit_criterion`.
+        options: arguments of every call beside tensors, such as `max_depth` or `exit_criterion`.
 
     Raises:
         ValueError: the model is not on a GPU, in training mode, or of an architecture or attention whose passes the

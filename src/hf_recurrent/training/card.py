@@ -185,8 +185,8 @@ def headline(
 def in_steps(table: Mapping[str, Any]) -> str:
     """The end of a sentence: the depth steps that the answers took."""
     if table["fixed_depth"]:
-        return f", in a fixed {table['max_steps']} depth steps."
-    return f", in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps on average."
+        return f", in a fixed {table['max_depth']} depth steps."
+    return f", in {table['steps']['mean']:.1f} of at most {table['max_depth']} depth steps on average."
 
 
 def metric_on(data: DataArguments, objective: Objective) -> str:
@@ -250,7 +250,7 @@ def history(facts: RunFacts, config: Any) -> list[str]:
     if facts.trained_depth is not None:
         lines.append(
             f"It was trained with {facts.trained_depth} depth steps and evaluated with {config.num_hidden_layers}, "
-            "which it takes unless `max_steps` says otherwise."
+            "which it takes unless `max_depth` says otherwise."
         )
     return [*lines, *facts.notes]
 
@@ -460,7 +460,7 @@ def run_card(
         "task": task_for(objective.auto_class),
         "metric": objective.metric,
         "notice": report.notice,
-        "max_steps": config.num_hidden_layers,
+        "max_depth": config.num_hidden_layers,
         "halting": table["halting"],
         "chunks": chunk_settings(config),
         "paper": paper_with_title(family.paper),

@@ -295,7 +295,7 @@ class EvaluationSplit:
         """What a model answers to each example, and the table of its answers and steps (see `halting_table`).
 
         Args:
-            options: `max_steps`, `halting_threshold` and `progress` of `collect_halting`.
+            options: `max_depth`, `halting_threshold` and `progress` of `collect_halting`.
         """
         batches = self.batches(tokenizer, batch_size)
         record = collect_halting(model, batches, slices=self.slices, kinds=self.kinds, **options)

@@ -31,7 +31,7 @@ def headline(title: str, split: str, table: Mapping[str, Any], metric: str) -> s
     if table.get("texts") == BLOCKS:
         read = f"blocks of {table['segment_length']:,} tokens"
     if "texts" in table and not table["fixed_depth"]:
-        depth = f", in {table['mean_steps']:.1f} of at most {table['max_steps']} depth steps a token on average"
+        depth = f", in {table['mean_steps']:.1f} of at most {table['max_depth']} depth steps a token on average"
     return (
         f"{title}: {table[measure.key]:.3f} {measure.label.lower()} on {table['documents']:,} {read} of the `{split}` "
         f"split ({table['tokens']:,} tokens), where the best constant prediction needs "

@@ -347,7 +347,7 @@ def evaluate_checkpoint(
     request: Request,
     *,
     batch_size: int = 64,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> dict[str, dict[str, Any]]:
@@ -357,7 +357,7 @@ def evaluate_checkpoint(
 
     Args:
         batch_size: examples in a batch, which have similar lengths.
-        max_steps, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
+        max_depth, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
         progress: show a progress bar for each split.
     """
     arguments = requested_data(checkpoint, request)
@@ -369,7 +369,7 @@ def evaluate_checkpoint(
         )
     if checkpoint.objective is SEQ2SEQ:
         require_scores(arguments)
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
     config, tables = checkpoint.model.config, {}
     for split in evaluation_splits(checkpoint, request, arguments):
         if isinstance(split, PairSplit) and is_first():
@@ -379,7 +379,7 @@ def evaluate_checkpoint(
         )
         calibration = getattr(config, "exit_calibration", None)
         # it is of models that stop as they were calibrated
-        if calibration is not None and max_steps is None and halting_threshold is None:
+        if calibration is not None and max_depth is None and halting_threshold is None:
             unusual = unusual_inputs(calibration, split.judged(examples))
             table |= {} if unusual is None else {"unusual_inputs": unusual}
         tables[split.name] = table

@@ -204,7 +204,7 @@ class TextSplit:
             *(model, found, Corpus(*sizes, token_bytes=token_bytes(tokenizer))),
             kind=BLOCKS if self.pack else DOCUMENTS,
             block_size=self.block_size,
-            max_steps=options.get("max_steps"),
+            max_depth=options.get("max_depth"),
             halting_threshold=options.get("halting_threshold"),
             slices=self.slices,
         )

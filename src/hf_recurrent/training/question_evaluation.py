@@ -32,7 +32,7 @@ def collect_spans(
     split: "SpanSplit",
     batch_size: int,
     *,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> HaltingRecord:
@@ -42,13 +42,13 @@ def collect_spans(
     one, or else the answer itself: they are equal just where it is an exact match.
 
     Args:
-        max_steps: depth limit of this run, in steps; None keeps the configured depth.
+        max_depth: depth limit of this run, in steps; None keeps the configured depth.
         halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
     """
     config, columns, unit = model.config, [], None
-    options = {"max_steps": max_steps, "halting_threshold": halting_threshold}
-    depth = config.num_hidden_layers if max_steps is None else max_steps
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    depth = config.num_hidden_layers if max_depth is None else max_depth
     halts, longest = config.capabilities.halts, split.rules.max_answer_length
     with inference_mode(model):
         batches = dealt(enumerate(split.batches(tokenizer, batch_size)))

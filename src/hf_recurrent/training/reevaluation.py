@@ -200,7 +200,7 @@ def with_results(
     return replace(
         card,
         claim=claim,
-        max_steps=table["max_steps"],
+        max_depth=table["max_depth"],
         halting=table["halting"],
         results=[replace(result, table=tables[result.split]) for result in card.results],
         limitations=[*says, *history, *training_history(card, checkpoint, table)],
@@ -218,7 +218,7 @@ def with_results(
 def training_history(card: CardData, checkpoint: Checkpoint, table: dict[str, Any]) -> list[str]:
     """A sentence on how a model was trained that stops otherwise by its new results; none where it was told before."""
     # an exit criterion is no way of training: another one was chosen before, and is told of already
-    if card.halting in CRITERIA or (card.halting, card.max_steps) == (table["halting"], table["max_steps"]):
+    if card.halting in CRITERIA or (card.halting, card.max_depth) == (table["halting"], table["max_depth"]):
         return []
     return [f"It was trained {trained_depth(checkpoint.model.config, card)}; how it stops was chosen afterwards."]
 
@@ -227,6 +227,6 @@ def trained_depth(config: PreTrainedConfig, card: CardData) -> str:
     """How many depth steps a card's model took in training, and what stopped it, as the end of a sentence."""
     way = "without halting" if card.halting == "none" else f"with {card.halting} halting"
     if getattr(config, "depth_sampling", "fixed") == "fixed":
-        return f"{way}, in {card.max_steps} depth steps"
-    low, high = depth_bounds(config, card.max_steps)
+        return f"{way}, in {card.max_depth} depth steps"
+    low, high = depth_bounds(config, card.max_depth)
     return f"{way}, in a number of depth steps drawn from {low}{f' to {high}' if high else ' on'} for each batch"

@@ -39,7 +39,7 @@ def collect_pairs(
     split: "PairSplit",
     batch_size: int,
     *,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, HaltingRecord], dict[str, float]]:
@@ -48,14 +48,14 @@ def collect_pairs(
     Returns records of both stacks and `summarize`. The records have the same written and true targets, as texts, and
     the steps at which tokens stopped: the decoder's tokens are its inputs when the true target is given.
 
-    `max_steps` and `halting_threshold` are the depth limit and threshold of this run, instead of the checkpoint's.
+    `max_depth` and `halting_threshold` are the depth limit and threshold of this run, instead of the checkpoint's.
     """
-    overrides = {"max_steps": max_steps, "halting_threshold": halting_threshold}
+    overrides = {"max_depth": max_depth, "halting_threshold": halting_threshold}
     extra = {name: value for name, value in overrides.items() if value is not None}
     config = model.config
     # checkpoints of earlier versions have no limit
     limit = model.generation_config.max_new_tokens or split.longest_target
-    depths = {stack: max_steps or depth for stack, depth in stack_depths(config).items()}
+    depths = {stack: max_depth or depth for stack, depth in stack_depths(config).items()}
 
     def of_batch(batch: dict[str, Any]) -> tuple[list[str], list[str], np.ndarray, dict[str, dict[str, np.ndarray]]]:
         """Written and true texts, statistics of the targets, and columns of each stack that halts."""
@@ -89,7 +89,7 @@ def collect_pairs(
             split.slices,
             halting=rule if found else "none",
             unit="token" if found else None,
-            max_steps=depths[stack],
+            max_depth=depths[stack],
             threshold=threshold if found else None,
         )
         for stack, found in columns.items()
@@ -111,7 +111,7 @@ def pair_table(records: Mapping[str, HaltingRecord], metrics: Mapping[str, float
         records, metrics: as of `collect_pairs`.
     """
     table, decoder = (halting_table(records[stack]) for stack in (ENCODER, DECODER))
-    own = ("unit", "max_steps", "steps", "ponder_cost", "forced_halt_rate", "halting_mass", "steps_histogram")
+    own = ("unit", "max_depth", "steps", "ponder_cost", "forced_halt_rate", "halting_mass", "steps_histogram")
     table["decoder"] = None if decoder["fixed_depth"] else {name: decoder[name] for name in own}
     table["target"] = {name: metrics[name] for name in ("nll", "token_accuracy")}
     for column, results in table["slices"].items():

@@ -80,9 +80,9 @@ def headline(title: str, split: str, table: dict[str, Any]) -> str:
             f"the most frequent one gives {percent(table['majority_baseline'])}"
         )
     if table["fixed_depth"]:
-        return f"{title}: {done}, in a fixed {table['max_steps']} depth steps."
+        return f"{title}: {done}, in a fixed {table['max_depth']} depth steps."
     own = table["decoder"]
     return (
-        f"{title}: {done}, in {table['steps']['mean']:.1f} of at most {table['max_steps']} depth steps of the encoder "
-        f"and {own['steps']['mean']:.1f} of {own['max_steps']} of the decoder on average."
+        f"{title}: {done}, in {table['steps']['mean']:.1f} of at most {table['max_depth']} depth steps of the encoder "
+        f"and {own['steps']['mean']:.1f} of {own['max_depth']} of the decoder on average."
     )

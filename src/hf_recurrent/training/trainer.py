@@ -229,7 +229,7 @@ class RecurrentTrainer(Trainer):
 
     def evaluation_options(self) -> dict[str, Any]:
         """Arguments of an evaluation's forward passes, beside the batch."""
-        depth = {} if self.args.evaluation_depth is None else {"max_steps": self.args.evaluation_depth}
+        depth = {} if self.args.evaluation_depth is None else {"max_depth": self.args.evaluation_depth}
         return depth | ({"output_halting": True} if self.reports_mass else {})
 
     def halting_masses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
@@ -368,7 +368,7 @@ class RecurrentTrainer(Trainer):
     def computed_step(self, batch: Mapping[str, torch.Tensor], depth: int | None) -> dict[str, torch.Tensor]:
         """Forward and backward pass of a batch, at a depth if one was drawn -> its loss and statistics."""
         inputs = {name: value for name, value in batch.items() if name != NUM_ITEMS}
-        inputs |= {} if depth is None else {"max_steps": depth}
+        inputs |= {} if depth is None else {"max_depth": depth}
         with self.compute_loss_context_manager():
             loss = self.compute_loss(self.model_wrapped, inputs, num_items_in_batch=batch.get(NUM_ITEMS))
         self.accelerator.backward(loss)

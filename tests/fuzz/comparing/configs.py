@@ -155,9 +155,9 @@ def drawn_options(case_config, rng: random.Random) -> dict:
     kinds = own_fields(type(case_config))
     options = {}
     if rng.random() < 0.4:
-        options["max_steps"] = rng.randint(1, case_config.num_hidden_layers + 2)
+        options["max_depth"] = rng.randint(1, case_config.num_hidden_layers + 2)
     if rng.random() < 0.5:
-        names = ("exit_criterion", "exit_threshold", "exit_patience", "min_steps")
+        names = ("exit_criterion", "exit_threshold", "exit_patience", "min_depth")
         drawn = {name: drawn_value(name, kinds[name], rng) for name in names if rng.random() < 0.7}
         if "exit_threshold" in drawn and drawn["exit_threshold"] is not None:
             # relative changes may be above one

@@ -117,7 +117,7 @@ def further_steps(drawing: Drawing) -> Iterator[Comparison]:
     few = drawing.rng.randint(max(1, most - 2), most - 1)
     # halting probabilities, and experts, are recorded for the maximum of steps
     recorded = ("halting_probabilities", "attention_experts", "cross_attention_experts", "feed_forward_experts")
-    runs = [Run(batch, options={"max_steps": steps}) for steps in (most, few)]
+    runs = [Run(batch, options={"max_depth": steps}) for steps in (most, few)]
     without = (*recorded, *(f"encoder_{name}" for name in recorded), "loss", *AUXILIARY)
     if getattr(drawing.config, "halted_tokens", None) == "released":
         # halting mass then grows with each step

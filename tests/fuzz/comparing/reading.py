@@ -145,7 +145,7 @@ def save(reading, detour):
     """Go on with a new cache that has the tensors of the old one."""
     old, tensors = reading.cache, reading.cache.state_dict()
     abandon(reading, old, detour)
-    reading.cache = reading.model.base_model.new_cache(reading.options.get("max_steps"))
+    reading.cache = reading.model.base_model.new_cache(reading.options.get("max_depth"))
     reading.cache.load_state_dict(tensors)
 
 

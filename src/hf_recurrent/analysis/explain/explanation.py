@@ -90,21 +90,21 @@ def explain(
     tokenizer: Any,
     text: str,
     text_pair: str | None = None,
-    max_steps: int | None = None,
+    max_depth: int | None = None,
     max_tokens: int | None = MAX_TOKENS,
 ) -> Explanation:
     """Attention, gates and halting of a classifier or causal language model on one text, or one pair of texts.
 
     Args:
-        max_steps: depth limit of this pass instead of the model's.
+        max_depth: depth limit of this pass instead of the model's.
         max_tokens: limit to the length of the text; None: none.
 
     Raises:
         ValueError: a model of another package, without attention or without a head; a text that `encode_text` does not
-            accept; or `max_steps` that the model does not accept.
+            accept; or `max_depth` that the model does not accept.
     """
     check_model(model)
-    return explain_encoded(model, tokenizer, encode_text(model, tokenizer, text, text_pair, max_tokens), max_steps)
+    return explain_encoded(model, tokenizer, encode_text(model, tokenizer, text, text_pair, max_tokens), max_depth)
 
 
 def check_model(model: Any) -> None:
@@ -134,11 +134,11 @@ def check_model(model: Any) -> None:
 
 
 def explain_encoded(
-    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_steps: int | None = None
+    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_depth: int | None = None
 ) -> Explanation:
     """`explain` of an encoded example without padding: tensors (1, S) by the names of the model's inputs."""
     inputs, config = to_device(inputs, model), model.config
-    wanted = {"output_attentions": True, "output_gates": True, "output_halting": True, "max_steps": max_steps}
+    wanted = {"output_attentions": True, "output_gates": True, "output_halting": True, "max_depth": max_depth}
     with inference_mode(model), attention_implementation(model, "eager"):
         output = model(**inputs, **wanted)
     if getattr(output, "logits", None) is None:

@@ -203,7 +203,7 @@ def pass_of(model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], foun
     taken = found.num_steps
     # what the model says if it may go no deeper
     earlier = range(1, taken) if model.capabilities.shared_block else ()
-    explained = [explain_encoded(model, tokenizer, inputs, max_steps=steps) for steps in earlier]
+    explained = [explain_encoded(model, tokenizer, inputs, max_depth=steps) for steps in earlier]
     return Pass(
         found.head_attention()[:taken],
         None if found.gates is None else found.gates[:taken],

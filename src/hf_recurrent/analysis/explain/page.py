@@ -52,9 +52,9 @@ class Page:
         bar.set_ticks(ticks, labels=names, fontsize=6)
         bar.ax.tick_params(length=2, pad=1)
 
-    def steps_scale(self, top: float, image: Any, max_steps: int) -> None:
-        ticks = MaxNLocator(integer=True, nbins=6).tick_values(0, max_steps)
-        ticks = [tick for tick in ticks if 0 <= tick <= max_steps]
+    def steps_scale(self, top: float, image: Any, max_depth: int) -> None:
+        ticks = MaxNLocator(integer=True, nbins=6).tick_values(0, max_depth)
+        ticks = [tick for tick in ticks if 0 <= tick <= max_depth]
         self.scale(top, image, ticks, [f"{tick:.0f}" for tick in ticks])
 
     def save(self, path: str | os.PathLike) -> Path:
@@ -66,9 +66,9 @@ def colours(name: str) -> Colormap:
     return colormaps[name].with_extremes(bad=IDLE_GREY)
 
 
-def steps_colours(max_steps: int, pale: bool = False) -> Colormap:
-    """A colour for each of 0 to `max_steps` steps."""
-    shades = np.linspace(0.05, PALE if pale else 1.0, max_steps + 1)
+def steps_colours(max_depth: int, pale: bool = False) -> Colormap:
+    """A colour for each of 0 to `max_depth` steps."""
+    shades = np.linspace(0.05, PALE if pale else 1.0, max_depth + 1)
     return ListedColormap(colormaps["Blues"](shades)).with_extremes(bad="white")
 
 

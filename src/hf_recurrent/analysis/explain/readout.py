@@ -89,21 +89,21 @@ class ReadoutTrace:
 
 
 def trace_readout(
-    model: Any, tokenizer: Any, text: str, text_pair: str | None = None, max_steps: int | None = None
+    model: Any, tokenizer: Any, text: str, text_pair: str | None = None, max_depth: int | None = None
 ) -> tuple[ReadoutTrace, Canvas]:
     """Depth and readout attention of a classifier on a picture's pixels, the bytes of a text, or a pair of either.
 
     Raises:
         NotDrawableError: see `canvas_of` and `trace_encoded`.
-        ValueError: a text that `encode_text` does not accept, or `max_steps` that the model does not accept.
+        ValueError: a text that `encode_text` does not accept, or `max_depth` that the model does not accept.
     """
     inputs = encode_text(model, tokenizer, text, text_pair, max_tokens=None)
     canvas = canvas_of(tokenizer, inputs)
-    return trace_encoded(model, tokenizer, inputs, max_steps), canvas
+    return trace_encoded(model, tokenizer, inputs, max_depth), canvas
 
 
 def trace_encoded(
-    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_steps: int | None = None
+    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_depth: int | None = None
 ) -> ReadoutTrace:
     """`trace_readout` of an encoded example without padding: tensors (1, S) by the names of the model's inputs.
 
@@ -119,7 +119,7 @@ def trace_encoded(
             f"model is of the architecture {config.model_type!r}, of whose depth and attention there is nothing to draw"
         )
     with inference_mode(model):
-        output = model(**inputs, output_halting=True, max_steps=max_steps)
+        output = model(**inputs, output_halting=True, max_depth=max_depth)
     logits = getattr(output, "logits", None)
     if logits is None or logits.dim() != 2:
         raise NotDrawableError(f"model is of class {type(model).__name__}: only what a classifier reads is drawn")
@@ -138,7 +138,7 @@ def trace_encoded(
         unit=halting_unit(config) if config.capabilities.halts else None,
         steps=steps,
         halting=halting,
-        attention=None if kind is None else readout_attention(model, inputs, columns, steps, max_steps=max_steps),
+        attention=None if kind is None else readout_attention(model, inputs, columns, steps, max_depth=max_depth),
         group_size=np.repeat(sizes, sizes)[order],
         chunks=np.repeat(np.arange(len(groups)), sizes)[order] if config.capabilities.reads == "chunks" else None,
         stage="memory layer" if kind == MEMORY else "step" if model.capabilities.shared_block else "layer",
@@ -174,7 +174,7 @@ def readout_attention(
         inputs: one example without padding, on the model's device.
         columns: of the tokens of each sequence, as of `sequence_columns`.
         steps: (S,) steps that each token takes; None for a fixed depth.
-        call: arguments of the model's own, such as `max_steps`.
+        call: arguments of the model's own, such as `max_depth`.
     """
     base = model.base_model
     seen = MemoryAttention(base, columns) if readout_kind(model) == MEMORY else TokenAttention(base, columns, steps)

@@ -87,12 +87,12 @@ def draw_picture(page: Page, top: float, trace: ReadoutTrace, canvas: Canvas, te
     if trace.unit in ("token", "chunk"):
         taken = canvas.select(trace.steps, text)
         axes = page.axes(left, top + HEADING, LARGE, LARGE)
-        max_steps = max(trace.num_steps, 1)
+        max_depth = max(trace.num_steps, 1)
         image = axes.imshow(
-            taken, cmap=steps_colours(max_steps), vmin=-0.5, vmax=max_steps + 0.5, interpolation="nearest"
+            taken, cmap=steps_colours(max_depth), vmin=-0.5, vmax=max_depth + 0.5, interpolation="nearest"
         )
         axes.set_axis_off()
-        page.steps_scale(top, image, max_steps)
+        page.steps_scale(top, image, max_depth)
         owner = "of each pixel" if trace.unit == "token" else "of the chunk of each pixel"
         page.note(
             left + LARGE + 2 * GAP,

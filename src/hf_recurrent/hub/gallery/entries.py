@@ -61,7 +61,7 @@ class Entry:
     def mean_steps(self) -> float:
         """Mean depth steps of an example, or of a token of documents; all steps where depth is fixed."""
         if self.card.halting == "none":
-            return float(self.card.max_steps)
+            return float(self.card.max_depth)
         return self.main_table["mean_steps"] if self.card.of_documents else self.main_table["steps"]["mean"]
 
     @property

@@ -26,7 +26,7 @@ class Exportable(nn.Module):
 
     Args:
         model: of this package, in evaluation mode.
-        options: arguments of its forward pass, such as `max_steps` and `exit_criterion`.
+        options: arguments of its forward pass, such as `max_depth` and `exit_criterion`.
     """
 
     def __init__(self, model: nn.Module, **options: Any):
@@ -152,8 +152,8 @@ def export_program(
         rows: the most sequences of a batch.
         tokens: the most tokens of a sequence, be it a source or a target, at least 3; those of every sequence, with
             padding, for models that read chunk by chunk, block by block or token by token.
-        options: of the forward pass: `max_steps`, `halting_threshold`, `exit_criterion`, `exit_threshold`,
-            `exit_patience`, `min_steps`.
+        options: of the forward pass: `max_depth`, `halting_threshold`, `exit_criterion`, `exit_threshold`,
+            `exit_patience`, `min_depth`.
 
     Raises:
         ValueError: an unknown depth, a model of fixed depth with depth="loop", a size too small, or an option that
@@ -177,5 +177,5 @@ def export_program(
         Exportable(model, **options)(**inputs)
         program = torch.export.export(Exportable(model, **options), (), kwargs=inputs, dynamic_shapes=shapes)
     if wants_loop and not has_loop(program):
-        raise ValueError(f"{refusal}halted units go on, or max_steps leaves nothing to decide")
+        raise ValueError(f"{refusal}halted units go on, or max_depth leaves nothing to decide")
     return program

@@ -62,21 +62,21 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
         """The block of all steps, if there is one group."""
         return self.groups[0]
 
-    def depth_blocks(self, max_steps: int) -> Sequence[nn.Module]:
+    def depth_blocks(self, max_depth: int) -> Sequence[nn.Module]:
         groups, depth = self.groups, self.config.num_hidden_layers
-        if max_steps > depth and self.config.step_classifiers == "separate":
+        if max_depth > depth and self.config.step_classifiers == "separate":
             raise ValueError(
-                f"max_steps is {max_steps}, but each depth step of this model has a classifier of its own "
+                f"max_depth is {max_depth}, but each depth step of this model has a classifier of its own "
                 f"(step_classifiers='separate'): pass at most {depth}"
             )
         if len(groups) == 1:
             return groups
-        if max_steps > depth:
+        if max_depth > depth:
             raise ValueError(
-                f"max_steps is {max_steps}, but the depth steps of this model are divided among {len(groups)} groups "
+                f"max_depth is {max_depth}, but the depth steps of this model are divided among {len(groups)} groups "
                 f"of layers: pass at most {depth}"
             )
-        return [groups[int(step / (depth / len(groups)))] for step in range(max_steps)]
+        return [groups[int(step / (depth / len(groups)))] for step in range(max_depth)]
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         positions = call.model_kwargs.get("position_ids")
@@ -110,8 +110,8 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         return self.features(depth.hidden_states, mask)
 
-    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
-        options = super().depth_options(call, max_steps)
+    def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
+        options = super().depth_options(call, max_depth)
         # a loop in a graph has one body
         return options._replace(loop_in_graph=options.loop_in_graph and len(self.groups) == 1)
 

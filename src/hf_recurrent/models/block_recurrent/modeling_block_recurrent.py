@@ -51,8 +51,8 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         self.final_norm = nn.RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.post_init()
 
-    def new_cache(self, max_steps: int | None = None) -> BlockCache:
-        check_whole(max_steps, "max_steps")
+    def new_cache(self, max_depth: int | None = None) -> BlockCache:
+        check_whole(max_depth, "max_depth")
         return BlockCache(len(self.layers), self.signature())
 
     def signature(self) -> str:

@@ -39,7 +39,7 @@ def check_assistance(model, chosen: dict, prompts: object) -> None:
         if name == "assistant_model":
             check_assistant(value, said)
         elif name == "assistant_early_exit":
-            check_early_exit(model, value, chosen.get("max_steps"), said)
+            check_early_exit(model, value, chosen.get("max_depth"), said)
 
 
 def check_assistant(assistant: object, said: str) -> None:
@@ -53,14 +53,14 @@ def check_assistant(assistant: object, said: str) -> None:
         )
 
 
-def check_early_exit(model, steps: object, max_steps: object, said: str) -> None:
+def check_early_exit(model, steps: object, max_depth: object, said: str) -> None:
     """Raise a ValueError unless a model may guess with so many of its own steps, at most those of the call."""
     if not model.config.capabilities.shared_block:
         raise ValueError(f"{said}: layers of this model are not shared, its depth is fixed; pass an assistant_model")
-    check_whole(max_steps, "max_steps")
+    check_whole(max_depth, "max_depth")
     # a source is encoded with all steps in any case
     writer = model.model.decoder if model.config.is_encoder_decoder else model.model
-    most, limit = (writer.config.num_hidden_layers, "") if max_steps is None else (max_steps, ", which is max_steps")
+    most, limit = (writer.config.num_hidden_layers, "") if max_depth is None else (max_depth, ", which is max_depth")
     whole = isinstance(steps, int) and not isinstance(steps, bool)
     if not whole or not 1 <= steps <= most:
         raise ValueError(f"{said}: pass a whole number of steps from 1 to {most}{limit}")

@@ -290,7 +290,7 @@ class RecurrentGenerationMixin:
                 )
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
-            cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_steps"))
+            cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_depth"))
             cache.is_static = is_static
         takes_back = generation_config.is_assistant or generation_mode is GenerationMode.ASSISTED_GENERATION
         if takes_back and isinstance(model_kwargs.get(CACHE_NAME), RecurrentCache):
@@ -338,8 +338,8 @@ class RecurrentGenerationMixin:
         # transformers warns of how it calls the assistant itself
         generator.get_candidates = errors_only()(generator.get_candidates)
         if generation_config.assistant_early_exit is not None:
-            # transformers sets the depth of the config, which a decoder and a call with `max_steps` do not read
-            generator.assistant_kwargs["max_steps"] = generation_config.assistant_early_exit
+            # transformers sets the depth of the config, which a decoder and a call with `max_depth` do not read
+            generator.assistant_kwargs["max_depth"] = generation_config.assistant_early_exit
         elif generation_config.prompt_lookup_num_tokens is None:
             # another model may halt in no such way
             for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
@@ -396,12 +396,12 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         output_hidden_states: bool | None = None,
         output_halting: bool = False,
         output_gates: bool = False,
-        max_steps: int | None = None,
+        max_depth: int | None = None,
         halting_threshold: float | None = None,
         exit_criterion: str | None = None,
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
-        min_steps: int | None = None,
+        min_depth: int | None = None,
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         logits_to_keep: int | torch.Tensor = 0,
@@ -432,9 +432,9 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
             past_key_values=past_key_values,
             use_cache=use_cache,
             **dict(zip(RECORDS, recorded, strict=True)),
-            max_steps=max_steps,
+            max_depth=max_depth,
             halting_threshold=halting_threshold,
-            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_depth).named(),
             answer_head=self.answer_head(),
             detach=detach,
             start_of_document=start_of_document,

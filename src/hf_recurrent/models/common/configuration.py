@@ -23,6 +23,7 @@ from .fields import (
     shown,
 )
 from .presets import BASE_SIZE, ENCODER_SIZES
+from .saved_names import renamed
 
 # sizes that follow others where a new config leaves them out
 FOLLOWING = (
@@ -33,12 +34,13 @@ FOLLOWING = (
 EXIT_SETTINGS = ("exit_threshold", "exit_patience")
 # names of these fields in configs of other libraries, and in papers
 OTHER_NAMES = {
-    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "max_steps"), "num_hidden_layers"),
+    **dict.fromkeys(("num_layers", "n_layers", "n_layer", "max_depth"), "num_hidden_layers"),
     **dict.fromkeys(("num_heads", "n_heads", "n_head"), "num_attention_heads"),
     **dict.fromkeys(("d_model", "n_embd"), "hidden_size"),
     **dict.fromkeys(("d_ff", "ffn_dim", "n_inner"), "intermediate_size"),
     **dict.fromkeys(("hidden_dropout_prob", "hidden_dropout"), "dropout"),
     "attention_probs_dropout_prob": "attention_dropout",
+    "min_steps": "min_depth",
 }
 Built = TypeVar("Built", bound="RecurrentConfig")
 
@@ -57,7 +59,7 @@ class Capabilities:
         halting: the halting strategy: "none", "token", "global", "act" or "act_universal".
         halting_unit: the unit that halts by itself: the "token", the "sequence", or the "chunk" of a sequence; None if
             nothing.
-        shared_block: whether one block is iterated, so that a call may choose `max_steps`.
+        shared_block: whether one block is iterated, so that a call may choose `max_depth`.
         computes_candidate: whether a halting decision computes the step under decision, too.
         synchronous: whether a sequence's halted tokens go on being computed until its last one halts.
         stops_when_halted: whether a unit that has halted takes no further steps.
@@ -234,6 +236,8 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As of transformers, but fields that a loader passes are checked together with the stored ones.
 
+        Fields that an earlier version stored get their names of today.
+
         A size that is passed as None, which transformers would set, is refused; so is another architecture's config.
         """
         stored = config_dict.get("model_type")
@@ -247,7 +251,7 @@ class RecurrentConfig(PreTrainedConfig):
             require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")
         # transformers sets them in turn, and another exit criterion drops the settings of the stored one
         kwargs = dict(sorted(kwargs.items(), key=lambda given: given[0] in EXIT_SETTINGS))
-        found = super().from_dict(config_dict, **kwargs)
+        found = super().from_dict(renamed(config_dict), **kwargs)
         if kwargs.keys() & cls.__dataclass_fields__.keys():
             config: Any = found[0] if isinstance(found, tuple) else found
             config.validate()

@@ -33,7 +33,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
             another criterion drops the threshold and patience of the one before: set those after it.
         exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
         exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
-        min_steps: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it
+        min_depth: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it
             is smaller than this or the patience.
         exit_probe_size: inner width of the probe; 0 without one (`hf-recurrent fit-probe` fits it).
         exit_calibration: record of the calibration that chose the criterion (`hf-recurrent calibrate`).
@@ -59,7 +59,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
     )
     exit_threshold: NotNegative | None = None
     exit_patience: Layers | None = None
-    min_steps: Layers = 1
+    min_depth: Layers = 1
     exit_probe_size: Count = 0
     exit_calibration: dict | None = None
     depth_objective: Literal["mixture", "final", "expected", "every_step"] = "mixture"

@@ -15,27 +15,27 @@ import torch
 LOGNORMAL_STD = 0.5
 
 
-def sampled_depth(config, max_steps: int, generator: torch.Generator | None = None) -> int:
+def sampled_depth(config, max_depth: int, generator: torch.Generator | None = None) -> int:
     """Number of depth steps of a training call, drawn as `config.depth_sampling` says.
 
     Args:
         config: an `AdaptiveDepthConfig`.
-        max_steps: the number without sampling; "poisson_lognormal" draws one more than a number of this mean.
+        max_depth: the number without sampling; "poisson_lognormal" draws one more than a number of this mean.
         generator: on the CPU; torch's own if None.
     """
     if config.depth_sampling == "fixed":
-        return max_steps
-    low, high = depth_bounds(config, max_steps)
+        return max_depth
+    low, high = depth_bounds(config, max_depth)
     if config.depth_sampling == "uniform":
         return int(torch.randint(low, high + 1, (), generator=generator))
-    mean = math.log(max_steps) - LOGNORMAL_STD**2 / 2 + LOGNORMAL_STD * torch.randn((), generator=generator)
+    mean = math.log(max_depth) - LOGNORMAL_STD**2 / 2 + LOGNORMAL_STD * torch.randn((), generator=generator)
     depth = int(torch.poisson(mean.exp(), generator=generator)) + 1
     return max(low, depth if high is None else min(depth, high))
 
 
-def depth_bounds(config, max_steps: int) -> tuple[int, int | None]:
+def depth_bounds(config, max_depth: int) -> tuple[int, int | None]:
     """The smallest and the largest number of steps that `sampled_depth` draws; None without upper limit."""
-    low, high = config.depth_range or (1, max_steps if config.depth_sampling == "uniform" else None)
+    low, high = config.depth_range or (1, max_depth if config.depth_sampling == "uniform" else None)
     return low, high
 
 

@@ -125,7 +125,7 @@ CRITERIA = {
 }
 
 
-EXIT_ARGUMENTS = ("exit_criterion", "exit_threshold", "exit_patience", "min_steps")
+EXIT_ARGUMENTS = ("exit_criterion", "exit_threshold", "exit_patience", "min_depth")
 # of which those that mean nothing to another criterion
 CRITERION_SETTINGS = ("exit_threshold", "exit_patience")
 
@@ -136,7 +136,7 @@ class ExitOptions(NamedTuple):
     criterion: str | None = None
     threshold: float | None = None
     patience: int | None = None
-    min_steps: int | None = None
+    min_depth: int | None = None
 
     def named(self) -> dict[str, object]:
         """The options by the names of the arguments."""
@@ -187,7 +187,7 @@ class ExitRule(NamedTuple):
     criterion: ExitCriterion
     threshold: float | None
     patience: int
-    min_steps: int
+    min_depth: int
 
     def met(self, score: torch.Tensor) -> torch.Tensor:
         """Whether a score (U,) speaks for stopping; NaN does not."""
@@ -228,12 +228,12 @@ def resolve_exit(config, options: ExitOptions) -> ExitRule | None:
     stored = name == config.exit_criterion
     threshold = config.exit_threshold if options.threshold is None and stored else options.threshold
     patience = config.exit_patience if options.patience is None and stored else options.patience
-    min_steps = config.min_steps if options.min_steps is None else options.min_steps
+    min_depth = config.min_depth if options.min_depth is None else options.min_depth
     check_whole(patience, "exit_patience")
-    check_whole(min_steps, "min_steps")
+    check_whole(min_depth, "min_depth")
     criterion = CRITERIA[name]
     patience = criterion.default_patience if patience is None else patience
-    return ExitRule(criterion, criterion.check_threshold(threshold), patience, min_steps)
+    return ExitRule(criterion, criterion.check_threshold(threshold), patience, min_depth)
 
 
 def default_threshold_problem(config, options: ExitOptions) -> str | None:

@@ -6,7 +6,7 @@ from .exit_criteria import CRITERION_SETTINGS, EXIT_ARGUMENTS
 from .unsupported import supported
 
 RECORDS = ("output_attentions", "output_hidden_states", "output_halting", "output_gates")
-DEPTH_ARGUMENTS = ("max_steps", "halting_threshold")
+DEPTH_ARGUMENTS = ("max_depth", "halting_threshold")
 HEAD_OPTIONS = (*RECORDS, *DEPTH_ARGUMENTS, *EXIT_ARGUMENTS)
 
 

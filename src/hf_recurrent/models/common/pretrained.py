@@ -17,6 +17,7 @@ from .exit_calibration import drop_if_void, warn_if_void
 from .exit_probe import ExitProbe
 from .head_options import call_options
 from .initialization import embedding_like, initialized_linear, torch_default
+from .saved_names import renamed
 from .token_targets import mean_of
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
@@ -97,6 +98,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if use_cache is not None:
             model.config.use_cache = use_cache
+        if getattr(model, "generation_config", None) is not None:
+            model.generation_config.__dict__ = renamed(vars(model.generation_config))
         warn_if_void(model)
         return loaded
 

@@ -153,9 +153,9 @@ class EncoderDecoder:
         for stack in (self.encoder, self.decoder):
             stack.config.vocab_size = self.config.vocab_size
 
-    def new_cache(self, max_steps: int | None = None) -> RecurrentCache:
+    def new_cache(self, max_depth: int | None = None) -> RecurrentCache:
         """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
-        return self.decoder.new_cache(max_steps) if self.config.is_encoder_decoder else super().new_cache(max_steps)
+        return self.decoder.new_cache(max_depth) if self.config.is_encoder_decoder else super().new_cache(max_depth)
 
     def forward(
         self,
@@ -182,7 +182,7 @@ class EncoderDecoder:
         encoder_outputs: ModelOutput | tuple | None = None,
         past_key_values: RecurrentCache | None = None,
         use_cache: bool | None = None,
-        max_steps: int | None = None,
+        max_depth: int | None = None,
         **options,
     ) -> SUTSeq2SeqModelOutput:
         """Encode a source and decode a target.
@@ -197,10 +197,10 @@ class EncoderDecoder:
             past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
                 source, which need not be passed again, and is ignored if it is; its mask is needed if it has padding.
             use_cache: start a cache if none is passed.
-            max_steps: of both stacks.
+            max_depth: of both stacks.
             options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
                 `output_router_statistics`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`,
-                `min_steps`. Criteria that look at predictions stop the decoder only, and the encoder halts as learned.
+                `min_depth`. Criteria that look at predictions stop the decoder only, and the encoder halts as learned.
 
         Raises:
             ValueError: as the stacks; or no target.
@@ -209,13 +209,13 @@ class EncoderDecoder:
         encoder_outputs = as_model_output(encoder_outputs)
         if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
             encoder_outputs = BaseModelOutput()
-        encoder_steps, decoder_steps = self.stack_steps(max_steps)
+        encoder_steps, decoder_steps = self.stack_steps(max_depth)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids,
                 attention_mask,
                 inputs_embeds=inputs_embeds,
-                max_steps=encoder_steps,
+                max_depth=encoder_steps,
                 pooling=False,
                 return_dict=True,
                 **options,
@@ -233,16 +233,16 @@ class EncoderDecoder:
             use_cache=use_cache,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            max_steps=decoder_steps,
+            max_depth=decoder_steps,
             pooling=False,
             return_dict=True,
             **options,
         )
         return self.merge_outputs(encoder_outputs, decoded)
 
-    def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:
-        """`max_steps` of the encoder and of the decoder."""
-        return max_steps, max_steps
+    def stack_steps(self, max_depth: int | None) -> tuple[int | None, int | None]:
+        """`max_depth` of the encoder and of the decoder."""
+        return max_depth, max_depth
 
     def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
         """One output of both stacks; fields of the target's halting have no prefix."""
@@ -357,12 +357,12 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         output_hidden_states: bool | None = None,
         output_halting: bool = False,
         output_experts: bool = False,
-        max_steps: int | None = None,
+        max_depth: int | None = None,
         halting_threshold: float | None = None,
         exit_criterion: str | None = None,
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
-        min_steps: int | None = None,
+        min_depth: int | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         **own_kwargs,
@@ -404,9 +404,9 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             output_hidden_states=output_hidden_states,
             output_halting=output_halting,
             output_experts=output_experts,
-            max_steps=max_steps,
+            max_depth=max_depth,
             halting_threshold=halting_threshold,
-            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps).named(),
+            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_depth).named(),
             answer_head=self.answer_head(),
             return_dict=True,
             **(self.loss_options() if targets is not None else {}),
@@ -465,7 +465,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             source = BaseModelOutput(last_hidden_state=states)
             states = self.model(
                 encoder_outputs=source,
-                max_steps=len(decoded),
+                max_depth=len(decoded),
                 answer_head=self.answer_head(),
                 return_dict=True,
                 **decoder_inputs,

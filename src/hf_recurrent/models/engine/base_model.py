@@ -43,7 +43,7 @@ from .packed_rows import lay_out_rows
 class ForwardCall(NamedTuple):
     """The choices of one forward call."""
 
-    max_steps: int | None
+    max_depth: int | None
     halting_threshold: float | None
     record_halting: bool
     record_states: bool
@@ -95,8 +95,8 @@ class BaseModel(RecurrentPreTrainedModel):
     """Forward pass of a base model; architectures define `encode` and `new_cache`.
 
     `encode(hidden, mask, call)` takes embedded tokens (B, S, E) through depth -> `DepthOutput`; the mask is (B, S), or
-    (B, P + S) with a cache of P tokens. `new_cache(max_steps)` makes an empty cache for `past_key_values`, for calls of
-    at most `max_steps` (the config's, if None).
+    (B, P + S) with a cache of P tokens. `new_cache(max_depth)` makes an empty cache for `past_key_values`, for calls of
+    at most `max_depth` (the config's, if None).
     """
 
     # a cache that holds all columns needs a mask of them, and cannot reset single sequences
@@ -133,23 +133,23 @@ class BaseModel(RecurrentPreTrainedModel):
             hidden = hidden + self.embed_token_types(token_type_ids)
         return self.dropout(hidden)
 
-    def cache_steps(self, max_steps: int | None) -> int:
+    def cache_steps(self, max_depth: int | None) -> int:
         """Steps that a cache has layers for, by default the config's."""
-        check_whole(max_steps, "max_steps")
-        return self.config.num_hidden_layers if max_steps is None else max_steps
+        check_whole(max_depth, "max_depth")
+        return self.config.num_hidden_layers if max_depth is None else max_depth
 
-    def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
-        return max_steps
+    def call_depth(self, max_depth: int | None, cache: RecurrentCache | None) -> int | None:
+        return max_depth
 
     def resolve_exit(
-        self, options: ExitOptions, max_steps: int | None, halting_threshold: float | None, head: AnswerHead | None
+        self, options: ExitOptions, max_depth: int | None, halting_threshold: float | None, head: AnswerHead | None
     ) -> ExitRule | None:
         """The exit rule of a call, None for the model's own halting.
 
         Raises:
             ValueError: an option does not fit the model: here, where layers are not shared, any.
         """
-        given = {"max_steps": max_steps, "halting_threshold": halting_threshold, **options.named()}
+        given = {"max_depth": max_depth, "halting_threshold": halting_threshold, **options.named()}
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
@@ -196,7 +196,7 @@ class BaseModel(RecurrentPreTrainedModel):
             size = f"{config.num_hidden_layers} layers, {size}"
         return f"{config.model_type} ({size})"
 
-    def check_cache(self, cache: object, max_steps: int | None) -> None:
+    def check_cache(self, cache: object, max_depth: int | None) -> None:
         """Raise a ValueError unless this model can continue from `cache`."""
         check_own_cache(cache)
         # a graph is traced of a call after one that was checked
@@ -217,11 +217,11 @@ class BaseModel(RecurrentPreTrainedModel):
                 f"`past_key_values` was made for {cache.signature} but this model is {self.signature()}: start a new "
                 "cache"
             )
-        steps = self.cache_steps(max_steps)
+        steps = self.cache_steps(max_depth)
         if self.config.capabilities.shared_block and steps > cache.depth:
             raise ValueError(
-                f"max_steps is {steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
-                f"or start with model.new_cache(max_steps={steps})"
+                f"max_depth is {steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_depth={steps})"
             )
 
     @keeps_cache
@@ -238,14 +238,14 @@ class BaseModel(RecurrentPreTrainedModel):
         output_hidden_states: bool | None = None,
         output_halting: bool = False,
         output_gates: bool = False,
-        max_steps: int | None = None,
+        max_depth: int | None = None,
         halting_threshold: float | None = None,
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,
         exit_criterion: str | None = None,
         exit_threshold: float | None = None,
         exit_patience: int | None = None,
-        min_steps: int | None = None,
+        min_depth: int | None = None,
         pooling: bool = True,
         output_steps: bool = False,
         answer_head: AnswerHead | None = None,
@@ -264,11 +264,11 @@ class BaseModel(RecurrentPreTrainedModel):
             use_cache: start a cache if none is passed; by default only if one is passed.
             output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
                 States, attentions and gates run all steps, without compaction, to the same result.
-            max_steps, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            max_depth, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
             start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
                 reset. For models whose cache is of constant size.
-            exit_criterion, exit_threshold, exit_patience, min_steps: for this call, instead of the config's; another
+            exit_criterion, exit_threshold, exit_patience, min_depth: for this call, instead of the config's; another
                 criterion than the config's has its own defaults. In evaluation mode only.
             pooling: whether to compute `pooler_output`.
             output_steps: whether to return `step_features` and, if a head halts, `halting_distribution`, which
@@ -278,7 +278,7 @@ class BaseModel(RecurrentPreTrainedModel):
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id or type
-                out of range, bad `max_steps`, threshold or exit criterion, attentions requested of an implementation
+                out of range, bad `max_depth`, threshold or exit criterion, attentions requested of an implementation
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
         """
@@ -286,22 +286,22 @@ class BaseModel(RecurrentPreTrainedModel):
         check_own_cache(past_key_values)
         own_kwargs = supported(own_kwargs, self.model_arguments)
         self.check_model_kwargs(own_kwargs)
-        check_whole(max_steps, "max_steps")
+        check_whole(max_depth, "max_depth")
         gather_for_methods(self)
         if token_type_ids is not None:
             check_ids("token_type_ids", token_type_ids)
-        past_key_values = self.new_cache(max_steps) if past_key_values is None and use_cache else past_key_values
+        past_key_values = self.new_cache(max_depth) if past_key_values is None and use_cache else past_key_values
         mask = self.check_call(
-            input_ids, inputs_embeds, attention_mask, past_key_values, max_steps, token_type_ids=token_type_ids
+            input_ids, inputs_embeds, attention_mask, past_key_values, max_depth, token_type_ids=token_type_ids
         )
         start = self.check_start(start_of_document, past_key_values, mask)
         if detach and past_key_values is not None:
             past_key_values.detach()
         output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
         record = output_hidden_states or output_attentions or output_gates
-        options = ExitOptions(exit_criterion, exit_threshold, exit_patience, min_steps)
+        options = ExitOptions(exit_criterion, exit_threshold, exit_patience, min_depth)
         call = ForwardCall(
-            max_steps=self.call_depth(max_steps, past_key_values),
+            max_depth=self.call_depth(max_depth, past_key_values),
             halting_threshold=halting_threshold,
             record_halting=output_halting or output_steps,
             record_states=record or output_steps,
@@ -309,7 +309,7 @@ class BaseModel(RecurrentPreTrainedModel):
             cache=past_key_values,
             start=start,
             model_kwargs=own_kwargs,
-            exit=self.resolve_exit(options, max_steps, halting_threshold, answer_head),
+            exit=self.resolve_exit(options, max_depth, halting_threshold, answer_head),
             head=answer_head,
             features=self.features,
             record_steps=output_steps,
@@ -370,14 +370,14 @@ class BaseModel(RecurrentPreTrainedModel):
         inputs_embeds: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
         cache: RecurrentCache | None,
-        max_steps: int | None,
+        max_depth: int | None,
         *,
         token_type_ids: torch.Tensor | None,
     ) -> torch.Tensor:
         """Check inputs, mask, types and cache -> the bool mask of `check_inputs`."""
         past_length = None
         if cache is not None:
-            self.check_cache(cache, max_steps)
+            self.check_cache(cache, max_depth)
             # a graph that goes on without tracing anew must not know it
             past_length = None if cache.in_graph else cache.get_seq_length()
         sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
@@ -508,7 +508,7 @@ def run_layers(
 ) -> DepthOutput:
     """Fixed depth: each layer once, over (B, S, E)."""
     strategy = FixedDepth()
-    options = DepthOptions(max_steps=len(layers), record_states=call.record_states)
+    options = DepthOptions(max_depth=len(layers), record_states=call.record_states)
     layout, hidden = lay_out_rows(config, strategy, hidden, mask, context, cache, options)
     depth = iterate(list(layers), strategy, layout, hidden, mask, options)
     check_not_nan("the states are", depth.hidden_states)
@@ -520,8 +520,8 @@ class DepthModel(BaseModel):
 
     cache_remembers_padding = True
 
-    def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        return DepthCache(self.cache_steps(max_steps), self.signature())
+    def new_cache(self, max_depth: int | None = None) -> DepthCache:
+        return DepthCache(self.cache_steps(max_depth), self.signature())
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         cache = None if call.cache is None else call.cache.view(mask)

@@ -69,14 +69,14 @@ class ChunkRecurrentModel(BaseModel):
         self.memory_layers = nn.ModuleList(MemoryUpdate(config, index) for index in range(config.num_memory_layers))
         self.memory_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
-    def new_cache(self, max_steps: int | None = None) -> ChunkCache:
+    def new_cache(self, max_depth: int | None = None) -> ChunkCache:
         chunking = self.config.chunking
         if chunking != "fixed":
             raise ValueError(
                 f"config field `chunking` is {chunking!r}: chunks then depend on later tokens, so a sequence "
                 "cannot be read in pieces; pass use_cache=False, or set it to 'fixed'"
             )
-        return ChunkCache(self.cache_depth(max_steps), self.signature())
+        return ChunkCache(self.cache_depth(max_depth), self.signature())
 
     def signature(self) -> str:
         config = self.config

@@ -25,7 +25,7 @@ MIN_SHARE_TO_COMPACT = 1 / 16
 class DepthOptions(NamedTuple):
     """One call's choices; defaults come from the config."""
 
-    max_steps: int
+    max_depth: int
     compaction: bool = True
     hard_stop: bool = True
     record_halting: bool = False
@@ -193,7 +193,7 @@ def iterate(
         return summarize([layout.finish(state)], mask, strategy, trace)
     decisions: list[tuple[int, torch.Tensor, torch.Tensor]] = []
 
-    for step in range(options.max_steps):
+    for step in range(options.max_depth):
         with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
             output = None
             if strategy.needs_candidate:
@@ -263,7 +263,7 @@ def iterate_in_graph(
     if decides_at_once and strategy.decides(0):
         state = decided(state, step)
     state = after(state, step, strategy.halts and strategy.decides(0))
-    if options.max_steps == 1:
+    if options.max_depth == 1:
         return state
     step = step + 1
     state = decided(state, step) if decides_at_once else state
@@ -276,7 +276,7 @@ def iterate_in_graph(
         return pytree.tree_unflatten([values.get(place, leaf) for place, leaf in enumerate(leaves)], structure)
 
     def goes_on(step: torch.Tensor, *carried: torch.Tensor) -> torch.Tensor:
-        return state_of(carried).live.any() & (step < options.max_steps)
+        return state_of(carried).live.any() & (step < options.max_depth)
 
     def advance(step: torch.Tensor, *carried: torch.Tensor) -> tuple[torch.Tensor, ...]:
         new, step = after(state_of(carried), step, strategy.halts), step + 1
@@ -284,7 +284,7 @@ def iterate_in_graph(
         if decides_at_once:
             # a decision on a step after the last one does not count
             pairs = zip(pytree.tree_leaves(decided(new, step)), changed, strict=True)
-            changed = [chosen(step < options.max_steps, *pair) for pair in pairs]
+            changed = [chosen(step < options.max_depth, *pair) for pair in pairs]
         return step, *(apart(changed[place]) for place in places)
 
     _, *carried = torch.while_loop(goes_on, advance, (step, *(apart(leaves[place]) for place in places)))
@@ -346,7 +346,7 @@ class Trace:
         if not self.probabilities:
             return None
         taken = torch.stack(self.probabilities, dim=-1)
-        return nn.functional.pad(taken, (0, self.options.max_steps - taken.shape[-1]))
+        return nn.functional.pad(taken, (0, self.options.max_depth - taken.shape[-1]))
 
     def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
         """A field of each step's output, None where steps have none."""

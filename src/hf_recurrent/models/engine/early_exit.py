@@ -69,7 +69,7 @@ class EarlyExit(WrappedStrategy):
         rule: the exit criterion with its settings.
         predict: function from the states of live units, and the `steps` that they have taken, to log-probabilities
             (n, A, C), or to the probe's probability (n,); see `Layout.answers`. None for criteria that need no head.
-        max_steps: the last step, after which nothing is left to decide.
+        max_depth: the last step, after which nothing is left to decide.
         token_units: whether the unit is the token.
         by_row: whether all units of a row stop together.
         watched: function from running states to what a criterion on states looks at; None for all of them.
@@ -82,7 +82,7 @@ class EarlyExit(WrappedStrategy):
         inner: HaltingStrategy,
         rule: ExitRule,
         predict: Callable[..., torch.Tensor] | None,
-        max_steps: int,
+        max_depth: int,
         token_units: bool,
         by_row: bool,
         watched: Callable[[torch.Tensor], torch.Tensor] | None = None,
@@ -91,7 +91,7 @@ class EarlyExit(WrappedStrategy):
         self.watched = watched
         self.rule = rule
         self.predict = predict
-        self.max_steps = max_steps
+        self.max_depth = max_depth
         self.token_units = token_units
         self.by_row = by_row
 
@@ -118,9 +118,9 @@ class EarlyExit(WrappedStrategy):
         """The state after a step, counted from 0, with those units stopped for which the criterion holds."""
         taken, rule = step + 1, self.rule
         compares = rule.criterion.name in OF_TWO
-        unread = max(0, rule.min_steps - rule.patience - compares)
+        unread = max(0, rule.min_depth - rule.patience - compares)
         # a captured state holds predictions from the first step on
-        reads = ((taken > unread) | is_captured()) & (taken < self.max_steps)
+        reads = ((taken > unread) | is_captured()) & (taken < self.max_depth)
         if reads is False:
             return state
         score, previous = self.score(before, state, layout, taken)
@@ -129,7 +129,7 @@ class EarlyExit(WrappedStrategy):
         # the first of predictions that are compared has no score
         counts = reads & (taken > unread + compares)
         streak = torch.where(counts & rule.met(score), state.streak + 1, 0)
-        live = state.live & ~(counts & (taken >= rule.min_steps) & (streak >= rule.patience))
+        live = state.live & ~(counts & (taken >= rule.min_depth) & (streak >= rule.patience))
         return state._replace(inner=state.inner._replace(live=live), live=live, streak=streak, previous=previous)
 
     def score(
@@ -201,7 +201,7 @@ class RunOn(WrappedStrategy):
         return self.inner.output(state.inner)
 
 
-def exit_indicator(steps: torch.Tensor, max_steps: int) -> torch.Tensor:
+def exit_indicator(steps: torch.Tensor, max_depth: int) -> torch.Tensor:
     """Halting probabilities of units that stopped after `steps` (U,), for sure and not before: (U, L)."""
-    decision = torch.arange(max_steps, device=steps.device)
+    decision = torch.arange(max_depth, device=steps.device)
     return (decision == steps[..., None]).float()

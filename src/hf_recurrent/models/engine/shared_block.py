@@ -37,22 +37,22 @@ logger = logging.get_logger(__name__)
 COLUMNS_BETWEEN_CENTERS = 1024
 
 
-def check_never_halting(call: ForwardCall, max_steps: int, cache_depth: int | None) -> None:
+def check_never_halting(call: ForwardCall, max_depth: int, cache_depth: int | None) -> None:
     """Raise a ValueError for choices that a model without halting has not."""
     if call.halting_threshold is not None:
         threshold = call.halting_threshold
         raise ValueError(f"halting_threshold is {shown(threshold)}: this model never halts (halting='none')")
-    if cache_depth not in (None, max_steps):
+    if cache_depth not in (None, max_depth):
         raise ValueError(
-            f"this call takes {max_steps} steps but `past_key_values` was made for {cache_depth}: a model that never "
-            f"halts takes the same number for all tokens of a sequence, pass max_steps={cache_depth}"
+            f"this call takes {max_depth} steps but `past_key_values` was made for {cache_depth}: a model that never "
+            f"halts takes the same number for all tokens of a sequence, pass max_depth={cache_depth}"
         )
 
 
 class AdaptiveDepthModel(BaseModel):
     """Depth, exit criteria and halting strategy of a call; architectures define `trained_strategy`.
 
-    `trained_strategy(call, max_steps, cache)` is that of the model's own halting, which stops no unit if the call has
+    `trained_strategy(call, max_depth, cache)` is that of the model's own halting, which stops no unit if the call has
     an exit rule.
     """
 
@@ -67,7 +67,7 @@ class AdaptiveDepthModel(BaseModel):
         return self.config
 
     def resolve_exit(
-        self, options: ExitOptions, max_steps: int | None, halting_threshold: float | None, head: AnswerHead | None
+        self, options: ExitOptions, max_depth: int | None, halting_threshold: float | None, head: AnswerHead | None
     ) -> ExitRule | None:
         rule = resolve_exit(self.depth_config, options)
         if rule is None:
@@ -121,16 +121,16 @@ class AdaptiveDepthModel(BaseModel):
             )
         return None
 
-    def resolve_max_steps(self, call: ForwardCall) -> int:
+    def resolve_max_depth(self, call: ForwardCall) -> int:
         """Maximum of depth steps of a call."""
-        return self.config.num_hidden_layers if call.max_steps is None else call.max_steps
+        return self.config.num_hidden_layers if call.max_depth is None else call.max_depth
 
-    def call_depth(self, max_steps: int | None, cache: RecurrentCache | None) -> int | None:
-        """`max_steps` of a call; in training it may be drawn."""
+    def call_depth(self, max_depth: int | None, cache: RecurrentCache | None) -> int | None:
+        """`max_depth` of a call; in training it may be drawn."""
         # all pieces of a sequence that is read with a cache take the same steps
-        fixed = self.config.depth_sampling == "fixed" or max_steps is not None or cache is not None
+        fixed = self.config.depth_sampling == "fixed" or max_depth is not None or cache is not None
         if fixed or not self.training:
-            return max_steps
+            return max_depth
         steps = sampled_depth(self.config, self.config.num_hidden_layers, self.depth_generator)
         return same_on_all_ranks([steps], self.device)[0] if is_sharded(self) else steps
 
@@ -147,7 +147,7 @@ class AdaptiveDepthModel(BaseModel):
         """The part of running states (..., E) that exit criteria on states look at."""
         return states
 
-    def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+    def strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         """The model's own strategy, or an early exit in its place.
 
         Raises:
@@ -161,7 +161,7 @@ class AdaptiveDepthModel(BaseModel):
             "this model was made with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
             f"from_pretrained(..., halting={halting!r}) and train the head",
         )
-        inner = self.trained_strategy(call, max_steps, cache)
+        inner = self.trained_strategy(call, max_depth, cache)
         rule, head = call.exit, call.head
         if rule is None:
             return inner
@@ -177,27 +177,27 @@ class AdaptiveDepthModel(BaseModel):
 
         predict = of_tokens if by_token else of_rows
         token_units = by_token or inner.token_units
-        return EarlyExit(inner, rule, predict, max_steps, token_units, by_row=not by_token, watched=self.watched)
+        return EarlyExit(inner, rule, predict, max_depth, token_units, by_row=not by_token, watched=self.watched)
 
-    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
+    def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
         config = self.depth_config
         backprop = config.backprop_steps if self.training else None
         return DepthOptions(
-            max_steps=max_steps,
+            max_depth=max_depth,
             compaction=config.compaction,
             hard_stop=config.hard_stop,
             record_halting=call.record_halting,
             record_states=call.record_states,
             cap_depth_by_length=self.depth_follows_length and call.exit is None,
-            steps_without_gradient=0 if backprop is None else max(0, max_steps - backprop),
+            steps_without_gradient=0 if backprop is None else max(0, max_depth - backprop),
             loop_in_graph=self.loop_in_graph,
         )
 
-    def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_steps: int) -> DepthOutput:
+    def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_depth: int) -> DepthOutput:
         """The output of a call with an exit rule, whose halting probabilities are those of its steps."""
         if call.exit is None or not call.record_halting:
             return depth
-        return depth._replace(halting_probabilities=exit_indicator(depth.ponder_steps, max_steps))
+        return depth._replace(halting_probabilities=exit_indicator(depth.ponder_steps, max_depth))
 
 
 class SharedBlockModel(AdaptiveDepthModel):
@@ -211,11 +211,11 @@ class SharedBlockModel(AdaptiveDepthModel):
         if config.halting != "none":
             self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
 
-    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.config
         if config.halting == "none":
             if call.exit is None:
-                check_never_halting(call, max_steps, None if cache is None else cache.depth)
+                check_never_halting(call, max_depth, None if cache is None else cache.depth)
             return FixedDepth()
         mixes = config.depth_objective == "mixture"
         return StickBreaking(
@@ -229,7 +229,7 @@ class SharedBlockModel(AdaptiveDepthModel):
             attends_to_mixture=mixes and config.halting == "token",
         )
 
-    def depth_blocks(self, max_steps: int) -> Sequence[nn.Module]:
+    def depth_blocks(self, max_depth: int) -> Sequence[nn.Module]:
         """The block that all steps share, or the block of each step."""
         return [self.block]
 
@@ -262,18 +262,18 @@ class SharedBlockModel(AdaptiveDepthModel):
     def run_depth(
         self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
     ) -> DepthOutput:
-        max_steps = self.resolve_max_steps(call)
-        strategy = self.strategy(call, max_steps, cache)
-        options = self.depth_options(call, max_steps)
+        max_depth = self.resolve_max_depth(call)
+        strategy = self.strategy(call, max_depth, cache)
+        options = self.depth_options(call, max_depth)
         layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
-        depth = iterate(self.depth_blocks(max_steps), strategy, layout, hidden, mask, options)
+        depth = iterate(self.depth_blocks(max_depth), strategy, layout, hidden, mask, options)
         if not strategy.halts:
             check_not_nan("the states are", depth.hidden_states)
         if strategy.halts or call.exit is not None:
-            return self.with_exit_steps(depth, call, max_steps)
-        by_token = torch.where(mask, max_steps, -1)
+            return self.with_exit_steps(depth, call, max_depth)
+        by_token = torch.where(mask, max_depth, -1)
         return depth._replace(
-            ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_steps)
+            ponder_steps=by_token if self.config.is_causal else torch.full_like(by_token[:, 0], max_depth)
         )
 
 

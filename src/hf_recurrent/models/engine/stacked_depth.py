@@ -56,30 +56,30 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     # keys that tokens see in layers that slide; None if no layer does
     window: int | None = None
 
-    def trained_strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         if self.config.halting != "none":
             return self.own_strategy(call)
         if call.exit is None:
-            check_never_halting(call, max_steps, None if cache is None else cache.depth)
+            check_never_halting(call, max_depth, None if cache is None else cache.depth)
         return FixedDepth()
 
-    def strategy(self, call: ForwardCall, max_steps: int, cache) -> HaltingStrategy:
-        strategy = super().strategy(call, max_steps, cache)
+    def strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
+        strategy = super().strategy(call, max_depth, cache)
         if self.config.skipped_steps != "computed" or not (strategy.halts or strategy.exits):
             return strategy
-        if cache is not None and cache.depth != max_steps:
+        if cache is not None and cache.depth != max_depth:
             raise ValueError(
-                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: all of them are "
-                f"computed for all tokens of a sequence (skipped_steps='computed'), pass max_steps={cache.depth}"
+                f"this call takes {max_depth} steps but `past_key_values` was made for {cache.depth}: all of them are "
+                f"computed for all tokens of a sequence (skipped_steps='computed'), pass max_depth={cache.depth}"
             )
         return RunOn(strategy)
 
-    def depth_options(self, call: ForwardCall, max_steps: int) -> DepthOptions:
+    def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
         # keys that tokens keep would have to be carried through the graph
-        return super().depth_options(call, max_steps)._replace(loop_in_graph=False)
+        return super().depth_options(call, max_depth)._replace(loop_in_graph=False)
 
-    def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        return DepthCache(self.cache_steps(max_steps), self.signature(), self.config.layers_per_step)
+    def new_cache(self, max_depth: int | None = None) -> DepthCache:
+        return DepthCache(self.cache_steps(max_depth), self.signature(), self.config.layers_per_step)
 
     def signature(self) -> str:
         return f"{super().signature()}, {self.config.layers_per_step} layers a step"

@@ -41,8 +41,8 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
             )
         return reason
 
-    def cache_depth(self, max_steps: int | None) -> int:
-        return self.cache_steps(max_steps)
+    def cache_depth(self, max_depth: int | None) -> int:
+        return self.cache_steps(max_depth)
 
     def memory_blocks(self) -> list[TransformerBlock]:
         return [self.block]

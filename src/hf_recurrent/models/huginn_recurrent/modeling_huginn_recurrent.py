@@ -72,8 +72,8 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         """Layers of the prelude and the coda."""
         return len(self.prelude) + len(self.coda)
 
-    def new_cache(self, max_steps: int | None = None) -> DepthCache:
-        steps = self.cache_steps(max_steps)
+    def new_cache(self, max_depth: int | None = None) -> DepthCache:
+        steps = self.cache_steps(max_depth)
         return DepthCache(steps, self.signature(), self.config.layers_per_step, self.outer_layers)
 
     def signature(self) -> str:

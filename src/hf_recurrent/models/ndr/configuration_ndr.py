@@ -33,7 +33,7 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
             implementation uses with softmax attention; if None as it does.
         normalize_attention: divide geometric attention by its sum, as the reference implementation does in its
             baselines without a gate and with ACT.
-        halting: "none": always `num_hidden_layers` steps, or `max_steps` of a call. "act": tokens halt one by one by
+        halting: "none": always `num_hidden_layers` steps, or `max_depth` of a call. "act": tokens halt one by one by
             adaptive computation time (Graves 2016), at the last step at the latest. "act_universal": the form of
             Universal Transformers, whose output is overwritten by its share instead of summed.
         halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.

@@ -182,27 +182,27 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         """Always: halted tokens are still computed and attended to."""
         return True
 
-    def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache: DepthCacheView | None) -> HaltingStrategy:
         config = self.config
         if config.halting == "none":
-            return super().trained_strategy(call, max_steps, cache)
+            return super().trained_strategy(call, max_depth, cache)
         if config.depth_objective == "expected":
             return StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=False)
-        if max_steps > config.num_hidden_layers:
+        if max_depth > config.num_hidden_layers:
             raise ValueError(
-                f"max_steps is {max_steps} but this model (halting={config.halting!r}) was trained to halt within "
+                f"max_depth is {max_depth} but this model (halting={config.halting!r}) was trained to halt within "
                 f"{config.num_hidden_layers}: pass at most that; only models with halting='none' take further steps"
             )
-        if call.exit is None and cache is not None and cache.depth != max_steps:
+        if call.exit is None and cache is not None and cache.depth != max_depth:
             raise ValueError(
-                f"this call takes {max_steps} steps but `past_key_values` was made for {cache.depth}: halted tokens "
+                f"this call takes {max_depth} steps but `past_key_values` was made for {cache.depth}: halted tokens "
                 "are still computed and attended to, so all tokens of a sequence take the same number; start with "
-                f"model.new_cache(max_steps={max_steps})"
+                f"model.new_cache(max_depth={max_depth})"
             )
         return ACT(
             self.halting_head,
             self.own_threshold(call, never=1.0),
-            max_steps,
+            max_depth,
             universal=config.halting == "act_universal",
             # later tokens attend to every step of cached ones
             needs_every_step=cache is not None,

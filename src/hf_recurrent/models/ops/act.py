@@ -35,7 +35,7 @@ class ACT(HaltingStrategy):
     Args:
         head: the halting head.
         threshold: halting mass beyond which a token stops.
-        max_steps: steps after which every token is stopped, unless `universal`.
+        max_depth: steps after which every token is stopped, unless `universal`.
         universal: the Universal Transformer's variant: later states replace a share of the output, and no token
             is forced to stop.
         needs_every_step: whether later calls need the keys and values of every step.
@@ -49,14 +49,14 @@ class ACT(HaltingStrategy):
         self,
         head: LinearHaltingHead,
         threshold: float,
-        max_steps: int,
+        max_depth: int,
         universal: bool,
         needs_every_step: bool = False,
         padding_in_ponder_cost: bool = False,
     ):
         self.head = head
         self.threshold = threshold
-        self.max_steps = max_steps
+        self.max_depth = max_depth
         self.universal = universal
         self.needs_every_step = needs_every_step
         self.padding_in_ponder_cost = padding_in_ponder_cost
@@ -70,7 +70,7 @@ class ACT(HaltingStrategy):
     def decide(self, state: ACTState, features: torch.Tensor, step: int | torch.Tensor) -> ACTState:
         """Stop the tokens whose mass would pass the threshold, or all at the last step if that is forced."""
         probability = self.head(features)
-        forced = not self.universal and step == self.max_steps - 1
+        forced = not self.universal and step == self.max_depth - 1
         stops = state.live & ((state.mass + probability > self.threshold) | forced)
         runs = state.live & ~stops
         remainder = 1.0 - state.mass

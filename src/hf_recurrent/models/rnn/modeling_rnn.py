@@ -60,8 +60,8 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
             self.layers = nn.ModuleList(LSTMLayer(size, width, bidirectional) for size in sizes)
         self.post_init()
 
-    def new_cache(self, max_steps: int | None = None) -> StateCache:
-        check_whole(max_steps, "max_steps")
+    def new_cache(self, max_depth: int | None = None) -> StateCache:
+        check_whole(max_depth, "max_depth")
         return StateCache(self.num_states, self.signature())
 
     @property

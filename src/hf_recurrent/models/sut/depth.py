@@ -341,7 +341,7 @@ class SparseTrace(Trace):
         """(B, S, L, k) of each router, -1 at steps never taken."""
         if not self.experts:
             return None
-        missing = self.options.max_steps - len(self.experts)
+        missing = self.options.max_depth - len(self.experts)
         stacks = []
         for taken in zip(*self.experts, strict=True):
             values = [*taken, *[torch.full_like(taken[0], -1)] * missing]

@@ -69,7 +69,7 @@ class LogStickBreaking(HaltingStrategy):
     Args:
         head: the halting head, None to take all steps.
         threshold: halting mass beyond which a token stops.
-        max_steps: the last step, which takes all remaining mass.
+        max_depth: the last step, which takes all remaining mass.
         frozen: whether the state of a halted token no longer changes. Otherwise the layer norms still change it and its
             mass still grows, as in the reference implementation.
         mixes: whether keys, values and output are those of the expected halted state, rather than of the running state.
@@ -77,12 +77,12 @@ class LogStickBreaking(HaltingStrategy):
 
     token_units = skips_step = True
 
-    def __init__(self, head: LogHaltingHead | None, threshold: float, max_steps: int, frozen: bool, mixes: bool = True):
+    def __init__(self, head: LogHaltingHead | None, threshold: float, max_depth: int, frozen: bool, mixes: bool = True):
         self.head = head
         self.halts = head is not None
-        self.first_decision = 1 if self.halts else max_steps
+        self.first_decision = 1 if self.halts else max_depth
         self.threshold = threshold
-        self.max_steps = max_steps
+        self.max_depth = max_depth
         self.frozen = frozen
         self.mixes = mixes
         self.needs_every_step = not frozen
@@ -145,7 +145,7 @@ class LogStickBreaking(HaltingStrategy):
         """
         if not self.halts:
             return state.soft, None, state.steps
-        return state.soft, state.weighted_steps + remaining_mass(state) * (self.max_steps - 1) + 1.0, state.steps
+        return state.soft, state.weighted_steps + remaining_mass(state) * (self.max_depth - 1) + 1.0, state.steps
 
 
 def remaining_mass(state: LogStickBreakingState) -> torch.Tensor:

@@ -162,13 +162,13 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def depth_config(self) -> SUTConfig:
         return self.config if self.whole_config is None else self.whole_config
 
-    def resolve_exit(self, options, max_steps, halting_threshold, head):
+    def resolve_exit(self, options, max_depth, halting_threshold, head):
         """The rule of a call; an encoder predicts nothing, so that criteria that look at predictions do not stop it."""
         rule = resolve_exit(self.depth_config, options)
         is_encoder = self.whole_config is not None and not self.attends_to_source
         if is_encoder and rule is not None and rule.criterion.evidence != "states":
             return None
-        return super().resolve_exit(options, max_steps, halting_threshold, head)
+        return super().resolve_exit(options, max_depth, halting_threshold, head)
 
     def check_model_kwargs(self, model_kwargs: dict) -> None:
         super().check_model_kwargs(model_kwargs)
@@ -183,8 +183,8 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def attends_to_source(self) -> bool:
         return self.block.cross_attention is not None
 
-    def new_cache(self, max_steps: int | None = None) -> StackCache:
-        return StackCache(self.cache_steps(max_steps), self.signature(), self.attends_to_source)
+    def new_cache(self, max_depth: int | None = None) -> StackCache:
+        return StackCache(self.cache_steps(max_depth), self.signature(), self.attends_to_source)
 
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
@@ -211,9 +211,9 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         inputs = AttentionInputs(mask, hidden.shape[1], config.is_causal)
         if self.attends_to_source:
             inputs = inputs._replace(**self.source_inputs(hidden, call))
-        max_steps = self.resolve_max_steps(call)
-        options = self.depth_options(call, max_steps)
-        strategy = self.strategy(call, max_steps, cache)
+        max_depth = self.resolve_max_depth(call)
+        options = self.depth_options(call, max_depth)
+        strategy = self.strategy(call, max_depth, cache)
         experts = bool(call.model_kwargs.get("output_experts"))
         settings = Settings.of_config(config, bool(call.model_kwargs.get("output_router_statistics")))
         units = computed_units(mask[:, -hidden.shape[1] :], options.compaction)
@@ -222,22 +222,22 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
         if cache is not None:
             cache.commit()
         states = check_states(self.readout(depth.hidden_states), mask[:, -hidden.shape[1] :])
-        depth = self.with_exit_steps(depth, call, max_steps)
+        depth = self.with_exit_steps(depth, call, max_depth)
         return depth._replace(hidden_states=touch_all_parameters(states, self))
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         return self.final_norm(states)
 
-    def trained_strategy(self, call: ForwardCall, max_steps: int, cache: DepthCacheView | None) -> LogStickBreaking:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache: DepthCacheView | None) -> LogStickBreaking:
         config = self.depth_config
         if config.halting == "none":
             if call.exit is None:
-                check_never_halting(call, max_steps, None if cache is None else cache.depth)
-            return LogStickBreaking(None, 1.0, max_steps, frozen=True)
+                check_never_halting(call, max_depth, None if cache is None else cache.depth)
+            return LogStickBreaking(None, 1.0, max_depth, frozen=True)
         threshold = self.own_threshold(call)
         frozen = config.halted_tokens == "frozen" or call.exit is not None
         mixes = config.depth_objective == "mixture"
-        return LogStickBreaking(self.halting_head, threshold, max_steps, frozen, mixes)
+        return LogStickBreaking(self.halting_head, threshold, max_depth, frozen, mixes)
 
     def source_inputs(self, hidden: torch.Tensor, call: ForwardCall) -> dict[str, torch.Tensor | KeyValue]:
         """Keys and values of the other stack's states, from the cache where it has them."""
@@ -301,11 +301,11 @@ class SUTModel(EncoderDecoder, SUTStack):
         self.decoder.input_prefix = "decoder_"
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
-    def stack_steps(self, max_steps: int | None) -> tuple[int | None, int | None]:
-        """`max_steps` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
+    def stack_steps(self, max_depth: int | None) -> tuple[int | None, int | None]:
+        """`max_depth` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
         config, generator = self.config, self.depth_generator
-        if max_steps is not None or not self.training or config.depth_sampling == "fixed":
-            return max_steps, max_steps
+        if max_depth is not None or not self.training or config.depth_sampling == "fixed":
+            return max_depth, max_depth
         for_encoder = int(torch.randint(2, (), generator=generator))
         stack = self.encoder if for_encoder else self.decoder
         drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]

@@ -36,8 +36,8 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
         self.build_memory(config)
         self.post_init()
 
-    def cache_depth(self, max_steps: int | None) -> int:
-        check_whole(max_steps, "max_steps")
+    def cache_depth(self, max_depth: int | None) -> int:
+        check_whole(max_depth, "max_depth")
         return len(self.layers)
 
     def memory_blocks(self) -> list[TransformerBlock]:
