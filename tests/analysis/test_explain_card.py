@@ -1,4 +1,4 @@
-"""How a card shows routing, and that cards without it stay as they are."""
+"""How a card shows the routing of an example, and the steps and attention of pixels."""
 
 import shutil
 from dataclasses import replace
@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from hf_recurrent.analysis.explain import Explanation, explain
-from hf_recurrent.analysis.explain.card import draw_routing, routing_facts
+from hf_recurrent.analysis.explain.card import draw_picture, draw_routing, examples_to_draw, routing_facts
+from hf_recurrent.analysis.explain.explanation import explain_symbols
+from hf_recurrent.analysis.explain.plots import plot_explanation
 from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
 from hf_recurrent.hub.phrases import phrase
 from support.card_text import figures
 from support.checkpoints import GUT_LISTOPS
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
+from support.symbols import picture, pixel_tokenizer, spelled, texts_of
 from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.slow  # draws or renders
@@ -92,15 +95,10 @@ def test_tokens_that_stopped_are_not_told_of():
     assert [step["weight"] for step in still] == [0.0]
 
 
-def with_routing(routing, **changes):
-    """A committed card that also shows `routing`."""
-    card = read_card(GUT_LISTOPS)
-    plots = [*card.plots, Plot("routing", routing["path"], split="test")]
-    return replace(card, plots=plots, routing=[Routing(**{**routing, **changes})])
-
-
 def test_a_card_shows_it_and_can_be_published(routing, folder):
-    card = with_routing(routing)
+    committed = read_card(GUT_LISTOPS)
+    plots = [*committed.plots, Plot("routing", routing["path"], split="test")]
+    card = replace(committed, plots=plots, routing=[Routing(**routing)])
     text = write_card(folder, card).read_text()
     lint_card(folder)
     assert render_card(read_card(folder)) == text
@@ -120,3 +118,45 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
     assert sorted(figure["path"] for figure in shown) == sorted(plot.path for plot in card.plots)
     assert shown[-1]["alt"] == phrase("routing", routing)
     assert "how far each token's gate is open" in shown[-1]["caption"]
+
+
+def test_a_picture_and_its_numbers(tmp_path):
+    model, tokenizer = make_model(BY_NAME["ut"]), pixel_tokenizer()
+    row = {**tokenizer(*texts_of("ut")), "labels": 2, "brightness": "not an input"}
+    told = draw_picture(tmp_path, model, tokenizer, row, prefix="lra/test 1")
+    found = explain_symbols(model, tokenizer, *texts_of("ut"))
+    assert told["path"] == "assets/lra_test_1_picture.png"
+    expected = plot_explanation(found, tmp_path / "x.png").read_bytes()
+    assert (tmp_path / told["path"]).read_bytes() == expected
+    assert (told["kind"], told["sizes"], told["answer"]) == ("pixels", [16], "LABEL_2")
+    assert (told["prediction"], told["probability"]) == (found.prediction, found.probability)
+    steps, pixels = found.steps[1:-1], found.canvas.values[0]
+    assert (told["least"], told["mean"], told["most"]) == (steps.min(), steps.mean(), steps.max())
+    assert [step["taking"] for step in told["steps"]] == [[(steps > step).mean()] for step in range(max(steps))]
+    assert len(told["reads"]) == len(found.reads)
+    for relative, facts in zip(found.relative[:, 1:-1], told["reads"], strict=True):
+        assert facts["place"] == relative.argmax()
+        assert facts["value"] == pixels[facts["place"]]
+        assert facts["relative"] == pytest.approx(relative.max())
+        assert facts["bright"] == pytest.approx(relative[pixels > pixels.mean()].mean())
+
+
+@pytest.mark.parametrize(
+    ("make", "tokenizer", "text", "labels"),
+    [
+        (lambda: make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5 w6 w7", 2),
+        (lambda: make_model(BY_NAME["ut"]), pixel_tokenizer(), spelled(picture()) + " 1", 2),
+        (lambda: make_model(BY_NAME["rnn_lstm"]), pixel_tokenizer(), spelled(picture()), 2),
+        (lambda: make_language_model(LANGUAGE_BY_NAME["ut"]), pixel_tokenizer(), spelled(picture()), [-100] * 18),
+    ],
+)
+def test_no_picture_is_drawn_of_others(make, tokenizer, text, labels, tmp_path):
+    row = {**tokenizer(text), "labels": labels}
+    assert draw_picture(tmp_path, make(), tokenizer, row, prefix="test") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_which_pictures_are_drawn():
+    lengths, labels = [10, 400, 900, 1200, 1250, 4000], [1, 0, 1, 0, 2, 1]
+    assert examples_to_draw(lengths, labels) == [3, 2]
+    assert examples_to_draw([66, 66, 66], [7, 3, 7]) == [1, 0]

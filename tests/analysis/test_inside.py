@@ -1,5 +1,7 @@
 """An example under every stopping rule, against calls of the model with that rule."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -48,28 +50,32 @@ def steps_of(output, size):
     return steps.numpy() if steps.dim() else np.full(size, int(steps))
 
 
+def padded(rows, size):
+    """Shares from hundredths whose zeros at the end are left out."""
+    return np.array([[*row, *[0] * (size - len(row))] for row in rows]) / 100
+
+
 def check(model, tokenizer, rules):
     found = look_inside(model, tokenizer, TEXT)
     inputs = tokenizer(TEXT, return_tensors="pt")
     size = inputs["input_ids"].shape[1]
-    language = found.predicts_next
-    name_of = tokenizer.convert_ids_to_tokens if language else model.config.id2label.__getitem__
-    assert found.tokens == ["[BOS]", *TEXT.split(), "[EOS]"]
-    assert [run.rule.name for run in found.runs] == rules
-    for run in found.runs:
-        output = outputs_of(model, inputs, run.rule.name)
+    name_of = tokenizer.convert_ids_to_tokens if found["next"] else model.config.id2label.__getitem__
+    assert found["tokens"] == ["[BOS]", *TEXT.split(), "[EOS]"]
+    assert [run["rule"] for run in found["runs"]] == rules
+    for run in found["runs"]:
+        output = outputs_of(model, inputs, run["rule"])
         answer, share = best(output)
-        assert run.steps.tolist() == steps_of(output, size).tolist()
-        assert (run.answer, run.probability) == (name_of(answer), pytest.approx(share, abs=1e-5))
+        assert run["steps"] == steps_of(output, size).tolist()
+        assert run["answer"] == [name_of(answer), pytest.approx(share, abs=1e-3)]
         # the pass is the run's own as long as a token lives, whomever it is shared with
-        own, taken = found.passes[run.number], max(1, run.steps.max())
-        assert len(own.attention) >= taken
+        own, taken = found["passes"][run["pass"]], max(1, *run["steps"])
+        assert len(own["attention"]) >= taken
         for step in range(taken):
-            live = run.steps > step
+            live = np.array(run["steps"]) > step
             maps = output.attentions[step][0].amax(0).numpy()
-            np.testing.assert_allclose(own.attention[step][live], maps[live], atol=2e-4)
-            answer, share = best(outputs_of(model, inputs, run.rule.name, max_depth=step + 1))
-            assert own.answers[step] == (name_of(answer), pytest.approx(share, abs=2e-4))
+            np.testing.assert_allclose(padded(own["attention"][step], size)[live], maps[live], atol=0.006)
+            answer, share = best(outputs_of(model, inputs, run["rule"], max_depth=step + 1))
+            assert own["answers"][step] == [name_of(answer), pytest.approx(share, abs=1e-3)]
     return found
 
 
@@ -80,10 +86,10 @@ def test_rules_do_what_the_model_does_when_called_with_them(name, tokenizer):
     model = make_model(BY_NAME[name])
     learned = ["learned"] if BY_NAME[name].halting != "none" else []
     found = check(model.eval(), tokenizer, [FULL, *learned, *WITHOUT_PROBE])
-    own = [run.rule.name for run in found.runs if run.rule.own]
+    own = [run["rule"] for run in found["runs"] if run["own"]]
     assert own == (learned or [FULL])
     # examples stop as a whole, but for learned halting of tokens
-    assert {run.number for run in found.runs if run.rule.name in ("agreement", "stability", "entropy")} == {0}
+    assert {run["pass"] for run in found["runs"] if run["rule"] in ("agreement", "stability", "entropy")} == {0}
 
 
 @pytest.mark.parametrize("name", ["ut", *map(nightly, ["gut", "ndr", "ndr_act", "gut_no_halt"])])
@@ -91,25 +97,25 @@ def test_tokens_of_language_models_stop_one_by_one(name, tokenizer):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     learned = ["learned"] if LANGUAGE_BY_NAME[name].halting != "none" else []
     found = check(model.eval(), tokenizer, [FULL, *learned, *WITHOUT_PROBE])
-    assert len(found.passes) > 1
-    assert any(len(set(run.steps.tolist())) > 1 for run in found.runs)
-    assert found.readout == 7
+    assert len(found["passes"]) > 1
+    assert any(len(set(run["steps"])) > 1 for run in found["runs"])
+    assert found["readout"] == 7
 
 
 def test_a_criterion_of_the_checkpoint_has_its_own_setting(tokenizer):
     model = make_model(BY_NAME["ndr"], exit_criterion="entropy", exit_threshold=0.9, exit_patience=2)
     logging.get_logger().warning_once.cache_clear()
     with CaptureLogger(logging.get_logger("hf_recurrent.models.engine.shared_block")) as told:
-        runs = {run.rule.name: run for run in look_inside(model, tokenizer, TEXT).runs}
+        runs = {run["rule"]: run for run in look_inside(model, tokenizer, TEXT)["runs"]}
     # defaults are shown, and nobody asked for them
     assert told.out == ""
-    assert [name for name, run in runs.items() if run.rule.own] == ["entropy"]
-    assert runs["entropy"].rule.label == "entropy \u2264 0.9 for 2 steps"
-    assert runs["confidence"].rule.label == "confidence \u2265 0.99"
-    assert runs["stability"].rule.label == "stability for 2 steps"
+    assert [name for name, run in runs.items() if run["own"]] == ["entropy"]
+    assert runs["entropy"]["label"] == "entropy \u2264 0.9 for 2 steps"
+    assert runs["confidence"]["label"] == "confidence \u2265 0.99"
+    assert runs["stability"]["label"] == "stability for 2 steps"
     with torch.no_grad():
         steps = model(**tokenizer(TEXT, return_tensors="pt")).ponder_steps
-    assert set(runs["entropy"].steps.tolist()) == set(steps.tolist())
+    assert set(runs["entropy"]["steps"]) == set(steps.tolist())
     # the model is left as it was
     assert (model.config.exit_criterion, model.config.exit_threshold) == ("entropy", 0.9)
 
@@ -133,24 +139,17 @@ def test_a_fitted_probe_is_one_of_the_rules(tokenizer):
 )
 def test_rules_that_cannot_be_used_are_left_out(name, pair, rules, tokenizer):
     found = look_inside(make_model(BY_NAME[name]), tokenizer, TEXT, pair)
-    assert [run.rule.name for run in found.runs] == rules
-    assert found.stage == ("layer" if len(rules) == 1 else "step")
-    assert len(found.tokens) == (8 if pair is None else 13)
+    assert [run["rule"] for run in found["runs"]] == rules
+    assert found["stage"] == ("layer" if len(rules) == 1 else "step")
+    assert len(found["tokens"]) == (8 if pair is None else 13)
 
 
-def test_plain_data_are_shares_in_hundredths_without_zeros_at_the_end(tokenizer):
+def test_rows_of_shares_end_with_the_last_that_is_not_zero(tokenizer):
     found = look_inside(make_language_model(LANGUAGE_BY_NAME["gut"]), tokenizer, TEXT)
-    data = found.to_dict()
-    for own, stored in zip(found.passes, data["passes"], strict=True):
-        for maps, rows in zip(own.attention, stored["attention"], strict=True):
-            for place, (weights, row) in enumerate(zip(maps, rows, strict=True)):
-                # nothing after the token itself
-                assert len(row) <= place + 1
-                np.testing.assert_allclose(np.pad(row, (0, 8 - len(row))) / 100, weights, atol=0.00501)
-        gates = [np.pad(row, (0, 8 - len(row))) for row in stored["gates"]]
-        np.testing.assert_allclose(np.array(gates) / 100, own.gates, atol=0.00501)
-    assert [run["steps"] for run in data["runs"]] == [run.steps.tolist() for run in found.runs]
-    assert [run["pass"] for run in data["runs"]] == [run.number for run in found.runs]
+    for each in found["passes"]:
+        # nothing after the token itself
+        assert all(len(row) <= place + 1 for maps in each["attention"] for place, row in enumerate(maps))
+        assert all(row[-1] for row in (*itertools.chain(*each["attention"]), *each["gates"]) if row)
 
 
 def test_long_texts_have_a_limit(tokenizer):

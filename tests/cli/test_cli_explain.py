@@ -8,10 +8,13 @@ from PIL import Image
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.analysis.explain import explain, plots
+from hf_recurrent.analysis.explain.explanation import explain_symbols
 from hf_recurrent.benchmarks import benchmark_info, build_tokenizer
+from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from hf_recurrent.cli.explain import IDLE
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import BY_NAME, make_model
+from support.symbols import byte_model, picture, pixel_tokenizer, spelled
 
 TEXT = "b a d 101"
 
@@ -39,14 +42,16 @@ def router(tmp_path_factory):
     return save_checkpoint(AutoModelForSequenceClassification.from_config(config), folder, tokenizer)
 
 
+def cells_of(out):
+    """The cells of each line of all printed tables."""
+    return [[part.strip() for part in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+
+
 def rows_of(out):
-    """The cells of all printed tables: token number -> its name and one cell a step, over all tables."""
+    """Token number -> its name and one cell a step, over all tables."""
     rows = {}
-    for line in out.splitlines():
-        parts = [part.strip() for part in line.split("│")[1:-1]]
-        if parts:
-            number, token, *cells = parts
-            rows.setdefault(int(number), [token]).extend(cells)
+    for number, token, *cells in cells_of(out):
+        rows.setdefault(int(number), [token]).extend(cells)
     return rows
 
 
@@ -61,14 +66,14 @@ def test_every_cell_is_the_models_own(succeed, router, head):
     out, _ = succeed("explain", router, TEXT, *words)
     found, rows = explained(router), rows_of(out)
     assert [row[0] for row in rows.values()] == ["[BOS]", *TEXT.split(), "[EOS]"]
-    sources, weights = found.strongest_attention(head)
+    attention = found.head_attention(head)
     for place, (_, *cells) in rows.items():
         assert len(cells) == 6
         for step, shown in enumerate(cells):
             gate, source, weight = shown.split()
             assert int(gate) == int(found.gates[step, place] * 10)
-            assert int(source) == sources[step, place]
-            assert float(weight) == pytest.approx(weights[step, place], abs=0.006)
+            assert int(source) == attention[step, place].argmax()
+            assert float(weight) == pytest.approx(attention[step, place].max(), abs=0.006)
     assert f"prediction: {found.prediction} ({found.probability:.1%})" in out
     assert ("head 1 of 0 to 1" in out) == (head == 1)
     assert not any(len(line) > 80 for line in out.splitlines())
@@ -108,21 +113,58 @@ def test_a_language_model(succeed, pytestconfig):
     assert re.search(r"^next token: 1 \(9\d\.\d+%\)$", out, re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def pixels(tmp_path_factory):
+    return save_checkpoint(make_model(BY_NAME["ut"]), tmp_path_factory.mktemp("pixels") / "ut", pixel_tokenizer())
+
+
+@pytest.mark.slow
+def test_pixels(succeed, pixels, tmp_path):
+    text = spelled(picture())
+    out, _ = succeed("explain", pixels, text, "--output", tmp_path / "f.png")
+    found = explain_symbols(make_model(BY_NAME["ut"]), pixel_tokenizer(), text)
+    assert (tmp_path / "f.png").read_bytes() == plots.plot_explanation(found, tmp_path / "g.png").read_bytes()
+    rows, values = cells_of(out), found.canvas.values[0]
+    taken = [[str(step + 1), f"{(found.steps[1:-1] > step).mean():.1%}"] for step in range(found.num_steps)]
+    assert rows[: len(taken)] == taken
+    place = int(found.relative[0, 1:-1].argmax())
+    assert rows[len(taken)][1].startswith(f"row {place // 4}, column {place % 4}, of value {values[place]}")
+    assert f"prediction: {found.prediction} (" in out
+    assert "every pixel halts by itself" in out
+
+
+@pytest.mark.slow
+def test_bytes(succeed, tmp_path):
+    save_checkpoint(byte_model("gut_siamese"), tmp_path / "gut", framed_byte_tokenizer())
+    out, _ = succeed("explain", tmp_path / "gut", "a text", "--pair", "another")
+    assert "a text of 6 bytes and a text of 7 bytes: each text of the pair halts as a whole" in out
+    assert "halting 2" in out
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("checkpoint", "words", "message"),
     [
-        (["b a x 101"], "text: word 3 of it, 'x' at character 5, is not in the vocabulary of this checkpoint"),
-        ([""], "text is '': there is no word in it"),
-        (["a " * 63], "text has 65 tokens, special ones included, but only 64 can be drawn"),
-        ([TEXT, "--head", "2"], "head is 2: this model has heads 0 to 1"),
-        ([TEXT, "--output", "figure.pdf"], "output is 'figure.pdf': the figure is a PNG file"),
-        ([TEXT, "--device", "banana"], "device='banana' is not available here"),
+        (
+            "router",
+            ["b a x 101"],
+            "text: word 3 of it, 'x' at character 5, is not in the vocabulary of this checkpoint",
+        ),
+        ("router", [""], "text is '': there is no word in it"),
+        ("router", ["a " * 63], "text has 65 tokens, special ones included, but only 64 can be drawn"),
+        ("router", [TEXT, "--head", "2"], "head is 2: this model has heads 0 to 1"),
+        ("router", [TEXT, "--output", "figure.pdf"], "output is 'figure.pdf': the figure is a PNG file"),
+        ("router", [TEXT, "--device", "banana"], "device='banana' is not available here"),
+        ("pixels", ["1 2 3"], "text has 3 pixels, which make no square: pass 2 x 2 = 4 or 3 x 3 = 9"),
+        ("pixels", ["1 2 3 4", "--head", "0"], "head is 0: of pixels and bytes the mean over heads is shown, leave it"),
     ],
 )
-def test_bad_requests_are_named_and_nothing_is_written(refuse, router, tmp_path, monkeypatch, words, message):
+def test_bad_requests_are_named_and_nothing_is_written(
+    refuse, request, tmp_path, monkeypatch, checkpoint, words, message
+):
+    folder = request.getfixturevalue(checkpoint)
     monkeypatch.chdir(tmp_path)
     output = [] if "--output" in words else ["--output", "figure.png"]
-    line = refuse("explain", router, *words, *output)
+    line = refuse("explain", folder, *words, *output)
     assert message in line
     assert "\n" not in line
     assert not list(tmp_path.iterdir())

@@ -65,7 +65,7 @@ def test_the_page_loads_nothing_else(server):
 def test_a_text_is_looked_into(server):
     status, headers, text = explain(server, {"text": TEXT})
     assert (status, headers["Content-Type"]) == (200, "application/json")
-    expected = look_inside(server.model, server.tokenizer, TEXT).to_dict()
+    expected = look_inside(server.model, server.tokenizer, TEXT)
     assert json.loads(text) == expected
     # an empty field is none
     assert explain(server, {"text": TEXT, "text_pair": ""})[2] == text

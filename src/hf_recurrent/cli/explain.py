@@ -1,5 +1,6 @@
 """`hf-recurrent explain`: attention, gates and steps of a checkpoint on one example, step by step."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,90 +42,96 @@ def explain(
 
     Of a classifier of pixels or bytes, show instead which of them take each step, and what the readout attends to.
     """
-    from ..analysis.explain import explain as explain_text
-    from ..analysis.explain.canvas import symbol_kind
+    if output is not None and output.suffix.lower() != ".png":
+        raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
+    from ..analysis.explain.canvas import NotDrawableError, symbol_kind
+    from ..analysis.explain.explanation import explain as explain_text
+    from ..analysis.explain.explanation import explain_symbols
     from ..analysis.model_facts import is_classifier
     from ..training.evaluate import load_checkpoint
 
     quiet_libraries()
-    if output is not None and output.suffix.lower() != ".png":
-        raise ValueError(f"output is {str(output)!r}: the figure is a PNG file, let its name end in .png")
     loaded = load_checkpoint(checkpoint, device, revision)
+    example, found = (loaded.model, loaded.tokenizer, text, pair, max_depth), None
     if is_classifier(loaded.model) and symbol_kind(loaded.tokenizer) is not None:
         if head is not None:
             raise ValueError(f"head is {head}: of pixels and bytes the mean over heads is shown, leave it out")
-        traced = traced_readout(loaded.model, loaded.tokenizer, (text, pair), max_depth)
-        if traced is not None:
-            explain_sequence(*traced, output)
-            return
-    explanation = explain_text(loaded.model, loaded.tokenizer, text, pair, max_depth)
-    for drawn in tables(explanation, head, out.width):
-        out.print(drawn)
-    name = "next token" if explanation.predicts_next else "prediction"
-    for line in (*legend(explanation, head), prediction(explanation.prediction, explanation.probability, name)):
-        out.print(line, markup=False)
+        try:
+            found = explain_symbols(*example)
+        except NotDrawableError:
+            # a few digits may be words
+            if len(loaded.tokenizer) - len(set(loaded.tokenizer.all_special_tokens)) > DIGITS:
+                raise
+    found = explain_text(*example) if found is None else found
+    for drawn in token_tables(found, head, out.width) if found.canvas is None else symbol_tables(found):
+        out.print(drawn, markup=False)
+    share = "" if found.probability is None else f" ({percent(found.probability)})"
+    name = "next token" if found.predicts_next else "prediction"
+    out.print(f"{name}: {found.prediction}{share}", markup=False)
     if output is not None:
         from ..analysis.explain.plots import plot_explanation
 
-        wrote(plot_explanation(explanation, output, head))
+        wrote(plot_explanation(found, output, head))
 
 
-def traced_readout(
-    model: Any, tokenizer: Any, texts: tuple[str, str | None], max_depth: int | None
-) -> tuple[Any, Any] | None:
-    """The readout of pixels or bytes, and these; None of digits that make no picture: they may be words."""
-    from ..analysis.explain.canvas import NotDrawableError
-    from ..analysis.explain.readout import trace_readout
+def token_tables(found: "Explanation", head: int | None, width: int) -> "Iterator[Table | str]":
+    """A row for each token and a column for each step, in tables no wider than `width` letters, and their legend."""
+    attention, idle, last = found.head_attention(head), found.idle(), len(str(len(found.tokens) - 1))
 
-    try:
-        return trace_readout(model, tokenizer, *texts, max_depth)
-    except NotDrawableError:
-        if len(tokenizer) - len(set(tokenizer.all_special_tokens)) > DIGITS:
-            raise
-        return None
+    def cell(step: int, place: int) -> str:
+        """Gate in tenths, source and weight, as in `9 12 .87`; a weight that rounds to zero has no source."""
+        if idle[step, place]:
+            return IDLE
+        source, weight = attention[step, place].argmax(), attention[step, place].max()
+        shown = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
+        gate = "" if found.gates is None else f"{min(9, int(10 * found.gates[step, place]))} "
+        return f"{gate}{'-' if shown == '.00' else source:>{last}} {shown}"
+
+    steps, places = range(found.num_steps), range(len(found.tokens))
+    columns = {f"step {step + 1}": [cell(step, place) for place in places] for step in steps}
+    left = {"": list(places), "token": found.tokens}
+    if found.steps is not None:
+        left["steps"] = found.steps.tolist()
+    widths = {
+        name: BETWEEN + max(len(str(item)) for item in (name, *items)) for name, items in (left | columns).items()
+    }
+    fitting = max(1, (width - FRAME - sum(widths[name] for name in left)) // max(widths[name] for name in columns))
+    names = list(columns)
+    for first in range(0, len(names), fitting):
+        shown = left | {name: columns[name] for name in names[first : first + fitting]}
+        rows = zip(*([escape(str(item)) for item in items] for items in shown.values()), strict=True)
+        yield table(None, [(name, name != "token") for name in shown], rows)
+    heads = found.attention.shape[1]
+    which = (
+        f"head {head} of 0 to {heads - 1}" if head is not None else "greatest over heads" if heads > 1 else "one head"
+    )
+    gate = "" if found.gates is None else "how far the token's state is overwritten (gate, in tenths), "
+    yield f"a step's cell: {gate}the token that it attends to most and its weight ({which})."
+    if found.steps is not None:
+        after = f"{IDLE} after them" if found.freezes else "after them its state changes for others alone"
+        yield f"steps: those that a token took and kept, {after}."
 
 
-def explain_sequence(trace: Any, canvas: Any, output: Path | None) -> None:
-    """Show how a classifier reads pixels or bytes, and draw it to `output`."""
+def symbol_tables(found: "Explanation") -> "Iterator[Table | str]":
+    """Which pixels or bytes take each step, what the readout attends to most, and a sentence on each."""
     from ..analysis.explain.card import picture_facts
     from ..hub.phrases import phrase
 
-    facts = picture_facts(trace, canvas)
-    for drawn in sequence_tables(facts):
-        out.print(drawn)
-    out.print(f"{phrase('picture_size', facts)}: {phrase('picture_steps', facts)}.", markup=False)
-    if facts["reader"] is not None:
-        out.print(f"the readout is {facts['reader']}; 1 is an even share of its attention.", markup=False)
-    out.print(prediction(facts["prediction"], facts["probability"]), markup=False)
-    if output is not None:
-        from ..analysis.explain.readout_plots import plot_readout
-
-        wrote(plot_readout(trace, canvas, output))
-
-
-def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
-    """Tables of the tokens of each text that take each step, and of the maximum attention of the readout."""
-    from ..hub.phrases import phrase
-
-    names = [f" {number + 1}" if len(facts["sizes"]) > 1 else "" for number in range(len(facts["sizes"]))]
-    drawn = []
+    facts: dict[str, Any] = picture_facts(found)
+    names = [f" {number}" for number, _ in enumerate(facts["sizes"], 1)] if len(facts["sizes"]) > 1 else [""]
     if facts["steps"]:
-        heads = [("step", True), *((f"{facts['kind']}{name}", True) for name in names)]
-        whole = facts["steps"][0]["halting"] is not None
-        heads += [(f"halting{name}", True) for name in names] if whole else []
-        drawn.append(
-            table(
-                None,
-                heads,
-                (
-                    [number, *(f"{share:.1%}" for share in step["taking"])]
-                    + ([f"{share:.2f}" for share in step["halting"]] if whole else [])
-                    for number, step in enumerate(facts["steps"], 1)
-                ),
-            )
+        heads = ["step", *(facts["kind"] + name for name in names)]
+        heads += [f"halting{name}" for name in names] if found.halts_whole else []
+        rows = (
+            [
+                number,
+                *(f"{share:.1%}" for share in step["taking"]),
+                *(f"{share:.2f}" for share in step["halting"] or ()),
+            ]
+            for number, step in enumerate(facts["steps"], 1)
         )
+        yield table(None, [(head, True) for head in heads], rows)
     if facts["reads"]:
-        heads = [(facts["stage"], True), ("attends most to", False), ("even share", True), ("bright", True)]
         rows = (
             [
                 number,
@@ -134,73 +141,8 @@ def sequence_tables(facts: dict[str, Any]) -> list["Table"]:
             ]
             for number, read in enumerate(facts["reads"], 1)
         )
-        drawn.append(table(None, heads, rows))
-    return drawn
-
-
-def tables(explanation: "Explanation", head: int | None, width: int) -> list["Table"]:
-    """A row for each token and a column for each step, in as many tables as a terminal of `width` letters needs."""
-    names, grid = [escape(token) for token in explanation.tokens], cells(explanation, head)
-    heads = [("", True), ("token", False)]
-    taken = FRAME + sum(
-        BETWEEN + len(item) for item in (str(len(names) - 1), max((*explanation.tokens, "token"), key=len))
-    )
-    steps = explanation.steps
-    if steps is not None:
-        heads.append(("steps", True))
-        taken += BETWEEN + len("steps")
-    fitting = max(1, (width - taken) // (BETWEEN + max(len("step 10"), *(len(cell) for row in grid for cell in row))))
-    drawn = []
-    for first in range(0, explanation.num_steps, fitting):
-        shown = range(first, min(first + fitting, explanation.num_steps))
-        rows = (
-            [place, name, *([] if steps is None else [steps[place]]), *(grid[step][place] for step in shown)]
-            for place, name in enumerate(names)
-        )
-        drawn.append(table(None, [*heads, *((f"step {step + 1}", True) for step in shown)], rows))
-    return drawn
-
-
-def cells(explanation: "Explanation", head: int | None) -> list[list[str]]:
-    """For each step and token: the gate in tenths, the token it attends to most, and the weight."""
-    sources, weights = explanation.strongest_attention(head)
-    idle = explanation.idle()
-    return [
-        [
-            IDLE
-            if idle[step, place]
-            else cell(
-                None if explanation.gates is None else explanation.gates[step, place],
-                int(sources[step, place]),
-                weights[step, place],
-                len(str(len(explanation.tokens) - 1)),
-            )
-            for place in range(len(explanation.tokens))
-        ]
-        for step in range(explanation.num_steps)
-    ]
-
-
-def cell(gate: float | None, source: int, weight: float, digits: int) -> str:
-    """Gate, source and weight, as in `9 12 .87`; a weight that rounds to zero has no source."""
-    written = f"{weight:.2f}".removeprefix("0") if weight < 0.995 else "1.0"
-    place = "-" if written == ".00" else source
-    return f"{'' if gate is None else f'{min(9, int(10 * gate))} '}{place:>{digits}} {written}"
-
-
-def legend(explanation: "Explanation", head: int | None) -> list[str]:
-    """Meanings of a cell's parts."""
-    num_heads = explanation.attention.shape[1]
-    which = "greatest over heads" if num_heads > 1 else "one head"
-    which = which if head is None else f"head {head} of 0 to {num_heads - 1}"
-    gate = "" if explanation.gates is None else "how far the token's state is overwritten (gate, in tenths), "
-    lines = [f"a step's cell: {gate}the token that it attends to most and its weight ({which})."]
-    if explanation.steps is not None:
-        after = f"{IDLE} after them" if explanation.freezes else "after them its state changes for others alone"
-        lines.append(f"steps: those that a token took and kept, {after}.")
-    return lines
-
-
-def prediction(label: str, probability: float | None, name: str = "prediction") -> str:
-    share = "" if probability is None else f" ({percent(probability)})"
-    return f"{name}: {label}{share}"
+        heads = ((facts["stage"], True), ("attends most to", False), ("even share", True), ("bright", True))
+        yield table(None, heads, rows)
+    yield f"{phrase('picture_size', facts)}: {phrase('picture_steps', facts)}."
+    if found.reader is not None:
+        yield f"the readout is {found.reader}; 1 is an even share of its attention."

@@ -37,7 +37,7 @@ def shown_examples(model: Any, tokenizer: Any, examples: Sequence[Example]) -> l
             if answer is not None and answer not in labels:
                 raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {listed(labels)}")
     return [
-        {**example._asdict(), "inside": look_inside(model, tokenizer, example.text, example.text_pair).to_dict()}
+        {**example._asdict(), "inside": look_inside(model, tokenizer, example.text, example.text_pair)}
         for example in examples
     ]
 

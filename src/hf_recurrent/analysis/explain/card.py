@@ -1,6 +1,6 @@
 """Single examples in a model card: their figures, and the numbers in them step by step.
 
-Keys of the numbers are those of `card.json`.
+Keys of the numbers are those of the card's data.
 """
 
 import os
@@ -14,9 +14,8 @@ from ...files import plain
 from ...text_data.labels import MULTI
 from ..inference import answer_name, example_inputs
 from ..tables import file_name
-from .canvas import PIXELS, Canvas, NotDrawableError, canvas_of
+from .canvas import PIXELS, NotDrawableError, canvas_of
 from .explanation import MAX_TOKENS, Explanation, explain_encoded
-from .readout import ReadoutTrace, trace_encoded
 
 # tokens of the texts that a card shows whole
 PICTURE_TOKENS = 1000
@@ -35,25 +34,27 @@ def draw_routing(
             tokens at most.
         prefix: beginning of the figure's name.
     """
-    # only those who draw import matplotlib
-    from .plots import plot_explanation
-
     capabilities = model.capabilities
     if not capabilities.shared_block or capabilities.reads != "whole" or capabilities.routers:
         return None
-    inputs, answer = prompt(model, tokenizer, example, max_prompt)
+    inputs, labels = example_inputs(tokenizer, example), example["labels"]
+    if np.ndim(labels) == 0 or model.config.problem_type == MULTI:
+        answer = answer_name(labels, model.config)
+    else:
+        answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
+        place = max((place for place in answered if place <= max_prompt), default=answered[0])
+        inputs = {name: value[:, :place] for name, value in inputs.items()}
+        answer = tokenizer.convert_ids_to_tokens(labels[place])
     if inputs["input_ids"].shape[1] > MAX_TOKENS:
         return None
-    explanation = explain_encoded(model, tokenizer, inputs)
-    path = f"assets/{file_name(prefix, 'routing')}.png"
-    plot_explanation(explanation, Path(folder) / path)
-    return plain({"path": path, "answer": answer, **routing_facts(explanation)})
+    found = explain_encoded(model, tokenizer, inputs)
+    return drawn(folder, f"assets/{file_name(prefix, 'routing')}.png", found, answer) | plain(routing_facts(found))
 
 
 def draw_picture(
     folder: str | os.PathLike, model: Any, tokenizer: Any, example: Mapping[str, Any], *, prefix: str
 ) -> dict[str, Any] | None:
-    """Draw the `ReadoutTrace` of encoded pixels or bytes into `folder`/assets -> its numbers, as of `hub.card.Picture`.
+    """Draw the `Explanation` of encoded pixels or bytes into `folder`/assets -> its numbers, as of `hub.card.Picture`.
 
     None where there is nothing to draw: a language model; tokens that are neither pixels nor bytes; pixels that make no
     square, such as those of a picture that was cut; a text without a token; or a model that neither halts nor has
@@ -63,126 +64,98 @@ def draw_picture(
         example: the inputs of a classifier with `labels`, one number.
         prefix: beginning of the figure's name.
     """
-    # only those who draw import matplotlib
-    from .readout_plots import plot_readout
-
     if np.ndim(example["labels"]) > 0:
         return None
-    inputs = example_inputs(tokenizer, example)
+    inputs, answer = example_inputs(tokenizer, example), str(model.config.id2label[int(example["labels"])])
+    path = f"assets/{file_name(prefix, 'picture')}.png"
     try:
-        canvas = canvas_of(tokenizer, inputs)
-        trace = trace_encoded(model, tokenizer, inputs)
-        path = f"assets/{file_name(prefix, 'picture')}.png"
-        plot_readout(trace, canvas, Path(folder) / path)
+        found = explain_encoded(model, tokenizer, inputs, canvas=canvas_of(tokenizer, inputs))
+        return drawn(folder, path, found, answer) | plain(picture_facts(found))
     except NotDrawableError:
         return None
-    answer = str(model.config.id2label[int(example["labels"])])
-    return plain({"path": path, "answer": answer, **picture_facts(trace, canvas)})
+
+
+def drawn(folder: str | os.PathLike, path: str, found: Explanation, answer: str) -> dict[str, Any]:
+    """Draw an explanation to `path` in a folder -> what a card says of any example; `answer` is the right one."""
+    # only those who draw import matplotlib
+    from .plots import plot_explanation
+
+    plot_explanation(found, Path(folder) / path)
+    return {"path": path, "answer": answer, "prediction": found.prediction, "probability": found.probability}
 
 
 def examples_to_draw(lengths: Sequence[int], labels: Sequence[int]) -> list[int]:
     """For each of the first two labels, the example with a length in tokens nearest to `PICTURE_TOKENS`."""
-    by_label: dict[int, int] = {}
-    for place, (length, label) in enumerate(zip(lengths, labels, strict=True)):
-        best = by_label.setdefault(int(label), place)
-        if abs(length - PICTURE_TOKENS) < abs(lengths[best] - PICTURE_TOKENS):
-            by_label[int(label)] = place
-    return [by_label[label] for label in sorted(by_label)[:2]]
+    order = sorted(range(len(lengths)), key=lambda place: abs(lengths[place] - PICTURE_TOKENS))
+    return [next(place for place in order if labels[place] == label) for label in sorted(set(labels))[:2]]
 
 
-def prompt(model: Any, tokenizer: Any, example: Mapping[str, Any], max_length: int) -> tuple[dict[str, Any], str]:
-    """The inputs to explain as a batch of one, and the name of the right label or token."""
-    inputs, labels = example_inputs(tokenizer, example), example["labels"]
-    if np.ndim(labels) == 0 or model.config.problem_type == MULTI:
-        return inputs, answer_name(labels, model.config)
-    answered = [place for place, label in enumerate(labels) if place > 0 and label >= 0]
-    place = max((place for place in answered if place <= max_length), default=answered[0])
-    return {name: value[:, :place] for name, value in inputs.items()}, tokenizer.convert_ids_to_tokens(labels[place])
+def routing_facts(found: Explanation) -> dict[str, Any]:
+    """The numbers of the steps that were taken: for each the mean gate, the widest gate, and the strongest attention.
 
-
-def routing_facts(explanation: Explanation) -> dict[str, Any]:
-    """The numbers of the steps that were taken."""
-    sources, weights = explanation.strongest_attention()
-    idle = explanation.idle()
-    # of each step the mean gate, zero where a token has stopped, and the token whose gate is open widest
-    gates = [(None, None, None)] * explanation.num_steps
-    if explanation.gates is not None:
-        live = np.where(idle, 0.0, explanation.gates)
-        gates = [(own.mean(), own.argmax(), own.max()) for own in live]
-    return {
-        "tokens": explanation.tokens,
-        "prediction": explanation.prediction,
-        "probability": explanation.probability,
-        "readout": explanation.readout,
-        "heads": explanation.attention.shape[1],
-        "stops": explanation.steps,
-        "steps": [
-            {
-                **dict(zip(("gate", "open", "open_gate"), gates[step], strict=True)),
-                **attention_facts(np.where(idle[step], -1.0, weights[step]), sources[step], explanation.readout),
-            }
-            for step in range(explanation.num_steps)
-        ],
-    }
-
-
-def attention_facts(weights: np.ndarray, sources: np.ndarray, readout: int | None) -> dict[str, Any]:
-    """Strongest attention of the readout token; where there is none, or it has stopped, the strongest of all.
-
-    Args:
-        weights, sources: (S,) of each token's strongest attention; a negative weight where it has stopped.
+    The strongest attention is that of the token that is read out; where there is none, or it has stopped, it is the
+    strongest of all.
     """
-    reader = weights.argmax() if readout is None or weights[readout] < 0 else readout
-    # nobody attends where all have stopped before the first step
-    return {"reader": reader, "read": sources[reader], "weight": max(weights[reader], 0.0)}
+    idle, attention, steps = found.idle(), found.head_attention(), []
+    for step in range(found.num_steps):
+        facts = {"gate": None, "open": None, "open_gate": None}
+        if found.gates is not None:
+            gates = np.where(idle[step], 0.0, found.gates[step])
+            facts = {"gate": gates.mean(), "open": gates.argmax(), "open_gate": gates.max()}
+        # nobody attends where all have stopped before the first step
+        weights = np.where(idle[step], 0.0, attention[step].max(-1))
+        reader = weights.argmax() if found.readout is None or idle[step, found.readout] else found.readout
+        read = attention[step, reader].argmax()
+        steps.append({**facts, "reader": reader, "read": read, "weight": weights[reader]})
+    heads = found.attention.shape[1]
+    return {"tokens": found.tokens, "readout": found.readout, "heads": heads, "stops": found.steps, "steps": steps}
 
 
-def picture_facts(trace: ReadoutTrace, canvas: Canvas) -> dict[str, Any]:
-    """The fields of `hub.card.Picture`, but for the figure's path and the right answer."""
-    drawn = np.concatenate(canvas.columns)
-    steps = None if trace.steps is None else trace.steps[drawn]
+def picture_facts(found: Explanation) -> dict[str, Any]:
+    """The fields of `hub.card.Picture`, but for the figure's path and the answers.
+
+    Each of `steps` has, by text, the share of its tokens that take it, and the probability that it halts as a whole.
+    """
+    canvas, steps, taken = found.canvas, [], None
+    if found.steps is not None:
+        taken = found.steps[np.concatenate(canvas.columns)]
+        # the one that stops a text is not taken
+        shown = min(len(found.halting), found.steps.max() + 1) if found.halts_whole else found.steps.max()
+        steps = [
+            {
+                "taking": [(found.steps[own] > step).mean() for own in canvas.columns],
+                "halting": [found.halting[step, own[0]] for own in canvas.columns] if found.halts_whole else None,
+            }
+            for step in range(shown)
+        ]
     return {
         "kind": canvas.kind,
         "sizes": [len(own) for own in canvas.columns],
-        "prediction": trace.prediction,
-        "probability": trace.probability,
-        "unit": trace.unit,
-        "least": None if steps is None else steps.min(),
-        "mean": None if steps is None else steps.mean(),
-        "most": None if steps is None else steps.max(),
-        "steps": step_facts(trace, canvas),
-        "stage": trace.stage,
-        "reader": trace.reader,
-        "reads": []
-        if trace.attention is None
-        else [readout_facts(trace, canvas, stage) for stage in range(len(trace.attention))],
+        "unit": found.unit,
+        **{
+            name: taken if taken is None else getattr(taken, how)()
+            for name, how in (("least", "min"), ("mean", "mean"), ("most", "max"))
+        },
+        "steps": steps,
+        "stage": found.stage,
+        "reader": found.reader,
+        "reads": [] if found.reads is None else [read_facts(found, relative) for relative in found.relative],
     }
 
 
-def step_facts(trace: ReadoutTrace, canvas: Canvas) -> list[dict[str, Any]]:
-    """For each step and text, the share of its tokens that take it, and the probability that it halts as a whole."""
-    if trace.steps is None:
-        return []
-    whole = trace.unit in ("row", "sentence")
-    return [
-        {
-            "taking": [(trace.steps[own] > step).mean() for own in canvas.columns],
-            "halting": [trace.halting[step, own[0]] for own in canvas.columns] if whole else None,
-        }
-        for step in range(len(trace.halting) if whole else trace.num_steps)
-    ]
+def read_facts(found: Explanation, relative: np.ndarray) -> dict[str, Any]:
+    """The pixel or byte with the most of the readout's attention, `relative` (S,) to an even share.
 
-
-def readout_facts(trace: ReadoutTrace, canvas: Canvas, stage: int) -> dict[str, Any]:
-    """The pixel or byte that the readout attends to most, relative to an even share; `place` is -1 if there is none."""
-    relative = trace.relative[stage]
+    `place` is -1 where the readout takes no such step.
+    """
+    canvas = found.canvas
     facts = {"text": 0, "place": -1, "value": 0, "relative": 0.0, "bright": None}
-    if canvas.kind == PIXELS:
-        # those that are brighter than their picture is on average: none in an even picture
-        pairs = zip(canvas.columns, canvas.values, strict=True)
-        bright = relative[np.concatenate([own[values > values.mean()] for own, values in pairs])]
-        if not np.isnan(bright).all():
-            facts["bright"] = np.nanmean(bright)
+    bright = np.concatenate(
+        [own[values > values.mean()] for own, values in zip(canvas.columns, canvas.values, strict=True)]
+    )
+    # none are brighter than the mean in an even picture
+    if canvas.kind == PIXELS and not np.isnan(relative[bright]).all():
+        facts["bright"] = np.nanmean(relative[bright])
     for text, own in enumerate(canvas.columns):
         weights = np.nan_to_num(relative[own])
         place = weights.argmax()

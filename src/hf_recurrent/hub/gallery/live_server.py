@@ -72,7 +72,7 @@ class LiveServer(ThreadingHTTPServer):
             raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
         text, pair = request["text"], request.get("text_pair") or None
         with self.lock:
-            return look_inside(self.model, self.tokenizer, text, pair).to_dict()
+            return look_inside(self.model, self.tokenizer, text, pair)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -5,8 +5,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from hf_recurrent.analysis.explain import Explanation
 from hf_recurrent.analysis.explain.canvas import canvas_of
-from hf_recurrent.analysis.explain.readout import ReadoutTrace
 from hf_recurrent.benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
 from hf_recurrent.benchmarks.tokenizers import MODEL_INPUTS, framed, framed_byte_tokenizer
 from support.families import BY_NAME, VOCAB_SIZE, make_model
@@ -47,17 +47,11 @@ def byte_model(name):
     return model
 
 
-def made_trace(length, **changes):
-    """Of a fixed depth and no attention, but for the `changes`."""
-    fields = {"prediction": "yes", "probability": 0.75, "unit": None, "steps": None, "halting": None}
-    fields |= {
-        "attention": None,
-        "group_size": np.full(length, length),
-        "chunks": None,
-        "stage": "step",
-        "reader": "it",
-    }
-    return ReadoutTrace(**{**fields, **changes})
+def made(canvas, **changes):
+    """An explanation of a canvas, of a fixed depth and without attention, but for the `changes`."""
+    length = sum(map(len, canvas.columns)) + 2 * len(canvas.columns)
+    fields = {"reader": "it", "chunks": np.zeros(length, dtype=int), "canvas": canvas}
+    return Explanation(["?"] * length, "yes", 0.75, **{**fields, **changes})
 
 
 def made_canvas(*texts):

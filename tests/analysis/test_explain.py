@@ -1,11 +1,10 @@
-"""What `explain` tells of a pass, against what the models themselves say."""
+"""What `explain` says of a pass, against what the models themselves return."""
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 
-from hf_recurrent import ARCHITECTURES
 from hf_recurrent.analysis.explain import MAX_TOKENS, explain
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, per_token
 from support.token_heads import TOKENS, make_head
@@ -136,22 +135,24 @@ def test_texts_that_cannot_be_read(name, texts, message, tokenizer):
         explain(make_model(BY_NAME[name]), tokenizer, *texts)
 
 
-def test_models_that_do_not_route(tokenizer):
-    with pytest.raises(ValueError, match="a causal language model continues one text"):
-        explain(make_language_model(LANGUAGE_BY_NAME["ndr"]), tokenizer, TEXT, PAIR)
-    with pytest.raises(ValueError, match="NDRModel, which predicts nothing"):
-        explain(AutoModel.from_config(make_config(BY_NAME["ndr"])), tokenizer, TEXT)
-    with pytest.raises(ValueError, match="which gives a text no single answer"):
-        explain(make_head("gut", TOKENS), tokenizer, TEXT)
-    bert = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=24)
-    with pytest.raises(ValueError, match="model is of type 'bert': expected one of"):
-        explain(AutoModelForSequenceClassification.from_config(bert), tokenizer, TEXT)
+def bert():
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    return AutoModelForSequenceClassification.from_config(BertConfig(**sizes, vocab_size=24))
 
 
-def test_a_family_without_attention(tokenizer):
-    config = ARCHITECTURES["rnn"].config_class(vocab_size=24, hidden_size=8, num_hidden_layers=1)
-    with pytest.raises(ValueError, match="architecture 'rnn', which has no attention"):
-        explain(AutoModelForSequenceClassification.from_config(config), tokenizer, TEXT)
+@pytest.mark.parametrize(
+    ("make", "pair", "message"),
+    [
+        (lambda: make_language_model(LANGUAGE_BY_NAME["ndr"]), PAIR, "a causal language model continues one text"),
+        (lambda: AutoModel.from_config(make_config(BY_NAME["ndr"])), None, "NDRModel, which predicts nothing"),
+        (lambda: make_head("gut", TOKENS), None, "which gives a text no single answer"),
+        (bert, None, "model is of type 'bert': expected one of"),
+        (lambda: make_model(BY_NAME["rnn_lstm"]), None, "architecture 'rnn', which has no attention"),
+    ],
+)
+def test_models_that_do_not_route(make, pair, message, tokenizer):
+    with pytest.raises(ValueError, match=message):
+        explain(make(), tokenizer, TEXT, pair)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from sequence_rows import pixel_tokenizer, texts_of
 from transformers import AutoModel
 
 from hf_recurrent.analysis.explain import readout
 from hf_recurrent.analysis.explain.canvas import NotDrawableError, symbol_kind
-from hf_recurrent.analysis.explain.readout import trace_encoded, trace_readout
+from hf_recurrent.analysis.explain.explanation import explain_symbols
 from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
 from support.families import BY_NAME, LANGUAGE_BY_NAME, chunk_numbers, make_config, make_language_model, make_model
+from support.symbols import pixel_tokenizer, texts_of
 from support.tokenizer import make_tokenizer
 
-WHOLE = ["ut", "ut_global", "gut", "gut_token", "gut_no_transition", "gut_no_halt", "xpos_transformer"]
+WHOLE = ["ut", "ut_global", "gut", "gut_token", "gut_no_halt", "xpos_transformer", "ouro_recurrent", "huginn_recurrent"]
 PAIRS = ["ut_siamese", "gut_siamese", "xpos_transformer_siamese"]
 CHUNKED = ["tlb", "tlb_balanced", "gutlb", "gutlb_token", "gutlb_count", "gutlb_siamese"]
 
@@ -40,13 +40,13 @@ def test_attention_is_that_of_the_models_own_maps(name, tokenizer):
     model = make_model(BY_NAME[name])
     pooling = model.config.pooling
     before = model.config._attn_implementation, getattr(model.config, "compaction", None)
-    found, _ = trace_readout(model.train(), tokenizer, *texts_of(name))
+    found = explain_symbols(model.train(), tokenizer, *texts_of(name))
     assert model.training
     assert (model.config._attn_implementation, getattr(model.config, "compaction", None)) == before
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
     outputs = outputs_of(model.eval(), inputs)
-    stages = len(outputs.attentions) if found.steps is None else max(1, found.num_steps)
-    assert len(found.attention) == stages
+    stages = len(outputs.attentions) if found.steps is None else found.num_steps
+    assert len(found.reads) == stages
     assert found.stage == ("layer" if name.startswith("xpos") else "step")
     sums = []
     for number, own in enumerate(sentences_of(inputs)):
@@ -56,22 +56,22 @@ def test_attention_is_that_of_the_models_own_maps(name, tokenizer):
             if found.steps is not None:
                 rows = [row for row in rows if found.steps[own[row]] > stage]
             if len(rows) == 0:
-                assert np.isnan(found.attention[stage, own]).all()
+                assert np.isnan(found.reads[stage, own]).all()
                 continue
-            np.testing.assert_allclose(found.attention[stage, own], maps[rows].mean(0), atol=1e-6)
-            sums.append(found.attention[stage, own].sum())
-        assert (found.group_size[own] == len(own)).all()
+            np.testing.assert_allclose(found.reads[stage, own], maps[rows].mean(0), atol=1e-6)
+            sums.append(found.reads[stage, own].sum())
+        np.testing.assert_allclose(found.relative[:, own], found.reads[:, own] * len(own))
     np.testing.assert_allclose(sums, 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CHUNKED)
 def test_memory_reads_are_those_that_write_it(name, tokenizer):
     variant, model = BY_NAME[name], make_model(BY_NAME[name])
-    found, _ = trace_readout(model, tokenizer, *texts_of(name))
+    found = explain_symbols(model, tokenizer, *texts_of(name))
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
     layers = model.model.memory_layers
     assert found.stage == "memory layer"
-    assert found.attention.shape == (len(layers), inputs["input_ids"].shape[1])
+    assert found.reads.shape == (len(layers), inputs["input_ids"].shape[1])
     model.set_attn_implementation("eager")
     first = 0
     for own in sentences_of(inputs):
@@ -90,11 +90,11 @@ def test_memory_reads_are_those_that_write_it(name, tokenizer):
         first += chunk.max() + 1
         for number in range(chunk.max() + 1):
             columns = own[chunk == number]
-            assert (found.group_size[columns] == len(columns)).all()
+            np.testing.assert_allclose(found.relative[:, columns], found.reads[:, columns] * len(columns))
             for layer, kept in enumerate(weights):
                 expected = kept[number].mean((0, 1))[: len(columns)].numpy()
-                np.testing.assert_allclose(found.attention[layer, columns], expected, atol=1e-6)
-                assert found.attention[layer, columns].sum() == pytest.approx(1, abs=1e-5)
+                np.testing.assert_allclose(found.reads[layer, columns], expected, atol=1e-6)
+                assert found.reads[layer, columns].sum() == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_memory_reads_are_those_that_write_it(name, tokenizer):
 )
 def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
     model = make_model(BY_NAME[name])
-    found, _ = trace_readout(model, tokenizer, *texts_of(name))
+    found = explain_symbols(model, tokenizer, *texts_of(name))
     inputs = tokenizer(*texts_of(name), return_tensors="pt")
     with torch.no_grad():
         outputs = model(**inputs, output_halting=True)
@@ -120,7 +120,7 @@ def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
     assert found.prediction == model.config.id2label[int(shares.argmax())]
     assert found.probability == pytest.approx(shares.max().item())
     assert found.unit == unit
-    assert (found.attention is None) == (found.reader is None) == (name in ("ndr_act", "sut"))
+    assert (found.reads is None) == (found.reader is None) == (name in ("ndr_act", "sut"))
     if unit is None:
         assert found.steps is None
         assert found.halting is None
@@ -134,24 +134,24 @@ def test_steps_and_prediction_are_the_models_own(name, unit, tokenizer):
         "chunk": np.arange(length) // 4,
     }[unit]
     assert found.steps.tolist() == steps.reshape(-1)[of_token].tolist()
-    expected = probabilities.reshape(-1, probabilities.shape[-1])[of_token].numpy().T[: found.num_steps + 1]
+    expected = probabilities.reshape(-1, probabilities.shape[-1])[of_token].numpy().T
     np.testing.assert_allclose(found.halting, expected, atol=1e-6)
 
 
 def test_long_rows_are_read_block_by_block(tokenizer, monkeypatch):
     model = make_model(BY_NAME["ut"])
-    whole, _ = trace_readout(model, tokenizer, *texts_of("ut"))
+    whole = explain_symbols(model, tokenizer, *texts_of("ut"))
     monkeypatch.setattr(readout, "QUERIES", 3)
-    parts, _ = trace_readout(model, tokenizer, *texts_of("ut"))
-    np.testing.assert_allclose(parts.attention, whole.attention, atol=1e-7)
+    parts = explain_symbols(model, tokenizer, *texts_of("ut"))
+    np.testing.assert_allclose(parts.reads, whole.reads, atol=1e-7)
 
 
 def test_a_causal_classifier_attends_to_what_came_before(tokenizer):
     model = make_model(BY_NAME["xpos_transformer"], is_causal=True, pooling="mean")
-    found, _ = trace_readout(model, tokenizer, *texts_of("ut"))
+    found = explain_symbols(model, tokenizer, *texts_of("ut"))
     outputs = outputs_of(model, tokenizer(*texts_of("ut"), return_tensors="pt"))
     expected = torch.stack(outputs.attentions)[:, 0].mean((1, 2)).numpy()
-    np.testing.assert_allclose(found.attention, expected, atol=1e-6)
+    np.testing.assert_allclose(found.reads, expected, atol=1e-6)
     assert expected[0, 0] > 3 * expected[0, -1]
 
 
@@ -160,7 +160,7 @@ def test_kinds_of_tokenizers(tokenizer):
     assert symbol_kind(framed_byte_tokenizer()) == "bytes"
     assert symbol_kind(make_tokenizer()) is None
     with pytest.raises(NotDrawableError, match="neither numbers, the values of pixels, nor the 256 bytes"):
-        trace_readout(make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5")
+        explain_symbols(make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5")
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,17 @@ def test_kinds_of_tokenizers(tokenizer):
 )
 def test_texts_that_are_no_picture(text, message, tokenizer):
     with pytest.raises(ValueError, match=message):
-        trace_readout(make_model(BY_NAME["ut"]), tokenizer, text)
+        explain_symbols(make_model(BY_NAME["ut"]), tokenizer, text)
 
 
-def test_models_of_which_there_is_nothing_to_draw(tokenizer):
-    inputs = tokenizer(*texts_of("ut"), return_tensors="pt")
-    with pytest.raises(NotDrawableError, match=r"architecture .rnn., of whose depth and attention there is nothing"):
-        trace_encoded(make_model(BY_NAME["rnn_lstm"]), tokenizer, inputs)
-    for model in (make_language_model(LANGUAGE_BY_NAME["ut"]), AutoModel.from_config(make_config(BY_NAME["ut"]))):
-        with pytest.raises(NotDrawableError, match="only what a classifier reads is drawn"):
-            trace_encoded(model.eval(), tokenizer, inputs)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_model(BY_NAME["rnn_lstm"]), "architecture .rnn., of whose depth and attention there is nothing"),
+        (lambda: make_language_model(LANGUAGE_BY_NAME["ut"]), "only what a classifier reads is drawn"),
+        (lambda: AutoModel.from_config(make_config(BY_NAME["ut"])), "only what a classifier reads is drawn"),
+    ],
+)
+def test_models_of_which_there_is_nothing_to_draw(make, message, tokenizer):
+    with pytest.raises(NotDrawableError, match=message):
+        explain_symbols(make(), tokenizer, *texts_of("ut"))
