@@ -4,20 +4,21 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reader
 from PIL import Image
 
-from hf_recurrent.analysis.document_losses import DocumentLosses, GateSums, complete_blocks
+from hf_recurrent.analysis.losses import Corpus, Losses
 from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.analysis.recurrence import (
-    Corpus,
     RecurrenceRecord,
     carry_effect,
     collect_recurrence,
     gate_table,
     recurrence_table,
+    sum_gates,
 )
 from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
 from support.families import LANGUAGE_BY_NAME, make_language_model
@@ -37,7 +38,7 @@ def table(record):
 
 def make_gates(units=1000, updates=4):
     openness = np.linspace(0, 0.5, units)
-    return GateSums(updates * openness, updates * np.log(1 - openness), updates)
+    return updates * np.stack([np.ones(units), openness, np.log(1 - openness)])
 
 
 def test_numbers_of_the_documents_as_they_are_read(record, table):
@@ -71,10 +72,9 @@ def test_bytes_are_counted_where_a_token_has_always_the_same(record):
 
 
 def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
-    tokens, read = np.array([3, 4, 0]), np.array([4, 5, 0])
-    losses = DocumentLosses(np.ones(3), tokens, read, np.zeros(1), np.zeros(1, dtype=int), np.ones(1))
-    record = RecurrenceRecord("none", 6, 8, 4, {"document": losses})
-    # half a document of two bytes a token, another one that was read as a whole, and one that was not read
+    # half a document of two bytes a token, and another one that was read as a whole; others were not read
+    texts = pd.DataFrame({"nats": 1.0, "tokens": [3, 4], "read": [4, 5], "steps": np.nan})
+    record = RecurrenceRecord("none", 6, 8, 4, {"document": Losses([texts], label_counts=np.ones(1))})
     table = recurrence_table(record, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))
     assert (table["documents"], table["bytes"]) == (2, 6 + 8)
 
@@ -83,7 +83,8 @@ def test_a_row_for_each_way_of_reading(record, table):
     first, second = table["carries"]
     assert (first["carry"], first["difference"], first["standard_error"]) == ("document", None, None)
     assert second["carry"] == "segment"
-    more = (record.losses["segment"].nats - record.losses["document"].nats).sum() / math.log(2)
+    document, segment = (record.losses[name].texts["nats"].sum() for name in ("document", "segment"))
+    more = (segment - document) / math.log(2)
     assert second["difference"] == pytest.approx(more / table["tokens"])
     assert second["difference"] == pytest.approx(second["bits_per_token"] - first["bits_per_token"])
     assert second["bits_per_byte"] == pytest.approx(second["bits_per_token"] / 2)
@@ -94,7 +95,7 @@ def test_positions_compare_the_ways_of_reading(record, table):
     rows = table["by_position"]
     assert [(row["first"], row["last"]) for row in rows] == [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
     assert sum(row["tokens"] for row in rows) == table["tokens"]
-    for row, found in zip(rows, record.losses["segment"].by_position(), strict=True):
+    for row, found in zip(rows, record.losses["segment"].by_position, strict=True):
         assert row["bits_per_token"]["segment"] == found["bits_per_token"]
     # in the first segment there is nothing to reset
     for row in rows[:3]:
@@ -127,28 +128,14 @@ def test_what_is_carried_helps_by_two_standard_errors(difference, error, documen
     assert carry_effect({"difference": difference, "standard_error": error}, documents) == expected
 
 
-def test_gates_are_means_over_complete_blocks_of_all_rows():
-    generator = torch.Generator().manual_seed(0)
-    gates = [torch.rand(3, 2, 5, generator=generator) for _ in range(4)]
+def test_gates_are_summed_over_complete_blocks_of_all_rows():
+    gates = list(torch.rand(4, 3, 2, 5, generator=torch.Generator().manual_seed(0)))
     mask = torch.arange(8) < torch.tensor([[8], [5], [0]])
-    counted = complete_blocks(mask.long(), torch.tensor([16, 0, 0]), 2)
-    assert counted.tolist() == [[True] * 4, [True, True, False, False], [False] * 4]
-    sums = GateSums()
-    sums.add(gates, counted)
-    # the last two blocks are begun by no row
-    sums.add(gates[:2], counted & (torch.arange(4) < 2))
-    found = GateSums.merged([sums, GateSums()])
-    seen = [gates[block][row].flatten() for row, block in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1))]
-    seen = torch.stack([*seen, *(seen[place] for place in (0, 1, 4, 5))]).double()
-    assert found.updates == 10
-    assert found.openness / 10 == pytest.approx(seen.mean(0).numpy())
-    assert np.exp(found.log_kept) == pytest.approx((1 - seen).prod(0).numpy(), rel=1e-6)
-
-
-def test_blocks_that_begin_inside_a_segment_do_not_count():
-    mask = torch.ones(2, 6, dtype=torch.long)
-    assert complete_blocks(mask, torch.tensor([3, 6]), 3).tolist() == [[True, True], [True, True]]
-    assert complete_blocks(mask, torch.tensor([4, 6]), 3).tolist() == [[False, False], [True, True]]
+    found = sum_gates(gates, mask.long(), torch.tensor([16, 0, 0]), 2).numpy()
+    seen = torch.stack([gates[block][row].flatten() for row, block in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1))])
+    assert found == pytest.approx(torch.stack([torch.ones(6, 10), seen, (1 - seen).log()]).sum(1).numpy(), rel=1e-5)
+    # blocks that begin inside a segment do not count
+    assert sum_gates(gates[:0], mask.long(), torch.tensor([1, 3, 0]), 2).sum() == 0
 
 
 def test_half_lives_follow_the_shares():
@@ -165,7 +152,7 @@ def test_half_lives_follow_the_shares():
 
 
 def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
-    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, GateSums(np.zeros(4), np.zeros(4), 1))
+    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, np.array([[1.0] * 4, [0.0] * 4, [0.0] * 4]))
     path = write_tables(tmp_path, RECURRENCE_FILE, {"test": recurrence_table(gated)})
     assert path == tmp_path / "recurrence_stats.json"
     data = json.loads(path.read_text())

@@ -117,9 +117,8 @@ def of_texts(model, batches, tokenizer):
         first = 3 * number
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         numbered.append({**inputs, "text": torch.arange(first, first + len(batch["input_ids"]))})
-    found = collect_text_losses(model, numbered, sum(len(batch["input_ids"]) for batch in numbered))
-    names = ("right", "steps", "confidence", "position_steps")
-    return {"bits": found.losses.bits_per_token, **{name: getattr(found, name) for name in names}}
+    found = collect_text_losses(model, numbered)
+    return {"bits": found.bits_per_token, "positions": found.positions, "texts": found.texts.to_numpy()}
 
 
 def of_documents(model, batches, tokenizer):

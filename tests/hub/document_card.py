@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import pandas as pd
 from card_factory import STEPS, make_card
 
-from hf_recurrent.analysis.document_losses import EDGES, DocumentLosses, GateSums
-from hf_recurrent.analysis.recurrence import Corpus, RecurrenceRecord, recurrence_table
+from hf_recurrent.analysis.losses import EDGES, Corpus, Losses
+from hf_recurrent.analysis.recurrence import RecurrenceRecord, recurrence_table
 from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
 
 TOKENS = np.array([1000, 1000, 1000])
@@ -16,10 +17,11 @@ SEGMENT_LENGTH = 64
 def make_losses(bits, steps=math.nan):
     """Losses of three documents of `bits` a token each; the entropy of their tokens is 2 bits."""
     nats = np.array(bits) * TOKENS * math.log(2)
-    positions = np.zeros(len(EDGES) - 1, dtype=int)
-    positions[1:4] = 100, 300, TOKENS.sum() - 400
-    total = nats.sum() / TOKENS.sum()
-    return DocumentLosses(nats, TOKENS, TOKENS + 1, total * positions, positions, np.full(4, TOKENS.sum() / 4), steps)
+    texts = pd.DataFrame({"nats": nats, "tokens": TOKENS, "read": TOKENS + 1, "steps": steps / len(TOKENS)})
+    positions = np.zeros((3, len(EDGES) - 1))
+    positions[1, 1:4] = 100, 300, TOKENS.sum() - 400
+    positions[0] = positions[1] * nats.sum() / TOKENS.sum()
+    return Losses([texts], positions, np.full(4, TOKENS.sum() / 4))
 
 
 def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5, 1.6, 1.71), gates=True, **changes):
@@ -35,7 +37,7 @@ def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5,
             "segment_length": SEGMENT_LENGTH,
             "window_size": 16,
             "losses": losses,
-            "gates": GateSums(100 * openness, 100 * np.log(1 - openness), 100) if gates else None,
+            "gates": 100 * np.stack([np.ones(64), openness, np.log(1 - openness)]) if gates else None,
             **changes,
         }
     )

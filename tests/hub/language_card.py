@@ -1,13 +1,13 @@
 """Card data of a language model on flip-flop strings, made of a table in which reads take more steps."""
 
 import numpy as np
+import pandas as pd
 from card_factory import STEPS, make_card
 
-from hf_recurrent.analysis.halting import HaltingRecord, TokenCounts, TokenKinds, halting_mass, halting_table
+from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
 from hf_recurrent.hub.card import Benchmark, Example, SplitResult
 
 STRINGS, TOKENS = 40, 8
-KINDS = ("w", "i", "r")
 
 
 def make_language_table(fixed=False):
@@ -23,10 +23,10 @@ def make_language_table(fixed=False):
     slices = {"length": np.full(STRINGS, TOKENS), "distance": rows % 4 + 1}
     fields = {"halting": "none", "unit": None, "threshold": None, "max_depth": STEPS}
     if not fixed:
-        tokens = TokenCounts(STEPS, TokenKinds(KINDS, None))
-        tokens.positions = np.zeros((TOKENS, STEPS + 1), dtype=int)
-        tokens.positions[:, 2] = STRINGS
-        tokens.by_kind = np.array([[0, 5, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 3, 1]])
+        position = np.tile(np.arange(TOKENS), STRINGS)
+        kinds = pd.Categorical(["w"] * 5 + ["r"] * 4 + [None] * (len(position) - 9), ["w", "i", "r"])
+        taken = [1] * 5 + [3, 3, 3, 4] + [2] * (len(position) - 9)
+        tokens = pd.DataFrame({"position": position, "steps": taken, "kind": kinds})
         steps = (rows % 4 + 1).astype(float)
         mass = halting_mass(np.full((STRINGS, STEPS), 0.3), steps.astype(int))
         fields |= {"halting": "token", "unit": "token", "threshold": 0.999, "tokens": tokens}
@@ -37,7 +37,7 @@ def make_language_table(fixed=False):
             "forced": np.zeros(STRINGS),
             "answer_steps": np.full(STRINGS, 3.25),
             "mass": mass,
-            "step_counts": np.tile(tokens.positions.sum(0) // STRINGS, (STRINGS, 1)),
+            "step_counts": np.tile(TOKENS * (np.arange(STEPS + 1) == 2), (STRINGS, 1)),
         }
     return halting_table(HaltingRecord.from_columns(columns, slices, **fields))
 

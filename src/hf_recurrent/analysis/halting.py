@@ -15,8 +15,8 @@ from pandas.api.types import is_float_dtype
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt, of_all, of_any
-from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
+from ..inference.processes import collected, dealt, of_any
+from ..metrics.functional import accuracy, majority_accuracy, r_squared, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
 from .inference import (
     Batch,
@@ -30,7 +30,7 @@ from .inference import (
     stack_output,
 )
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
-from .tables import bucketize, is_numeric, join_batches, joint_counts, slice_frame
+from .tables import join_batches, joint_counts, slice_frame, slice_table
 
 
 class TokenKinds(NamedTuple):
@@ -41,44 +41,6 @@ class TokenKinds(NamedTuple):
 
     names: tuple[str, ...]
     of: Callable[[np.ndarray], np.ndarray]
-
-
-class TokenCounts:
-    """Numbers of tokens of a language model that stopped after 0, ..., L steps, added up over batches.
-
-    Attributes:
-        positions: `(S, L + 1)` by position in the sequence.
-        by_kind: `(K, L + 1)` by kind of token; None where kinds are not told apart.
-        kinds: the K kinds, or None.
-    """
-
-    def __init__(self, depth: int, kinds: TokenKinds | None = None):
-        self.kinds = kinds
-        self.positions = np.zeros((0, depth + 1), dtype=np.int64)
-        self.by_kind = None if kinds is None else np.zeros((len(kinds.names), depth + 1), dtype=np.int64)
-
-    def add(self, input_ids: np.ndarray, steps: np.ndarray) -> None:
-        """Count a batch: ids and executed steps (B, S), negative at padding."""
-        live = steps >= 0
-        # positions count from the first token, wherever the padding is
-        position = live.cumsum(1) - 1
-        missing = max(0, steps.shape[1] - len(self.positions))
-        self.positions = np.pad(self.positions, ((0, missing), (0, 0)))
-        self.positions += joint_counts(position[live], steps[live], self.positions.shape)
-        if self.kinds is not None:
-            kind = self.kinds.of(input_ids)
-            counted = live & (kind >= 0)
-            self.by_kind += joint_counts(kind[counted], steps[counted], self.by_kind.shape)
-
-    def add_others(self) -> None:
-        """Make these the counts of all processes that share the batches."""
-        # functions that tell kinds apart cannot be sent
-        parts = of_all((self.positions, self.by_kind))
-        longest = max(len(positions) for positions, _ in parts)
-        padded = [np.pad(positions, ((0, longest - len(positions)), (0, 0))) for positions, _ in parts]
-        self.positions = np.sum(padded, axis=0)
-        if self.by_kind is not None:
-            self.by_kind = np.sum([by_kind for _, by_kind in parts], axis=0)
 
 
 @dataclass(frozen=True)
@@ -102,7 +64,8 @@ class HaltingRecord:
         slices: a row for each example, and the columns that results are sliced by.
         mass: `(N, L + 1)` halting mass of each state, mean over the example's units; rows sum to 1.
         step_counts: `(N, L + 1)` numbers of the example's units that stopped after 0, ..., L steps.
-        tokens: steps by token of a language model that halts.
+        tokens: of a language model that halts, a row for each token: its `position`, its `steps` and, where kinds are
+            told apart, its `kind` (none: not a number).
     """
 
     halting: str
@@ -113,7 +76,7 @@ class HaltingRecord:
     slices: pd.DataFrame = field(default_factory=pd.DataFrame)
     mass: np.ndarray | None = None
     step_counts: np.ndarray | None = None
-    tokens: TokenCounts | None = None
+    tokens: pd.DataFrame | None = None
 
     @classmethod
     def from_columns(
@@ -289,29 +252,40 @@ def collect_halting(
         ValueError: there are no batches, they have no labels, or a slice column does not fit them.
     """
     options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
-    config, unit, columns = model.config, None, []
+    config, unit, found = model.config, None, []
     depth = config.num_hidden_layers if max_depth is None else max_depth
-    tokens = TokenCounts(depth, kinds)
     for given in progress_bar(dealt(batches), progress, "halting statistics", "batch"):
-        batch = prepare_batch(model, given)
+        batch, tokens = prepare_batch(model, given), None
         with inference_mode(model):
             output = model(**batch.inputs, output_halting=True, **options)
-        found = predictions(output, batch.labels, config)
-        answer_at = found.pop("answer_at", None)
+        columns = predictions(output, batch.labels, config)
+        answer_at = columns.pop("answer_at", None)
         if config.capabilities.halts:
             unit = unit_kind(output, config)
-            found |= halting_columns(output, config, depth)
+            columns |= halting_columns(output, config, depth)
             if answer_at is not None:
                 steps = output.ponder_steps.cpu().numpy()
-                found["answer_steps"] = steps[np.arange(len(steps)), answer_at]
-                tokens.add(batch.inputs["input_ids"].cpu().numpy(), steps)
-        columns.append(found)
-    columns = collected(columns)
-    tokens.add_others()
-    if not columns:
+                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
+                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
+        found.append((columns, tokens))
+    found = collected(found)
+    if not found:
         raise ValueError("no batches to collect halting statistics from")
-    kept = tokens if len(tokens.positions) else None
-    return HaltingRecord.of_run(config, join_batches(columns), slices, unit, **options, tokens=kept)
+    tokens = [own for _, own in found if own is not None]
+    kept = pd.concat(tokens) if tokens else None
+    return HaltingRecord.of_run(
+        config, join_batches(columns for columns, _ in found), slices, unit, **options, tokens=kept
+    )
+
+
+def token_steps(input_ids: np.ndarray, steps: np.ndarray, kinds: TokenKinds | None) -> pd.DataFrame:
+    """`HaltingRecord.tokens` of a batch: ids and executed steps (B, S), negative at padding."""
+    live = steps >= 0
+    # positions count from the first token, wherever the padding is
+    tokens = pd.DataFrame({"position": (live.cumsum(1) - 1)[live], "steps": steps[live]})
+    if kinds is None:
+        return tokens
+    return tokens.assign(kind=pd.Categorical.from_codes(np.maximum(kinds.of(input_ids)[live], -1), kinds.names))
 
 
 def halting_table(record: HaltingRecord) -> dict[str, Any]:
@@ -330,6 +304,7 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     (see `token_tables`; None for a fixed depth).
     """
     examples, fixed = record.examples, record.fixed_depth
+    steps = None if fixed else examples.get("answer_steps", examples["steps"])
     results = _results(examples)
     table = {
         **{name: results.pop(name) for name in ("n", "accuracy", "majority_baseline")},
@@ -343,11 +318,14 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
         "forced_halt_rate": results.pop("forced_halt_rate"),
         "halting_mass": None if fixed else record.mass.mean(axis=0),
         "steps_histogram": None if fixed else record.step_counts.sum(axis=0),
-        "slices": {name: _slice_table(record, values) for name, values in record.slices.items()},
+        "slices": {
+            name: slice_table(values, lambda members: _results(examples.loc[members]), steps)
+            for name, values in record.slices.items()
+        },
         **results,
     }
     if "labelled" in examples:
-        table["tokens"] = None if record.tokens is None else token_tables(record.tokens)
+        table["tokens"] = None if record.tokens is None else token_tables(record.tokens, record.max_depth)
     return plain(table)
 
 
@@ -380,56 +358,25 @@ def _results(examples: pd.DataFrame) -> dict[str, Any]:
     return results
 
 
-def _slice_table(record: HaltingRecord, values: pd.Series) -> dict[str, Any]:
-    """One column: rows with `value` (label), `low` and `high` (numeric bounds or None), results and steps."""
-    numeric, correlation = is_numeric(values), None
-    if numeric and not record.fixed_depth:
-        correlation = spearman(record.examples.get("answer_steps", record.examples["steps"]), values)
-    rows = [
-        {
-            "value": label,
-            "low": members.min() if numeric else None,
-            "high": members.max() if numeric else None,
-            **_results(record.examples.loc[members.index]),
-        }
-        for label, members in values.groupby(bucketize(values), observed=True)
-    ]
-    return {"numeric": numeric, "spearman": correlation, "rows": rows}
-
-
-def token_tables(counts: TokenCounts) -> dict[str, dict[str, Any]]:
+def token_tables(tokens: pd.DataFrame, max_depth: int) -> dict[str, dict[str, Any]]:
     """Steps by `position`, and by `kind` if kinds are told apart, each with `rows` as slices have them.
 
     A row holds `value` (label), `low` and `high` (positions, or None), `n` tokens, `steps` and `forced_halt_rate`.
     """
-    positions = pd.Series(range(len(counts.positions)))
-    tables = {
-        "position": {
-            "numeric": True,
-            "rows": [
-                token_row(label, counts.positions[members].sum(0), members.min(), members.max())
-                for label, members in positions.groupby(bucketize(positions), observed=True)
-            ],
-        }
-    }
-    if counts.kinds is not None:
-        by_kind = zip(counts.kinds.names, counts.by_kind, strict=True)
-        rows = [token_row(name, of_kind) for name, of_kind in by_kind if of_kind.any()]
+
+    def row(chosen: pd.Series) -> dict[str, Any]:
+        steps = tokens["steps"][chosen]
+        return {"n": len(steps), "steps": step_summary(steps), "forced_halt_rate": (steps == max_depth).mean()}
+
+    # buckets have like numbers of positions, whatever the number of tokens
+    places = pd.Series(range(tokens["position"].max() + 1))
+    by_place = slice_table(places, lambda members: row(tokens["position"].isin(members)), None)
+    tables = {"position": {"numeric": True, "rows": by_place["rows"]}}
+    if "kind" in tokens:
+        kinds = tokens["kind"].cat.remove_unused_categories().cat.categories
+        rows = [{"value": kind, "low": None, "high": None, **row(tokens["kind"] == kind)} for kind in kinds]
         tables["kind"] = {"numeric": False, "rows": rows}
     return tables
-
-
-def token_row(label: str, counts: np.ndarray, low: int | None = None, high: int | None = None) -> dict[str, Any]:
-    """A row of `token_tables`, from numbers of tokens `(L + 1,)` by steps."""
-    steps = np.repeat(np.arange(len(counts)), counts)
-    return {
-        "value": label,
-        "low": low,
-        "high": high,
-        "n": len(steps),
-        "steps": {**step_summary(steps), "max": steps.max()},
-        "forced_halt_rate": counts[-1] / len(steps),
-    }
 
 
 def threshold_curve(

@@ -1,16 +1,15 @@
 """Long documents: losses with and without the carried state, loss by position, and how far the state's gates are open.
 
-Shapes: B batch, N tokens a segment, D documents, V token ids, U units of a state.
+Shapes: B batch, N tokens a segment, K blocks a segment, D documents, V token ids, S state vectors, E width,
+U = S x E units of a state.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 from ..benchmarks.long_documents.tokenizers import token_num_bytes
 from ..documents import DocumentReader, encode_documents
@@ -18,16 +17,8 @@ from ..documents.reader import Segment
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import of_all, share
-from ..metrics.functional import word_perplexity
-from .document_losses import (
-    DocumentLosses,
-    GateSums,
-    complete_blocks,
-    mean_difference,
-    merge_losses,
-    segment_losses,
-)
 from .inference import progress_bar
+from .losses import Corpus, Losses
 from .model_facts import stopping_rule
 
 if TYPE_CHECKING:
@@ -41,43 +32,33 @@ CARRIES = (DOCUMENT, SEGMENT, STATE)
 PROSE = ("pg19", "folder")
 # default size of a segment, in windows or chunks, and in tokens where a model has neither
 BLOCKS, TOKENS = 8, 512
+# smallest fraction that is kept: its logarithm is finite, and a float32 cannot tell it from 0 after 1 - x
+MIN_KEPT = 1e-7
 GATE_BINS = 20
-DECILES = np.arange(10, 100, 10)
 # by whose standard error an effect is decided
 FEWEST_DOCUMENTS = 5
 
 
 @dataclass(frozen=True)
 class RecurrenceRecord:
-    """Results of `collect_recurrence`.
+    """Losses of a run, and the settings of the run.
 
     Fields:
-        halting: the model's halting strategy; "none" for a fixed depth.
+        halting: the model's exit criterion or halting strategy; "none" for a fixed depth.
         max_depth: maximum depth steps.
-        segment_length: tokens of a segment.
+        segment_length: tokens of a segment, or the most of a text that is read in one piece.
         window_size: tokens of a block, after each of which a state is updated; None where there are no blocks.
         losses: carry -> losses, all of the same tokens.
-        gates: of the state vectors, where the document was carried; None without.
+        gates: (3, U) over all updates of the state, where the document was carried: the number of updates, and sums of
+            the fraction of each unit that an update forgets and of the logarithm of what it keeps; None without.
     """
 
     halting: str
     max_depth: int
     segment_length: int
     window_size: int | None
-    losses: dict[str, DocumentLosses]
-    gates: GateSums | None = None
-
-
-class Corpus(NamedTuple):
-    """Sizes of each document of a split: bytes, tokens, and words where a perplexity by words means something.
-
-    `token_bytes` are the bytes of each token id, where a token has always the same.
-    """
-
-    num_bytes: np.ndarray
-    num_tokens: np.ndarray
-    num_words: np.ndarray | None = None
-    token_bytes: np.ndarray | None = None
+    losses: dict[str, Losses]
+    gates: np.ndarray | None = None
 
 
 def evaluate_split(
@@ -140,7 +121,7 @@ def default_segment_length(config: Any) -> int:
 
 def evaluate_documents(
     model: Any, segments: Iterable[Segment], carry: str = DOCUMENT, *, progress: bool = False
-) -> DocumentLosses:
+) -> Losses:
     """Losses of a causal language model over documents in one pass, in constant memory.
 
     Args:
@@ -171,74 +152,68 @@ def collect_recurrence(
         carries: some of `CARRIES`; None: all that differ in the model.
         gates: whether to collect gates, where the model has a gated state.
     """
-    config = model.config
+    config, capabilities, length = model.config, model.config.capabilities, 0
     if carries is None:
-        carries = CARRIES if config.capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
+        carries = CARRIES if capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
     carries = tuple(carries)
     check_carries(model, carries)
-    gate_sums = GateSums() if gates and config.capabilities.state_vectors > 0 and DOCUMENT in carries else None
-    evaluators = [_CarryEvaluator(model, carry, gate_sums if carry == DOCUMENT else None) for carry in carries]
-    length = 0
+    losses, caches = {carry: Losses() for carry in carries}, {carry: model.model.new_cache() for carry in carries}
+    gates, gate_sums = gates and capabilities.state_vectors > 0 and DOCUMENT in carries, torch.zeros(())
     with inference_mode(model):
         for segment in progress_bar(segments, progress, "reading documents", "segment"):
+            segment = segment.to(model.device)
             length = segment.input_ids.shape[1]
-            moved = Segment(*(tensor.to(model.device) for tensor in segment))
-            for evaluator in evaluators:
-                evaluator.add(moved)
-    parts = of_all(([evaluator.losses for evaluator in evaluators], gate_sums, length))
-    losses = {}
-    for carry, *own in zip(carries, *(found for found, _, _ in parts), strict=True):
-        own = [each for each in own if each is not None]
-        if not own or not (whole := merge_losses(own)).num_tokens:
-            raise ValueError("no token was to be predicted: the segments hold no document of two tokens or more")
-        losses[carry] = whole
+            for carry, cache in caches.items():
+                start, gated = segment.start_of_document, gates and carry == DOCUMENT
+                if carry == SEGMENT:
+                    start = torch.ones_like(start)
+                elif carry == STATE and cache.num_rows is not None:
+                    cache.reset_states()
+                outputs = model(
+                    input_ids=segment.input_ids,
+                    attention_mask=segment.attention_mask,
+                    past_key_values=cache,
+                    use_cache=True,
+                    start_of_document=start,
+                    output_gates=gated,
+                )
+                labels, mask, steps = segment.labels, segment.attention_mask, None
+                if capabilities.halts:
+                    steps = outputs.ponder_steps
+                losses[carry].add(outputs.logits, labels, mask, segment.document, segment.position, steps)
+                if gated:
+                    gate_sums = gate_sums + sum_gates(outputs.gates, mask, segment.position, capabilities.window_size)
+    found = of_all((gate_sums.cpu().numpy(), length))
+    # a process may have read no segment
+    sums = sum(own for own, _ in found) if gates else None
     return RecurrenceRecord(
         halting=stopping_rule(config)[0],
         max_depth=config.num_hidden_layers,
-        segment_length=max(length for *_, length in parts),
-        window_size=config.capabilities.window_size,
-        losses=losses,
-        gates=None if gate_sums is None else GateSums.merged([sums for _, sums, _ in parts]),
+        segment_length=max(own for _, own in found),
+        window_size=capabilities.window_size,
+        losses={carry: own.of_all() for carry, own in losses.items()},
+        gates=sums if sums is not None and sums.any() else None,
     )
 
 
-class _CarryEvaluator:
-    """The cache and the summed losses of one way of carrying state."""
+def sum_gates(
+    gates: Iterable[torch.Tensor], mask: torch.Tensor, position: torch.Tensor, window_size: int
+) -> torch.Tensor:
+    """`RecurrenceRecord.gates` of a segment, over the blocks that are filled with tokens.
 
-    def __init__(self, model: Any, carry: str, gates: GateSums | None = None):
-        self.model, self.carry, self.gates = model, carry, gates
-        self.cache = model.model.new_cache()
-        self.losses: DocumentLosses | None = None
-
-    def add(self, segment: Segment) -> None:
-        """Predict the tokens of a segment on the model's device, and carry its state to the next."""
-        start = segment.start_of_document
-        if self.carry == SEGMENT:
-            start = torch.ones_like(start)
-        elif self.carry == STATE and self.cache.num_rows is not None:
-            self.cache.reset_states()
-        outputs = self.model(
-            input_ids=segment.input_ids,
-            attention_mask=segment.attention_mask,
-            past_key_values=self.cache,
-            use_cache=True,
-            start_of_document=start,
-            output_gates=self.gates is not None,
-        )
-        # by token: outputs.loss is their mean
-        nats = cross_entropy(outputs.logits.flatten(0, 1).float(), segment.labels.flatten(), reduction="none")
-        arrays = (nats.view_as(segment.labels), segment.labels, segment.attention_mask)
-        losses = segment_losses(
-            *(tensor.cpu().numpy() for tensor in (*arrays, segment.document, segment.position)),
-            vocab_size=self.model.config.vocab_size,
-            steps=outputs.ponder_steps.cpu().numpy() if self.model.config.capabilities.halts else None,
-        )
-        self.losses = losses if self.losses is None else merge_losses([self.losses, losses])
-        if self.gates is not None:
-            complete = complete_blocks(
-                segment.attention_mask, segment.position, self.model.config.capabilities.window_size
-            )
-            self.gates.add(outputs.gates, complete)
+    Args:
+        gates: for each completed block (B, S, E), the fraction that its update forgets.
+        mask: (B, N) tokens of the segment.
+        position: (B,) tokens of the document read before the segment, in whole blocks.
+    """
+    complete = mask.unfold(1, window_size, window_size).bool().all(-1) & (position % window_size == 0)[:, None]
+    completed = complete.T[complete.any(0)]
+    total = torch.zeros(())
+    for gate, counted in zip(gates, completed, strict=True):
+        forgotten = gate[counted].double().flatten(1)
+        sums = torch.ones_like(forgotten), forgotten, (1 - forgotten).clamp_min(MIN_KEPT).log()
+        total = total + torch.stack(sums).sum(1)
+    return total
 
 
 def check_carries(model: Any, carries: tuple[str, ...]) -> None:
@@ -259,107 +234,78 @@ def check_carries(model: Any, carries: tuple[str, ...]) -> None:
 def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> dict[str, Any]:
     """The statistics of one split of long documents that a card shows, as plain Python data without NaN.
 
-    `documents`, `tokens` and `bytes` count predictions, `tokens_read` all tokens that were read; `all_predicted` is
-    whether every token but each document's first was predicted, `exact_bytes` whether bytes are counted token by token
-    (else a document's bytes count by the fraction of its tokens that was predicted). `bits_per_token`, `bits_per_byte`
-    and `word_perplexity` are with the document carried, and `constant_bits_per_token` and `_byte` of the best constant
-    prediction on the same tokens. Without a `corpus`, numbers by byte or word are None.
-
-    `carries` has a row for each `carry`: its bits, the bits a token that it needs more than with the document carried
-    (`difference`), and the `standard_error` of that over documents. `by_position` has a row
-    for each bin of positions; `gates` is None for a model without gated state vectors.
+    These are those of `Losses.table` with the document carried, and the settings of the record. `carries` has a row for
+    each `carry`: its bits, the bits a token that it needs more than with the document carried (`difference`), and the
+    `standard_error` of that over documents. `by_position` has a row for each bin of positions; `gates` is None for a
+    model without gated state vectors.
     """
     losses = record.losses[DOCUMENT]
-    read_bytes = None if corpus is None else predicted_bytes(losses, corpus)
-    # end-of-text tokens alone stand for no byte
-    # not a number is None in the table
-    by_byte = losses.num_tokens / read_bytes if read_bytes else math.nan
-    carries = []
+    table, carries = losses.table(corpus), []
     for carry, own in record.losses.items():
+        # not a number is None in the table
+        by_byte = table["bits_per_byte"] / table["bits_per_token"] * own.bits_per_token
         difference, error = (None, None) if carry == DOCUMENT else mean_difference(losses, own)
-        row = {
-            "carry": carry,
-            "bits_per_token": own.bits_per_token,
-            "bits_per_byte": own.bits_per_token * by_byte,
-        }
+        row = {"carry": carry, "bits_per_token": own.bits_per_token, "bits_per_byte": by_byte}
         carries.append({**row, "difference": difference, "standard_error": error})
-    bins = {carry: own.by_position() for carry, own in record.losses.items()}
-    by_position = [
-        {
-            "first": rows[0]["first"],
-            "last": rows[0]["last"],
-            "tokens": rows[0]["n"],
-            "bits_per_token": {carry: row["bits_per_token"] for carry, row in zip(bins, rows, strict=True)},
-        }
-        for rows in zip(*bins.values(), strict=True)
-    ]
+    by_position = {carry: own.by_position for carry, own in record.losses.items()}
     return plain(
         {
-            "documents": int((losses.tokens > 0).sum()),
-            "tokens": losses.num_tokens,
-            "tokens_read": int(losses.read.sum()),
-            "all_predicted": bool((losses.tokens == np.maximum(losses.read - 1, 0)).all()),
-            "bytes": read_bytes,
-            "exact_bytes": corpus is not None and corpus.token_bytes is not None,
-            "bits_per_token": losses.bits_per_token,
-            "bits_per_byte": losses.bits_per_token * by_byte,
-            "word_perplexity": _word_perplexity(losses, corpus),
-            "constant_bits_per_token": losses.constant_bits_per_token,
-            "constant_bits_per_byte": losses.constant_bits_per_token * by_byte,
+            **table,
             "fixed_depth": record.halting == "none",
             "halting": record.halting,
             "max_depth": record.max_depth,
-            "mean_steps": losses.mean_steps,
             "segment_length": record.segment_length,
             "carries": carries,
-            "by_position": by_position,
+            "by_position": [
+                {
+                    "first": rows[0]["first"],
+                    "last": rows[0]["last"],
+                    "tokens": rows[0]["n"],
+                    "bits_per_token": {
+                        name: row["bits_per_token"] for name, row in zip(by_position, rows, strict=True)
+                    },
+                }
+                for rows in zip(*by_position.values(), strict=True)
+            ],
             "gates": None if record.gates is None else gate_table(record.gates, record.window_size),
         }
     )
 
 
-def predicted_bytes(losses: DocumentLosses, corpus: Corpus) -> float:
-    """Bytes of the predicted tokens: counted where that is possible.
+def mean_difference(first: Losses, second: Losses) -> tuple[float, float | None]:
+    """Bits a token that `second` needs more than `first` on the same tokens, and the standard error of that.
 
-    Otherwise p predicted tokens of a document of n tokens stand for their share p / n of its bytes.
+    The error is that of a ratio over D documents, sqrt(D / (D - 1) sum_d (x_d - m n_d)^2) / sum_d n_d, with the bits
+    x_d that document d needs more, its n_d tokens and the mean m; None for a single document.
     """
-    if corpus.token_bytes is None:
-        sizes = [np.asarray(values, dtype=np.float64)[: len(losses.tokens)] for values in corpus[:2]]
-        return float((sizes[0] * losses.tokens / np.maximum(sizes[1], 1)).sum())
-    known = losses.label_counts[: len(corpus.token_bytes)]
-    return float(known @ np.asarray(corpus.token_bytes, dtype=np.float64)[: len(known)])
+    tokens = first.texts["tokens"]
+    tokens = tokens[tokens > 0]
+    more = (second.texts["nats"] - first.texts["nats"])[tokens.index] / np.log(2)
+    mean, documents = more.sum() / tokens.sum(), len(tokens)
+    if documents < 2:
+        return mean, None
+    return mean, np.sqrt(((more - mean * tokens) ** 2).sum() * documents / (documents - 1)) / tokens.sum()
 
 
-def _word_perplexity(losses: DocumentLosses, corpus: Corpus | None) -> float | None:
-    """Over the documents that were read; None without numbers of words, or without words."""
-    if corpus is None or corpus.num_words is None:
-        return None
-    read = np.flatnonzero(losses.tokens)
-    words = np.asarray(corpus.num_words)[read].sum()
-    if not words:
-        return None
-    return word_perplexity(losses.bits_per_token, np.asarray(corpus.num_tokens)[read].sum(), words)
-
-
-def gate_table(gates: GateSums, window_size: int) -> dict[str, Any]:
+def gate_table(gates: np.ndarray, window_size: int) -> dict[str, Any]:
     """Openness of gates over the units of a state, and blocks and tokens after which half of a unit is forgotten.
 
     `deciles` are the nine between the tenths of the units, `histogram` counts units in 20 bins from 0 to 1.
     `half_life_blocks` has the first, fifth and last of the nine as `p10`, `median` and `p90`; None is never.
     """
-    openness = gates.openness / gates.updates
+    updates, (openness, log_kept) = gates[0, 0], gates[1:] / gates[0]
     # exp(k log_kept) is left of a unit after k updates
     with np.errstate(divide="ignore"):
-        half_life = np.log(2) / np.abs(gates.log_kept / gates.updates)
+        half_life = np.log(2) / np.abs(log_kept)
     places = {"p10": 10, "median": 50, "p90": 90}
     # a percentile between two units may be one of them, infinite ones included
     found = {name: float(np.percentile(half_life, place, method="lower")) for name, place in places.items()}
     return {
         "mean": openness.mean(),
-        "deciles": np.percentile(openness, DECILES),
+        "deciles": np.percentile(openness, np.arange(10, 100, 10)),
         "histogram": np.histogram(openness, bins=GATE_BINS, range=(0.0, 1.0))[0],
         "units": len(openness),
-        "updates": gates.updates,
+        "updates": int(updates),
         "window_size": window_size,
         "half_life_blocks": found,
         "half_life_tokens": {name: blocks * window_size for name, blocks in found.items()},

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import write_json
+from ..metrics.functional import spearman
 
 HALTING_FILE = "halting_stats.json"
 RECURRENCE_FILE = "recurrence_stats.json"
@@ -42,6 +43,32 @@ def slice_frame(slices: Mapping[str, Sequence] | None, num_examples: int) -> pd.
     # frames would take None in a column of strings for NaN
     kinds = {name: values.dtype if values.dtype.kind in "biuf" else object for name, values in columns.items()}
     return pd.DataFrame({name: pd.Series(values, dtype=kinds[name]) for name, values in columns.items()})
+
+
+def slice_table(
+    values: pd.Series, row: Callable[[pd.Index], Mapping[str, Any] | None], steps: pd.Series | None
+) -> dict[str, Any]:
+    """Statistics by the value of a column.
+
+    `numeric`; `spearman`, the rank correlation of the examples' steps with the column (None where undefined or not
+    numeric); and `rows`, in order of the values: each with its bucket's label as `value`, the numeric bounds `low` and
+    `high` (None of names), and what `row` says of the examples of the bucket.
+
+    Args:
+        values: one for each example, in any index.
+        row: function of the examples' index; a bucket of which it says nothing has no row.
+        steps: of each example; None for a fixed depth.
+    """
+    numeric, rows = is_numeric(values), []
+    for label, members in values.groupby(bucketize(values), observed=True):
+        bounds = {name: getattr(members, how)() if numeric else None for name, how in (("low", "min"), ("high", "max"))}
+        if found := row(members.index):
+            rows.append({"value": label, **bounds, **found})
+    return {
+        "numeric": numeric,
+        "spearman": spearman(steps, values) if numeric and steps is not None else None,
+        "rows": rows,
+    }
 
 
 def is_numeric(values: pd.Series | np.ndarray) -> bool:

@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
-from ..analysis.document_losses import DocumentLosses
+from ..analysis.losses import Losses
 from ..analysis.recurrence import evaluate_documents
 from ..documents import DocumentReader, Segment, TokenDocuments
 from ..inference.processes import in_step, shared_after_training
@@ -299,7 +299,7 @@ def validate(session: Session, write: Callable[[str], None]) -> None:
     session.model.train()
 
 
-def evaluate_share(model: Any, reader: DocumentReader) -> DocumentLosses:
+def evaluate_share(model: Any, reader: DocumentReader) -> Losses:
     """Losses on all documents, of which each process reads its part."""
     segments = in_step(reader, reader.padding(), model.device) if is_sharded(model) else reader
     with shared_after_training():

@@ -12,7 +12,8 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from ..analysis.recurrence import Corpus, token_bytes
+from ..analysis.losses import Corpus
+from ..analysis.recurrence import token_bytes
 from ..analysis.tables import RECURRENCE_FILE
 from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
 from ..models.common.token_targets import NO_TARGET
@@ -198,7 +199,7 @@ class TextSplit:
         Args:
             options: of `collect_text_losses`.
         """
-        found = collect_text_losses(model, self.batches(tokenizer, batch_size), len(self.dataset), **options)
+        found = collect_text_losses(model, self.batches(tokenizer, batch_size), **options)
         sizes = np.array(self.dataset[NUM_BYTES][:]), token_counts(self.dataset)
         table = text_table(
             *(model, found, Corpus(*sizes, token_bytes=token_bytes(tokenizer))),
@@ -208,7 +209,8 @@ class TextSplit:
             halting_threshold=options.get("halting_threshold"),
             slices=self.slices,
         )
-        return pd.DataFrame({"confidence": found.confidence}).dropna(), table
+        confidence = found.texts["confidence"] / found.texts["tokens"]
+        return pd.DataFrame({"confidence": confidence}).dropna(), table
 
     def judged(self, examples: pd.DataFrame) -> pd.DataFrame:
         """The inputs among measured blocks, as a calibration compares them."""

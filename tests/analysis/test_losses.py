@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
 
-from hf_recurrent.analysis.document_losses import DocumentLosses, mean_difference, segment_losses
-from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents
+from hf_recurrent.analysis.losses import Losses
+from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents, mean_difference
 from support.families import LANGUAGE_BY_NAME, make_language_model, slow
 
 
@@ -20,15 +21,17 @@ def test_losses_are_those_of_documents_read_alone_token_by_token(name):
     for carry, every in (("document", None), ("segment", SEGMENT_LENGTH)):
         alone = [losses_token_by_token(model, documents[index], every) for index in range(len(documents))]
         losses = found[carry]
-        assert losses.nats / math.log(2) == pytest.approx([sum(bits) for bits in alone], rel=1e-4, abs=1e-5)
-        assert losses.tokens.tolist() == [length - 1 for length in LENGTHS]
-        assert losses.read.tolist() == list(LENGTHS)
+        assert (losses.texts["nats"] / math.log(2)).tolist() == pytest.approx(
+            [sum(bits) for bits in alone], rel=1e-4, abs=1e-5
+        )
+        assert losses.texts["tokens"].tolist() == [length - 1 for length in LENGTHS]
+        assert losses.texts["read"].tolist() == list(LENGTHS)
         assert losses.bits_per_token == pytest.approx(sum(map(sum, alone)) / sum(map(len, alone)), rel=1e-5)
         octaves = {}
         for bits in alone:
             for before, value in enumerate(bits, start=1):
                 octaves.setdefault(int(math.log2(before)), []).append(value)
-        rows = losses.by_position()
+        rows = losses.by_position
         assert [(row["first"], row["last"], row["n"]) for row in rows] == [
             (2**octave, 2 ** (octave + 1) - 1, len(values)) for octave, values in sorted(octaves.items())
         ]
@@ -42,8 +45,8 @@ def test_the_batch_does_not_matter(batch_size):
     model, documents = make_language_model(LANGUAGE_BY_NAME["tlb"]), make_documents()
     first = evaluate_documents(model, make_reader(documents, 2))
     second = evaluate_documents(model, make_reader(documents, batch_size))
-    assert second.nats == pytest.approx(first.nats, rel=1e-4)
-    assert second.tokens.tolist() == first.tokens.tolist()
+    assert second.texts["nats"].tolist() == pytest.approx(first.texts["nats"].tolist(), rel=1e-4)
+    assert second.texts["tokens"].equals(first.texts["tokens"])
 
 
 def test_a_segment_whose_last_token_is_not_predicted():
@@ -51,8 +54,8 @@ def test_a_segment_whose_last_token_is_not_predicted():
     losses = evaluate_documents(model, make_reader(documents, predict_across_segments=False))
     bits = [losses_token_by_token(model, documents[index]) for index in range(len(documents))]
     kept = [[x for place, x in enumerate(row, start=1) if place % SEGMENT_LENGTH] for row in bits]
-    assert losses.tokens.tolist() == [len(row) for row in kept]
-    assert losses.nats / math.log(2) == pytest.approx([sum(row) for row in kept], rel=1e-4)
+    assert losses.texts["tokens"].tolist() == [len(row) for row in kept]
+    assert losses.texts["nats"].tolist() == pytest.approx([math.log(2) * sum(row) for row in kept], rel=1e-4)
 
 
 def test_executed_steps_are_counted_over_tokens():
@@ -64,7 +67,9 @@ def test_executed_steps_are_counted_over_tokens():
             steps += model(ids, use_cache=True).ponder_steps[0].tolist()
     assert len(set(steps)) > 2
     assert evaluate_documents(model, make_reader(documents)).mean_steps == pytest.approx(sum(steps) / len(steps))
-    assert evaluate_documents(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(documents)).mean_steps is None
+    assert math.isnan(
+        evaluate_documents(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(documents)).mean_steps
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,19 +93,20 @@ def test_nothing_to_predict():
         evaluate_documents(model, [])
 
 
-def make_losses(nats, tokens, read=None, label_counts=(1,)):
-    arrays = [np.array(values) for values in (nats, tokens, tokens if read is None else read)]
-    return DocumentLosses(*arrays, np.zeros(1), np.zeros(1, dtype=int), np.array(label_counts))
+def make_losses(nats, tokens):
+    """Losses of texts of which only these are known."""
+    return Losses([pd.DataFrame({"nats": nats, "tokens": tokens})])
 
 
 def test_the_best_constant_prediction_is_the_entropy_of_the_labels():
-    losses = make_losses([1.0], [8], label_counts=[4, 0, 2, 2])
+    losses = make_losses([1.0], [8])
+    losses.label_counts = np.array([4, 0, 2, 2])
     assert losses.constant_bits_per_token == pytest.approx(1.5)
 
 
 def test_the_error_of_a_difference_is_over_documents():
-    first = make_losses(np.zeros(4), [10, 10, 10, 10])
-    second = make_losses(math.log(2) * np.array([1.0, 3.0, 1.0, 3.0]), [10, 10, 10, 10])
+    first = make_losses(np.zeros(4), [10] * 4)
+    second = make_losses(math.log(2) * np.array([1.0, 3.0, 1.0, 3.0]), [10] * 4)
     mean, error = mean_difference(first, second)
     # 0.2 bits a token, and the mean over documents of 0.1 and 0.3 has the error sd / sqrt(4)
     assert mean == pytest.approx(0.2)
@@ -119,10 +125,13 @@ def test_documents_of_other_lengths_weigh_by_their_tokens():
 
 
 def test_padding_and_rows_without_a_document_count_nothing():
-    nats, labels = np.array([[1.0, np.nan], [np.inf, np.nan]]), np.array([[3, -100], [-100, -100]])
-    mask = np.array([[1, 1], [0, 0]])
-    losses = segment_losses(nats, labels, mask, np.array([2, -1]), np.array([7, 0]), vocab_size=5)
-    assert losses.nats.tolist() == [0, 0, 1]
-    assert losses.read.tolist() == [0, 0, 2]
-    assert [(row["first"], row["last"], row["n"]) for row in losses.by_position()] == [(8, 15, 1)]
+    logits, labels = torch.zeros(2, 2, 5), torch.tensor([[3, -100], [2, -100]])
+    logits[0, 1], logits[1] = torch.nan, torch.inf
+    losses = Losses()
+    mask, text, before = torch.tensor([[1, 1], [0, 0]]), torch.tensor([2, -1]), torch.tensor([7, 0])
+    losses.add(logits, labels, mask, text, before, torch.tensor([[2, 4], [9, 9]]))
+    assert losses.texts.index.tolist() == [2]
+    expected = {"nats": math.log(5), "tokens": 1, "right": 0, "confidence": 0.2, "read": 2, "steps": 6}
+    assert losses.texts.loc[2].to_dict() == pytest.approx(expected)
+    assert [(row["first"], row["last"], row["n"], row["mean_steps"]) for row in losses.by_position] == [(8, 15, 1, 2)]
     assert losses.label_counts.tolist() == [0, 0, 0, 1, 0]
