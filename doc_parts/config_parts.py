@@ -147,12 +147,12 @@ def common_fields(class_name: str) -> str:
 
 
 def presets(model_type: str) -> str:
-    """The named sizes of an architecture."""
+    """The named sizes of an architecture, and the named halting of its paper."""
     config_class = ARCHITECTURES[model_type].config_class
     return table(
         ["preset", "fields that differ from the defaults"],
         (
             (f"`{name}`", ", ".join(f"`{field}={value}`" for field, value in fields.items()) or "none: the defaults")
-            for name, fields in config_class.presets.items()
+            for name, fields in {**config_class.presets, **config_class.papers}.items()
         ),
     )

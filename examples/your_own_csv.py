@@ -48,7 +48,7 @@ def hf_recurrent(command, *more):
 
 # %% [markdown]
 # # Train
-# The model learns to answer after every step (`every_step`), so that it can stop at any of them. A finished run is not
+# By default the model learns to answer after every step, so that it can stop at any of them. A finished run is not
 # repeated: remove `runs/your_own_csv` to start again.
 
 # %%
@@ -57,7 +57,7 @@ hf_recurrent(
     --validation_file {folder}/validation.csv --test_file {folder}/test.csv --output_dir {folder}/model --max_steps 300
     --per_device_train_batch_size 64 --learning_rate 0.002 --lr_schedule cosine2 --warmup_steps 50 --eval_strategy no
     --use_cpu true""",
-    *("--config", "{preset: tiny, num_hidden_layers: 6, halting: none, depth_objective: every_step}"),
+    *("--config", "{preset: tiny, num_hidden_layers: 6}"),
 )
 
 # %% [markdown]

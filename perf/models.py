@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-import hf_recurrent  # noqa: F401  registers the architectures
+from hf_recurrent import ARCHITECTURES
 
 Batch = dict[str, torch.Tensor]
 VOCABULARY, FIRST_TOKEN, LABELS = 256, 4, 10
@@ -50,13 +50,14 @@ def build(architecture: str, args: argparse.Namespace, causal: bool = False, **f
         "num_hidden_layers": args.num_steps,
     }
     own = {} if causal and architecture == "ndr" else OWN_FIELDS.get(architecture, {})
+    halting = next(iter(ARCHITECTURES[architecture].config_class.papers.values()), {})
     config = AutoConfig.for_model(
         architecture,
         vocab_size=VOCABULARY,
         num_labels=LABELS,
         dropout=0.0,
         attention_dropout=0.0,
-        **{**sizes, "initializer_range": 1.0, **WITHOUT_DROPOUT.get(architecture, {}), **own, **fields},
+        **{**sizes, "initializer_range": 1.0, **halting, **WITHOUT_DROPOUT.get(architecture, {}), **own, **fields},
     )
     model = (AutoModelForCausalLM if causal else AutoModelForSequenceClassification).from_config(config)
     head = getattr(model.model, "halting_head", None)

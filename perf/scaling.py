@@ -48,11 +48,12 @@ CARDS = Path(__file__).parents[1] / "model_cards"
 GATHERED, REDUCED = 2, 4
 SMALL = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": VOCABULARY}
 EXPERTS = {"feed_forward_experts": 4, "feed_forward_experts_per_token": 2, "attention_experts": 4}
+FIXED_DEPTH = {"halting": "none", "depth_objective": "final"}
 WINDOW = 16
 OWN: dict[str, dict[str, Any]] = {
-    "UT": {"model_type": "ut", "halting": "none"},
+    "UT": {"model_type": "ut", **FIXED_DEPTH},
     "UT, halting": {"model_type": "ut", "halting": "token", "halting_threshold": 1.0},
-    "SUT": {"model_type": "sut", "halting": "none", **EXPERTS, "attention_experts_per_token": 2},
+    "SUT": {"model_type": "sut", **FIXED_DEPTH, **EXPERTS, "attention_experts_per_token": 2},
     "block-recurrent": {"model_type": "block_recurrent", "window_size": WINDOW, "num_state_vectors": 8},
     "block-recurrent, feedback": {
         "model_type": "block_recurrent",

@@ -57,7 +57,7 @@ def make_model(args: argparse.Namespace, dense: bool = False, **fields) -> torch
         feed_forward_experts=experts,
         attention_experts_per_token=per_token,
         feed_forward_experts_per_token=per_token,
-        **fields,
+        **{"halting": "token", **fields},
     )
     return hf_recurrent.SUTModel(config).eval().to(args.device, getattr(torch, args.dtype))
 

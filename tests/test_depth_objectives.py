@@ -348,8 +348,8 @@ def test_models_without_iterated_block_read_no_objective_over_depth(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"depth_objective": "final"}, "trains no halting head"),
-        ({"depth_objective": "expected", "halting": "none"}, "needs a halting distribution"),
+        ({"depth_objective": "final", "halting": "global"}, "trains no halting head"),
+        ({"depth_objective": "expected"}, "needs a halting distribution"),
         ({"depth_sampling": "uniform", "depth_range": [4, 2]}, "1 <= low <= high"),
         ({"depth_range": [1, 2]}, "draws nothing"),
         ({"exit_criterion": "probe"}, "fit-probe"),

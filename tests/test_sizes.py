@@ -142,7 +142,7 @@ def test_saved_configs_hold_every_size(architecture, tmp_path):
     assert loaded.hidden_size == 64
     assert all(getattr(loaded, name) == stored[name] for name in followed)
     for name in followed:
-        with pytest.raises((ValueError, StrictDataclassError), match=f"`{name}` is None: .*pass a number, or leave"):
+        with pytest.raises((ValueError, StrictDataclassError), match=f"`{name}` is None: .*pass a value, or leave"):
             AutoConfig.from_pretrained(tmp_path, **{name: None})
 
 
@@ -203,8 +203,8 @@ def test_further_fields_are_over_those_of_a_preset(architecture):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tiney", r"GUTConfig has no preset 'tiney': pass one of tiny, small, base, large; did you mean 'tiny'\?"),
-        ("7b", "no preset '7b': pass one of tiny, small, base, large$"),
+        ("tiney", r"no preset 'tiney': pass one of tiny, small, base, large, dynamic_halt; did you mean 'tiny'\?"),
+        ("7b", "no preset '7b': pass one of tiny, small, base, large, dynamic_halt$"),
         (["tiny"], r"no preset \['tiny'\]: pass one of"),
     ],
 )

@@ -31,11 +31,11 @@ from hf_recurrent.training.trainer_run import TrainerRun
 
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "objectives.md"
-# fields of the config; without halting, its default objective reads the last state alone
-FINAL = {"halting": "none"}
+# fields of the config
+FINAL = {"halting": "none", "depth_objective": "final"}
 OBJECTIVES: dict[str, dict[str, Any]] = {
-    "mixture": {},
-    "expected": {"depth_objective": "expected"},
+    "mixture": {"preset": "dynamic_halt"},
+    "expected": {"preset": "dynamic_halt", "depth_objective": "expected"},
     "every_step": {"halting": "none", "depth_objective": "every_step"},
     "final": FINAL,
     "final_uniform": {**FINAL, "depth_sampling": "uniform", "depth_range": [3, 10]},

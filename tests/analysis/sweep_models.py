@@ -17,6 +17,7 @@ SPARSE = {
     "intermediate_size": 12,
     "relative_window": 1,
     "initializer_range": 1.0,
+    "halting": "token",
     "halting_threshold": 0.9,
     "num_labels": 3,
 }

@@ -38,8 +38,8 @@ def make_sparse(model_class, **changes):
     sizes = {"vocab_size": 23, "hidden_size": 16, "num_attention_heads": 2, "head_dim": 8, "intermediate_size": 12}
     experts = {"attention_experts": 3, "feed_forward_experts": 5}
     used = {"attention_experts_per_token": 2, "feed_forward_experts_per_token": 2}
-    depth = {"num_hidden_layers": 4, "halting_threshold": 0.8, "initializer_range": 1.0}
-    model = model_class(SUTConfig(**sizes, **experts, **used, **depth, **changes))
+    depth = {"num_hidden_layers": 4, "halting": "token", "halting_threshold": 0.8, "initializer_range": 1.0}
+    model = model_class(SUTConfig(**{**sizes, **experts, **used, **depth, **changes}))
     for name, module in model.named_modules():
         if name.endswith("halting_head"):
             torch.nn.init.normal_(module.down_proj.weight, std=1.5)

@@ -15,11 +15,12 @@ SIZES = {
     "intermediate_size": 24,
     "num_hidden_layers": 6,
 }
+LEARNED = {"gut": {"halting": "global"}, "ut": {"halting": "token"}}
 
 
 def make_model(family, **fields):
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **SIZES, num_labels=3, **fields)
+    config = AutoConfig.for_model(family, **{**SIZES, "num_labels": 3, **LEARNED.get(family, {}), **fields})
     model = AutoModelForSequenceClassification.from_config(config).eval()
     if getattr(config, "halting", "none") != "none":
         # halting decisions that differ from unit to unit

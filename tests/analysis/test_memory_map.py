@@ -7,6 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 
 import hf_recurrent  # noqa: F401
 from hf_recurrent.analysis.maps import has_memory, memory_map
+from support.families import papers_halting
 
 SIZES = {
     "vocab_size": 20,
@@ -28,7 +29,7 @@ class Words:
 
 def make_model(family, auto_class=AutoModelForCausalLM, **fields):
     torch.manual_seed(0)
-    model = auto_class.from_config(AutoConfig.for_model(family, **SIZES, **fields))
+    model = auto_class.from_config(AutoConfig.for_model(family, **{**SIZES, **papers_halting(family), **fields}))
     # slots that differ, and attention that differs between them
     torch.nn.init.normal_(next(iter(model.model.memory.parameters())))
     for name, parameter in model.named_parameters():

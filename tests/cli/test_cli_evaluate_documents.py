@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.families import papers_halting
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("wide")]
 
@@ -33,7 +34,7 @@ def make(tmp_path_factory):
     def make(family, auto_class=AutoModelForCausalLM, **fields):
         tokenizer = build_tokenizer("long_documents")
         torch.manual_seed(3)
-        config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **TINY, **fields)
+        config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **{**TINY, **papers_halting(family), **fields})
         return save_checkpoint(
             auto_class.from_config(config).eval(), tmp_path_factory.mktemp(family) / family, tokenizer
         )

@@ -7,6 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer, load_benchmark
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from support.families import papers_halting
 
 SIZES = {"train_length": 12, "num_train": 4, "num_validation": 4, "num_test": 10, "test_p_ignore": 0.3}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
@@ -22,7 +23,9 @@ def make(tmp_path_factory):
     def make(family, **fields):
         tokenizer = build_tokenizer("flip_flop")
         torch.manual_seed(3)
-        config = AutoConfig.for_model(family, vocab_size=len(tokenizer), lm_head="mlp", **TINY, **fields)
+        config = AutoConfig.for_model(
+            family, vocab_size=len(tokenizer), lm_head="mlp", **{**TINY, **papers_halting(family), **fields}
+        )
         model = AutoModelForCausalLM.from_config(config).eval()
         bits = tokenizer.convert_tokens_to_ids(["0", "1"])
         with torch.no_grad():

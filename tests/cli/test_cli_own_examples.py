@@ -53,7 +53,7 @@ def classifier(folder, **fields):
     tokenizer = train_tokenizer("words", WORDS, frame="classification")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     torch.manual_seed(0)
-    config = GUTConfig(vocab_size=len(tokenizer), **SIZES, **ids, **fields)
+    config = GUTConfig(vocab_size=len(tokenizer), **SIZES, **ids, **{"halting": "global", **fields})
     save_checkpoint(GUTForSequenceClassification(config).eval(), folder, tokenizer)
     return folder
 

@@ -35,7 +35,7 @@ def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("questions")
     tokenizer = train_tokenizer("bytes", [], frame="classification")
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
-    config = GUTConfig(**sizes, vocab_size=len(tokenizer), type_vocab_size=2, halting_threshold=0.6)
+    config = GUTConfig(**sizes, vocab_size=len(tokenizer), type_vocab_size=2, halting="global", halting_threshold=0.6)
     found = {}
     for name, head, row in (("spans", SPAN, span_row), ("choices", CHOICE, choice_row)):
         torch.manual_seed(3)

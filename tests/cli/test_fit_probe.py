@@ -116,7 +116,7 @@ def small_gut(folder, **changes):
         num_hidden_layers=3,
         id2label=names,
         pad_token_id=tokenizer.pad_token_id,
-        **changes,
+        **{"halting": "global", **changes},
     )
     return save_checkpoint(GUTForSequenceClassification(config), folder, tokenizer)
 

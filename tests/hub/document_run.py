@@ -12,7 +12,7 @@ from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
 from hf_recurrent.hub.card import Compared, Plot, SplitResult, write_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from support.families import VOCAB_SIZE
+from support.families import VOCAB_SIZE, papers_halting
 from support.tokenizer import make_tokenizer
 
 TINY = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
@@ -28,7 +28,8 @@ def make_rows(lengths=(40, 9, 25), seed=0):
 def make_document_model(family="block_recurrent", **fields):
     torch.manual_seed(0)
     by_family = {"block_recurrent": {"window_size": 4, "num_state_vectors": 3, "num_hidden_layers": 2}}
-    config = AutoConfig.for_model(family, **TINY, **by_family.get(family, {}), **fields)
+    own = {**papers_halting(family), **by_family.get(family, {}), **fields}
+    config = AutoConfig.for_model(family, **TINY, **own)
     return AutoModelForCausalLM.from_config(config).eval()
 
 

@@ -14,6 +14,7 @@ from hf_recurrent.training.card import RunFacts, card_data
 from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluation import evaluate_run
 from hf_recurrent.training.report_arguments import RunArguments
+from support.families import papers_halting
 
 PARAMETERS = {"train_length": 16, "num_train": 8, "num_validation": 6, "num_test": 12, "test_p_ignore": [0.1, 0.8]}
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
@@ -24,7 +25,9 @@ def make_language_run(folder, cache, family, **fields):
     """Write a checkpoint with card, statistics and figures into the new `folder`."""
     tokenizer = build_tokenizer("flip_flop")
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, vocab_size=len(tokenizer), lm_head="mlp", **TINY, **fields)
+    config = AutoConfig.for_model(
+        family, vocab_size=len(tokenizer), lm_head="mlp", **{**TINY, **papers_halting(family), **fields}
+    )
     model = AutoModelForCausalLM.from_config(config)
     # a word, never a special token
     torch.nn.init.constant_(model.get_output_embeddings().bias[: len(tokenizer.all_special_ids)], -100.0)

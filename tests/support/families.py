@@ -27,6 +27,8 @@ TINY = {
     "initializer_range": 1.0,
 }
 HALTING = {"halting_threshold": 0.95, "halting_bias_init": -1.0}
+# the papers', which variants have unless their fields say otherwise
+PAPERS_HALTING = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token", "ouro_recurrent": "token"}
 # a row of nine tokens is read in three chunks, the last one shorter
 CHUNKS = {"chunk_size": 4, "num_chunks": 3, "num_memory_slots": 3, "num_memory_layers": 2}
 # fields that make one chunk of any row
@@ -87,6 +89,11 @@ HUGINN = {
 }
 
 
+def papers_halting(architecture: str) -> dict:
+    """The field of the halting of an architecture's paper, if it has any."""
+    return {"halting": PAPERS_HALTING[architecture]} if architecture in PAPERS_HALTING else {}
+
+
 @dataclass(frozen=True)
 class Variant:
     """A tiny model, and the facts that tests must know of it.
@@ -115,8 +122,7 @@ class Variant:
 
     @property
     def halting(self) -> str:
-        by_default = {"gut": "global", "gutlb": "global", "ut": "token", "sut": "token", "ouro_recurrent": "token"}
-        return self.fields.get("halting", by_default.get(self.architecture, "none"))
+        return self.fields.get("halting", PAPERS_HALTING.get(self.architecture, "none"))
 
     @property
     def act(self) -> bool:
@@ -359,6 +365,8 @@ DECISION_MARGIN = 1e-4
 
 def make_config(variant: Variant, **changes):
     halting = HALTING if variant.halts else {}
+    if variant.architecture in (*PAPERS_HALTING, "albert_recurrent"):
+        halting = {**halting, "halting": variant.halting, "depth_objective": "mixture"}
     without_dropout = {"gate_dropout": 0.0, "position_dropout": 0.0}
     further = {
         "tlb": CHUNKS,

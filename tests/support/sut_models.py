@@ -27,6 +27,8 @@ SMALL = {
     "relative_window": 2,
     "relative_attention_num_buckets": 4,
     "relative_attention_max_distance": 5,
+    "halting": "token",
+    "depth_objective": "mixture",
     "halting_threshold": 0.7,
     "ponder_loss_weight": 0.3,
     "router_loss_weight": 0.2,

@@ -52,7 +52,7 @@ def causal_checkpoint(folder, **fields):
     tokenizer = train_tokenizer("words", WORDS, frame="language")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     torch.manual_seed(0)
-    config = GUTConfig(vocab_size=len(tokenizer), is_causal=True, **SIZES, **ids, **fields)
+    config = GUTConfig(vocab_size=len(tokenizer), is_causal=True, **SIZES, **ids, **{"halting": "global", **fields})
     save_checkpoint(lively(GUTForCausalLM(config)), folder, tokenizer)
     return folder
 

@@ -21,7 +21,7 @@ SIZES = {
 HEADS = {"num_attention_heads": 2, "intermediate_size": 24, "attention_dropout": 0.0}
 CHUNKS = {**HEADS, "chunk_size": 4, "num_memory_slots": 3}
 WINDOWS = {**HEADS, "window_size": 4, "num_state_vectors": 3}
-MODELS = {"tlb": CHUNKS, "gutlb": CHUNKS, "rnn": {}, "block_recurrent": WINDOWS}
+MODELS = {"tlb": CHUNKS, "gutlb": {**CHUNKS, "halting": "global"}, "rnn": {}, "block_recurrent": WINDOWS}
 
 # two windows a segment
 TINY_DOCUMENTS = {

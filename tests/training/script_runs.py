@@ -40,7 +40,7 @@ COMMON = {
 }
 EXAMPLES = {**COMMON, "per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
 PREDICTED = {**EXAMPLES, "write_predictions": True}
-OWN = {"model_type": "ut", "config": {**TINY["config"], **WITHOUT}, "tokenizer": "words"}
+OWN = {"model_type": "ut", "config": {**TINY["config"], **WITHOUT, "halting": "token"}, "tokenizer": "words"}
 # name -> script and recipe; words in capitals stand for the files of `write_files`
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "classes": (

@@ -23,7 +23,7 @@ MODELS = {
     },
     "feedback": {"config": {**BLOCKS, "feedback": True}},
     "memory": {"model_type": "tlb", "config": {**CHUNKS, **WITHOUT, "hidden_size": 16}},
-    "halting": {"model_type": "gutlb", "config": {**CHUNKS, **WITHOUT, "hidden_size": 16}},
+    "halting": {"model_type": "gutlb", "config": {**CHUNKS, **WITHOUT, "hidden_size": 16, "halting": "global"}},
 }
 # documents end at other steps in each sequence, and validation is longer in one process than in the other
 LENGTHS = {"train": (40, 9, 130, 21, 55, 3, 77, 34, 18, 90), "validation": (70, 20, 5), "test": (60, 33)}

@@ -14,6 +14,7 @@ from hf_recurrent.training.data import load_splits
 from hf_recurrent.training.evaluation import Evaluation, evaluate_run, sample, summary
 from hf_recurrent.training.report_arguments import RunArguments
 from support.compare import assert_close
+from support.families import papers_halting
 
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
 BENCHMARKS = {
@@ -45,7 +46,8 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
     auto_class, parameters = BENCHMARKS[benchmark]
     tokenizer = build_tokenizer(benchmark)
     data = DataArguments(benchmark=benchmark, benchmark_params={**parameters, "num_validation": 4})
-    fields = {"num_labels": 10} if auto_class is AutoModelForSequenceClassification else {}
+    fields = papers_halting(model_type)
+    fields |= {"num_labels": 10} if auto_class is AutoModelForSequenceClassification else {}
     model = auto_class.from_config(AutoConfig.for_model(model_type, vocab_size=len(tokenizer), **fields, **TINY))
     splits = load_splits(data, tokenizer).evaluation
     read = 0

@@ -217,7 +217,7 @@ def test_questions_have_the_steps_of_all_their_windows(places, tokenizer):
     split = load_splits(arguments, tokenizer, SpanSplit).evaluation[0]
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
-    config = GUTConfig(**sizes, vocab_size=len(tokenizer), type_vocab_size=2)
+    config = GUTConfig(**sizes, halting="global", vocab_size=len(tokenizer), type_vocab_size=2)
     model = AutoModelForQuestionAnswering.from_config(config).eval()
     record = collect_spans(model, tokenizer, split, 4)
     steps = [[] for _ in split.questions]

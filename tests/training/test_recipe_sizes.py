@@ -83,6 +83,14 @@ def test_presets_in_recipes(write_recipe):
     assert read("--model_type", "gut", "--config", f"{{preset: {path}}}") == read(path)
 
 
+def test_the_halting_of_a_paper_is_a_preset():
+    """Which leaves the sizes of a recipe alone."""
+    paper = {"halting": "global", "depth_objective": "mixture"}
+    assert read("--model_type", "gut", "--config", "{preset: dynamic_halt, dropout: 0.5}") == {**paper, "dropout": 0.5}
+    before = yaml.safe_load(by_name["demo"].read_text())["config"]
+    assert read(by_name["demo"], "--config", "{preset: dynamic_halt}") == {**before, **paper}
+
+
 def test_a_recipe_is_a_preset():
     text = by_name["lra_text_gut"]
     config = read("--model_type", "gut", "--config", f"{{preset: {text}, dropout: 0.0}}")
@@ -111,7 +119,7 @@ def test_a_change_of_sizes_is_reported_as_numbers(write_recipe):
     [
         (
             "{preset: tinny}",
-            "config.preset is 'tinny': expected one of tiny, small, base, large, or a recipe; did you mean tiny",
+            "'tinny': expected one of tiny, small, base, large, dynamic_halt, or a recipe; did you mean tiny",
         ),
         ("{preset: 7}", "config.preset is 7: expected one of tiny, small, base, large"),
         ("{preset: [tiny]}", r"config.preset is \['tiny'\]: expected one of tiny"),
@@ -130,7 +138,7 @@ def test_presets_that_cannot_be(fields, message):
 def test_presets_of_recipes_that_cannot_be(tmp_path):
     with pytest.raises(ValueError, match=r"model_type is 'gutt': expected one of .*did you mean gut"):
         read("--model_type", "gutt", "--config", "{preset: tiny}")
-    with pytest.raises(ValueError, match=r"config.preset is 'tiny', a size of new models: set model_type, or leave it"):
+    with pytest.raises(ValueError, match=r"config.preset is 'tiny', which is of new models: set model_type, or"):
         read("--model_name_or_path", "folder", "--config", "{preset: tiny}")
     (tmp_path / "self.yaml").write_text(f"model_type: gut\nconfig: {{preset: {tmp_path / 'self.yaml'}}}")
     with pytest.raises(ValueError, match=r"config.preset is '.*yaml': expected one of tiny"):

@@ -91,6 +91,7 @@ def test_flags_win_and_mappings_merge(write_recipe):
         "num_attention_heads": 2,
         "intermediate_size": 24,
         "num_hidden_layers": 3,
+        "halting": "global",
         "dropout": 0.1,
     }
     assert (args.max_steps, run.thresholds) == (7, [0.5, 1.0])

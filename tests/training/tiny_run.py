@@ -26,7 +26,10 @@ RECIPES = sorted({*FOLDER.rglob("*.yaml")} - {*DOCUMENT_RECIPES, *SEQ2SEQ_RECIPE
 # a run of seconds, with dropout, halting that moves, evaluations and checkpoints on the way
 TINY = {
     "model_type": "gut",
-    "config": {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3},
+    "config": {
+        **{"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3},
+        "halting": "global",
+    },
     "benchmark": "listops",
     "benchmark_params": {"num_train": 64, "num_validation": 16, "num_test": 24, "max_depth": 3},
     "learning_rate": 0.05,

@@ -19,6 +19,7 @@ FIELDS = {
     "num_labels": 3,
     "dropout": 0.0,
     "attention_dropout": 0.0,
+    "halting": "global",
     # what a step does to the ponder loss must be seen
     "ponder_loss_weight": 0.5,
     "halting_bias_init": -1.0,

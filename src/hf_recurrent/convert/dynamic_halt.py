@@ -124,6 +124,7 @@ def our_config(case: dict):
     if name in ("ut", "gut", "gutlb"):
         fields |= {
             "halting": "global" if config["global_halt"] else "token",
+            "depth_objective": "mixture",
             "transition_aware": config["transition_based_halt"],
             "halting_bias_init": 0.0,
             "ponder_loss_weight": config["penalty_gamma"],

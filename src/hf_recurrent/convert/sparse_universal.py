@@ -70,6 +70,7 @@ def our_config(theirs: dict, is_encoder_decoder: bool) -> SUTConfig:
         relative_window=theirs["max_positions_const"] - 1,
         layer_norm="pre" if theirs["normalize_before"] else "post",
         halting="token" if halting == {True} else "none",
+        depth_objective="mixture",
         halting_threshold=theirs["halt_threshold"],
         halted_tokens="released",
         ponder_loss_weight=theirs["act_coef"],

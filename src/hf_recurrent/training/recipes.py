@@ -233,7 +233,7 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> tuple[list[Any], dict[
     """`[RECIPE] [--flag value ...]` -> one instance of each dataclass, and the settings that made them.
 
     A mapping given by both is merged key by key; any other flag replaces the recipe's setting, and those that
-    contradict it (`DISPLACED`). A `preset` of the model's config becomes the sizes that it names.
+    contradict it (`DISPLACED`). A `preset` of the model's config becomes the fields that it names.
 
     Raises:
         FileNotFoundError: the recipe does not exist.
@@ -272,7 +272,7 @@ def with_mapping(key: str, value: Any, hint: Any) -> Any:
 
 
 def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, Any]:
-    """Settings with the sizes that `preset` among the fields of the model's config names, instead of it.
+    """Settings with the fields that `preset` among those of the model's config names, instead of it.
 
     Raises:
         ValueError: there is no such preset, the model is no new one, or the sizes do not go together.
@@ -282,30 +282,32 @@ def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, An
         return settings
     if model_type is None:
         raise ValueError(
-            f"config.preset is {fields['preset']!r}, a size of new models: set model_type, or leave it out"
+            f"config.preset is {fields['preset']!r}, which is of new models: set model_type, or leave it out"
         )
     require_known("model_type", model_type, list(ARCHITECTURES))
     return {**settings, "config": sized(model_type, fields)}
 
 
 def sized(model_type: str, fields: dict[str, Any], of_recipes: bool = True) -> dict[str, Any]:
-    """Fields of a config, with those that its key `preset` names and every size that follows from them.
+    """Fields of a config, with those that its key `preset` names and, of a size, all that follow from them.
 
     Args:
-        of_recipes: whether it may name a recipe; else only a size of the config class.
+        of_recipes: whether it may name a recipe; else only a size or paper of the config class.
 
     Raises:
         ValueError: there is no such preset, or the sizes do not go together.
     """
     config_class = ARCHITECTURES[model_type].config_class
-    presets, preset = config_class.presets, fields["preset"]
+    presets, papers, preset = config_class.presets, config_class.papers, fields["preset"]
     given = {name: value for name, value in fields.items() if name != "preset"}
+    if preset in [*papers]:
+        return {**papers[preset], **given}
     if preset in [*presets]:
         named = presets[preset]
     elif of_recipes and isinstance(preset, str):
         named = fields_of_recipe(preset, model_type)
     else:
-        require_known("config.preset", preset, [*presets])
+        require_known("config.preset", preset, [*presets, *papers])
     names = {*FOLLOWING, *(name for sizes in presets.values() for name in sizes)}
     names = [field.name for field in dataclasses.fields(config_class) if field.name in names]
     try:
@@ -322,7 +324,8 @@ def fields_of_recipe(preset: str, model_type: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such recipe, or its model is of another architecture.
     """
-    presets = [*ARCHITECTURES[model_type].config_class.presets]
+    config_class = ARCHITECTURES[model_type].config_class
+    presets = [*config_class.presets, *config_class.papers]
     try:
         theirs, fields = recipe_model(preset)
     except FileNotFoundError as error:

@@ -18,7 +18,7 @@ from ..common.fields import (
     Vocabulary,
     checked_config,
 )
-from ..common.presets import ALBERT_SIZES
+from ..common.presets import ALBERT_EARLIER, ALBERT_SIZES
 
 
 @checked_config
@@ -26,8 +26,10 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of `AlbertRecurrentModel` (ALBERT, https://arxiv.org/abs/1909.11942, and PABEE,
     https://arxiv.org/abs/2006.04152).
 
-    Defaults are those of ALBERT base. `from_pretrained_recurrent` makes the config of a checkpoint from that of
-    transformers' ALBERT. Further fields are those of `AdaptiveDepthConfig`, `AttentionConfig` and `RecurrentConfig`.
+    Defaults are those of ALBERT base, but training supervises every depth step, as in PABEE, so that an
+    `exit_criterion` can stop early; `depth_objective="final"` trains the last step alone, as in ALBERT.
+    `from_pretrained_recurrent` makes the config of a checkpoint from that of transformers' ALBERT. Further fields are
+    those of `AdaptiveDepthConfig`, `AttentionConfig` and `RecurrentConfig`.
 
     Parameters by default: 11,683,584 (`AlbertRecurrentModel`).
 
@@ -56,6 +58,7 @@ class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
     # of ALBERT base, large and xxlarge
     head_size, inner_ratio = 64, 4.0
     presets = ALBERT_SIZES
+    earlier_defaults = ALBERT_EARLIER
 
     vocab_size: Vocabulary = 30_000
     type_vocab_size: Count = 2

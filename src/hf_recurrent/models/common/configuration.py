@@ -22,7 +22,7 @@ from .fields import (
     checked_config,
     shown,
 )
-from .presets import BASE_SIZE, ENCODER_SIZES
+from .presets import BASE_SIZE, ENCODER_SIZES, NO_PAPERS, NOTHING_CHANGED
 from .saved_names import renamed
 
 # sizes that follow others where a new config leaves them out
@@ -150,10 +150,12 @@ class RecurrentConfig(PreTrainedConfig):
         pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
 
     Every field is checked for type and range when it is set, by its declaration (`fields`). `presets` has the fields of
-    each named size, for `preset`.
+    each named size, and `papers` those of the halting of each named paper, for `preset`.
     """
 
     presets = BASE_SIZE
+    papers = NO_PAPERS
+    earlier_defaults = NOTHING_CHANGED
 
     # all outputs but the logits: `Trainer` takes what is left for predictions, unless its `ignore_keys` say otherwise
     keys_to_ignore_at_inference = [
@@ -217,28 +219,32 @@ class RecurrentConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     @classmethod
-    def preset(cls: type[Built], size: str, /, **fields: Any) -> Built:
-        """The config of a named size: "tiny", "small", "base" (the paper's) or "large".
+    def preset(cls: type[Built], name: str, /, **fields: Any) -> Built:
+        """The config of a named size: "tiny", "small", "base" (the paper's) or "large"; or with a paper's halting.
 
         Args:
-            fields: others, or over those of the size; sizes that are not named follow the width.
+            name: of the size, or of one of the `papers`.
+            fields: others, or over those of the preset; sizes that are not named follow the width.
 
         Raises:
-            ValueError: there is no such size, or the fields make no config.
+            ValueError: there is no such preset, or the fields make no config.
         """
-        if size not in [*cls.presets]:
-            near = difflib.get_close_matches(str(size).lower(), cls.presets, n=1)
+        known: dict[str, dict[str, Any]] = {**cls.presets, **cls.papers}
+        if name not in [*known]:
+            near = difflib.get_close_matches(str(name).lower(), known, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{cls.__name__} has no preset {shown(size)}: pass one of {', '.join(cls.presets)}{meant}")
-        return cls(**{**cls.presets[size], **fields})
+            raise ValueError(f"{cls.__name__} has no preset {shown(name)}: pass one of {', '.join(known)}{meant}")
+        return cls(**{**known[name], **fields})
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """As of transformers, but fields that a loader passes are checked together with the stored ones.
 
-        Fields that an earlier version stored get their names of today.
+        Fields that an earlier version stored get their names of today. A saved config, which has the version of
+        transformers, holds all fields that there were: where one is missing, it takes the class's `earlier_defaults`.
 
-        A size that is passed as None, which transformers would set, is refused; so is another architecture's config.
+        None for a field that a new config fills in, which transformers would set, is refused; so is another
+        architecture's config.
         """
         stored = config_dict.get("model_type")
         if stored is not None and not is_of(cls, stored):
@@ -246,12 +252,15 @@ class RecurrentConfig(PreTrainedConfig):
                 f"the checkpoint's model_type is {stored!r}: {cls.__name__} reads {cls.model_type!r}; load it by "
                 "AutoConfig and AutoModel classes, or by the classes of its own architecture"
             )
-        for name in FOLLOWING:
+        for name in (*FOLLOWING, "halting", "depth_objective"):
             given = kwargs.get(name, name)
-            require(given is not None, name, None, "only a new config fills it in; pass a number, or leave it out")
+            require(given is not None, name, None, "only a new config fills it in; pass a value, or leave it out")
+        config_dict = renamed(config_dict)
+        if "transformers_version" in config_dict:
+            config_dict = {**cls.earlier_defaults, **config_dict}
         # transformers sets them in turn, and another exit criterion drops the settings of the stored one
         kwargs = dict(sorted(kwargs.items(), key=lambda given: given[0] in EXIT_SETTINGS))
-        found = super().from_dict(renamed(config_dict), **kwargs)
+        found = super().from_dict(config_dict, **kwargs)
         if kwargs.keys() & cls.__dataclass_fields__.keys():
             config: Any = found[0] if isinstance(found, tuple) else found
             config.validate()

@@ -37,10 +37,10 @@ class AdaptiveDepthConfig(RecurrentConfig):
             is smaller than this or the patience.
         exit_probe_size: inner width of the probe; 0 without one (`hf-recurrent fit-probe` fits it).
         exit_calibration: record of the calibration that chose the criterion (`hf-recurrent calibrate`).
-        depth_objective: state that training reads. "mixture": the halting-weighted states, as in the papers; without
-            halting the state after the last step. "final": the state after the last step. "every_step": all steps, by
-            `step_weights`. "expected": expected loss under the halting distribution, and its divergence from
-            `depth_prior` (PonderNet, arXiv 2107.05407).
+        depth_objective: state that training reads. "every_step": all steps, by `step_weights`. "final": the state after
+            the last step. "mixture": the halting-weighted states, as in the papers; without halting the state after the
+            last step. "expected": expected loss under the halting distribution, and its divergence from `depth_prior`
+            (PonderNet, arXiv 2107.05407). If None "every_step" without a halting head, and "mixture" with one.
         step_weights: weight of the k-th step with "every_step": proportional to k ("linear"), or equal ("uniform").
         depth_prior: prior over depth with "expected": "geometric", or "uniform" as in Ouro (arXiv 2510.25741).
         depth_prior_rate: halting probability of each step under the geometric prior.
@@ -62,7 +62,7 @@ class AdaptiveDepthConfig(RecurrentConfig):
     min_depth: Layers = 1
     exit_probe_size: Count = 0
     exit_calibration: dict | None = None
-    depth_objective: Literal["mixture", "final", "expected", "every_step"] = "mixture"
+    depth_objective: Literal["mixture", "final", "expected", "every_step"] | None = None
     step_weights: Literal["linear", "uniform"] = "linear"
     depth_prior: Literal["geometric", "uniform"] = "geometric"
     depth_prior_rate: Probability = 0.2
@@ -70,6 +70,11 @@ class AdaptiveDepthConfig(RecurrentConfig):
     depth_sampling: Literal["fixed", "uniform", "poisson_lognormal"] = "fixed"
     depth_range: list[Layers] | tuple[Layers, ...] | None = None
     backprop_steps: Layers | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.depth_objective is None:
+            self.depth_objective = "every_step" if self.halting == "none" else "mixture"
+        super().__post_init__(**kwargs)
 
     def __setattr__(self, name: str, value: object):
         before = self.__dict__.get("exit_criterion", LEARNED)
@@ -216,8 +221,9 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
     """Fields of encoders that iterate one block and halt.
 
     Args:
-        halting: the unit that halts: every "token" by itself, the whole sequence ("global"), or nothing ("none": always
-            `num_hidden_layers` steps, no halting head).
+        halting: the unit that learns to halt: every "token" by itself, the whole sequence ("global"), or nothing
+            ("none": no halting head; `num_hidden_layers` steps, or as an `exit_criterion` says). The paper's models
+            learn to halt: `preset("dynamic_halt")`.
         transition_aware: the halting head sees the state before and after the candidate step.
         halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
         halting_bias_init: initial bias of the halting head. About -3 lets training reach depth before it learns
@@ -235,7 +241,7 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
     tokens before it, "token" that it halts by its own state alone.
     """
 
-    halting: Literal["token", "global", "none"] = "global"
+    halting: Literal["token", "global", "none"] = "none"
     transition_aware: bool = True
     halting_threshold: Threshold = 0.999
     halting_bias_init: Finite = -3.0

@@ -1,6 +1,6 @@
-"""Named sizes of the architectures, which `preset` of a config class makes: fields that differ from the defaults.
+"""What `preset` of a config class makes: sizes of an architecture, and the halting of its paper, as fields by name.
 
-"base" is the paper's model, all defaults; "large" is a larger model of the same paper, or twice the width where it has
+"base" is the paper's size, all defaults; "large" is a larger model of the same paper, or twice the width where it has
 none; "tiny" is the size of the CPU recipes. Sizes that are not named follow the width.
 
 Parameters of the base models, with 32 token ids, of ALBERT with 30,000, Ouro with 49,152, Huginn with 65,536:
@@ -8,20 +8,30 @@ Parameters of the base models, with 32 token ids, of ALBERT with 30,000, Ouro wi
 | | tiny | small | base | large |
 |---|---|---|---|---|
 | XPosTransformer | 134,912 | 2,112,512 | 8,419,328 | 33,615,872 |
-| UT | 39,489 | 600,321 | 2,380,289 | 9,479,169 |
-| GUT | 60,161 | 928,769 | 3,692,545 | 14,725,121 |
+| UT | 35,264 | 534,272 | 2,117,120 | 8,428,544 |
+| GUT | 51,840 | 797,184 | 3,167,232 | 12,625,920 |
 | TLB | 128,256 | 1,987,584 | 7,907,328 | 31,543,296 |
-| GUTLB | 103,297 | 1,592,833 | 6,331,393 | 25,245,697 |
+| GUTLB | 94,976 | 1,461,248 | 5,806,080 | 23,146,496 |
 | NDR | 43,781 | 169,477 | 666,629 | 2,659,363 |
 | RNN | 21,504 | 75,264 | 174,912 | 8,421,376 |
 | BlockRecurrent | 742,936 | 21,259,336 | 160,495,736 | 319,882,480 |
-| SUT | 73,248 | 1,438,400 | 20,025,600 | 38,949,120 |
+| SUT | 68,960 | 1,372,096 | 19,761,920 | 38,685,440 |
 | AlbertRecurrent | 1,032,768 | 2,825,216 | 11,683,584 | 17,683,968 |
 | OuroRecurrent | 3,246,721 | 44,446,721 | 1,333,989,377 | 2,567,311,361 |
 | HuginnRecurrent | 4,670,016 | 63,848,960 | 3,564,976,800 | 13,567,329,600 |
 """
 
 Sizes = dict[str, dict[str, int]]
+# by name of a paper, the halting that it trains, in fields that differ from the defaults
+Papers = dict[str, dict[str, str]]
+
+NO_PAPERS: Papers = {}
+UT_PAPERS: Papers = {"dynamic_halt": {"halting": "token", "depth_objective": "mixture"}}
+GUT_PAPERS: Papers = {"dynamic_halt": {"halting": "global", "depth_objective": "mixture"}}
+SUT_PAPERS: Papers = {"sparse_universal": {"halting": "token", "depth_objective": "mixture"}}
+# fields that are younger than some saved configs, or whose default has changed -> what the configs without them mean
+NOTHING_CHANGED: dict[str, str] = {}
+ALBERT_EARLIER = {"depth_objective": "mixture"}
 
 # of a class that names no others
 BASE_SIZE: Sizes = {"base": {}}

@@ -4,20 +4,26 @@ from typing import Literal
 
 from ..common.depth_configuration import GatedDepthConfig
 from ..common.fields import checked_config
+from ..common.presets import GUT_PAPERS
 
 
 @checked_config
 class GUTConfig(GatedDepthConfig):
     """Configuration of `GUTModel` (Algorithm 3 of the dynamic-halt paper).
 
-    The paper's ablations: `halting="token"` is "-Global Halt", `feed_forward="plain"` is "-Gate",
+    By default the model has no halting head. Training supervises every depth step, and an `exit_criterion` that
+    `hf-recurrent calibrate` chooses stops early. `GUTConfig.preset("dynamic_halt")` is the paper's GUT, which learns to
+    halt. The paper's ablations: `halting="token"` is "-Global Halt", `feed_forward="plain"` is "-Gate",
     `transition_aware=False` is "-Transition", `hard_stop=False` is the timing variant "upper bound" and
-    `halting="none"` is "no halt". Fields are those of `GatedDepthConfig`, `DepthRecurrentConfig` and `EncoderConfig`.
+    `halting="none", depth_objective="final"` is "no halt". Fields are those of `GatedDepthConfig`,
+    `DepthRecurrentConfig` and `EncoderConfig`.
 
-    Parameters by default: 3,692,545 (`GUTModel`), 3,956,227 (`GUTForSequenceClassification`).
+    Parameters by default: 3,167,232 (`GUTModel`), 3,430,914 (`GUTForSequenceClassification`).
     """
 
     model_type = "gut"
+    papers = GUT_PAPERS
+    earlier_defaults = GUT_PAPERS["dynamic_halt"]
 
     pooling: Literal["mean", "end", "cls"] = "end"
 

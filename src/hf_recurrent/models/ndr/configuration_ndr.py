@@ -14,12 +14,12 @@ from ..common.presets import NDR_SIZES
 class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of `NDRModel` ("The Neural Data Router", sections 2 and 3, and its appendices).
 
-    Defaults are the paper's NDR on compositional table lookup. The rows of its tables are, besides sizes:
-    `NDRConfig()` the NDR; `attention="absolute", copy_gate=False` the Transformer; `attention="relative",
-    copy_gate=False` "+ rel"; `attention="relative"` "+ rel + gate"; `attention="absolute_relative"` "+ abs/rel +
-    gate"; `copy_gate=False, normalize_attention=True` "+ geom. att."; `copy_gate=False, halting="act"` or
-    `"act_universal"` with any attention its ACT variants. Further fields are those of `AdaptiveDepthConfig`,
-    `AttentionConfig` and `RecurrentConfig`.
+    Defaults are the paper's NDR on compositional table lookup. The rows of its tables are, besides sizes: `NDRConfig()`
+    the NDR; `attention="absolute", copy_gate=False` the Transformer; `attention="relative", copy_gate=False` "+ rel";
+    `attention="relative"` "+ rel + gate"; `attention="absolute_relative"` "+ abs/rel + gate"; `copy_gate=False,
+    normalize_attention=True` "+ geom. att."; `copy_gate=False, halting="act"` or `"act_universal"` with any attention
+    its ACT variants. Without ACT, training reads the last step alone, as in the paper. Further fields are those of
+    `AdaptiveDepthConfig`, `AttentionConfig` and `RecurrentConfig`.
 
     Parameters by default: 666,629 (`NDRModel`).
 
@@ -65,6 +65,7 @@ class NDRConfig(AdaptiveDepthConfig, AttentionConfig):
     attention_dropout: Share = 0.1
     initializer_range: NotNegative = 1.0
     boundary_initializer_range: NotNegative | None = None
+    depth_objective: Literal["mixture", "final", "expected", "every_step"] = "mixture"
     pooling: Literal["end", "cls", "mean"] = "end"
     classifier: Literal["linear", "mlp"] = "linear"
     attention: Literal["geometric", "relative", "absolute_relative", "absolute"] = "geometric"

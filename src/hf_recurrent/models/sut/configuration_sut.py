@@ -6,21 +6,26 @@ from typing import Literal
 from ..common.configuration import AttentionConfig, Capabilities, require
 from ..common.depth_configuration import AdaptiveDepthConfig
 from ..common.fields import Count, Finite, Layers, Length, NotNegative, Share, Size, Threshold, TokenId, checked_config
-from ..common.presets import SUT_SIZES
+from ..common.presets import SUT_PAPERS, SUT_SIZES
 
 
 @checked_config
 class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of the Sparse Universal Transformer ("Sparse Universal Transformer", https://arxiv.org/abs/2310.07096).
 
-    Defaults are the sizes of the paper's SUT base on WMT'14. The rows of its tables are, besides sizes: one expert each
+    Defaults are the sizes of the paper's SUT base on WMT'14. A model of one stack has no halting head by default:
+    training supervises every depth step, and an `exit_criterion` that `hf-recurrent calibrate` chooses stops early. An
+    encoder-decoder learns to halt, as in the paper; so does one stack by `SUTConfig.preset("sparse_universal")`.
+
+    The rows of the paper's tables are, besides sizes: one expert each
     (`attention_experts=1, attention_experts_per_token=1, feed_forward_experts=1, feed_forward_experts_per_token=1`) the
     Universal Transformer; that with `relative_positions="t5", layer_norm="pre"` the T5-based one;
     `num_attention_heads=1` and as many more experts a mixture of single heads ("- MoMHA"); `router_loss="switch"`
-    "- MIM loss"; `ponder_loss_weight=0` "- ACT loss"; `halting="none"` "- halting". Further fields are those of
-    `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of `RecurrentConfig`.
+    "- MIM loss"; `ponder_loss_weight=0` "- ACT loss"; `halting="none", depth_objective="final"` "- halting". Further
+    fields are those of `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of
+    `RecurrentConfig`.
 
-    Parameters by default: 20,025,600 (`SUTModel`), 46,864,384 (`SUTForConditionalGeneration`).
+    Parameters by default: 19,761,920 (`SUTModel`), 46,864,384 (`SUTForConditionalGeneration`).
 
     Args:
         head_dim: width of a head; an eighth of `hidden_size` if None.
@@ -36,7 +41,10 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         absolute_positions: add sinusoids to the embeddings.
         scale_embeddings: multiply embeddings by the square root of the width.
         layer_norm: after each residual sum ("post") or before each sub-layer, and once at the end ("pre").
-        halting: tokens halt one by one by stick-breaking ("token"), or always take all steps ("none").
+        halting: tokens learn to halt one by one by stick-breaking, as in the paper ("token"), or there is no halting
+            head ("none"). If None, "none" for one stack and "token" for an encoder-decoder: `hf-recurrent calibrate`
+            chooses no exits for encoder-decoders, and supervising every step of an encoder runs the decoder once for
+            each.
         halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
         halting_bias_init: initial bias of the halting head; None for the reference implementation's head, which has
             none and at first halts half of the remaining mass after each step.
@@ -69,6 +77,8 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
 
     model_type = "sut"
     presets = SUT_SIZES
+    papers = SUT_PAPERS
+    earlier_defaults = SUT_PAPERS["sparse_universal"]
     inner_ratio = 1
     keys_to_ignore_at_inference = [
         *AttentionConfig.keys_to_ignore_at_inference,
@@ -101,7 +111,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     absolute_positions: bool = True
     scale_embeddings: bool = True
     layer_norm: Literal["post", "pre"] = "post"
-    halting: Literal["token", "none"] = "token"
+    halting: Literal["token", "none"] | None = None
     halting_threshold: Threshold = 0.999
     halting_bias_init: Finite | None = None
     halted_tokens: Literal["frozen", "released"] = "frozen"
@@ -127,6 +137,8 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     decoder_start_token_id: TokenId | None = None
 
     def __post_init__(self, **kwargs):
+        if self.halting is None:
+            self.halting = "token" if self.is_encoder_decoder else "none"
         if self.head_dim is None:
             # several experts serve a token, whose heads need not divide the width
             self.head_dim = max(1, self.hidden_size // 8)
@@ -149,7 +161,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         across = ("cross_attention",) if self.is_encoder_decoder else ()
         learned = replace(
             super().capabilities,
-            halting=self.halting,
+            halting=self.halting or "none",
             halting_unit="token" if halts else None,
             shared_block=True,
             stops_when_halted=self.hard_stop and self.halted_tokens == "frozen",

@@ -1,24 +1,26 @@
 """Configuration of the Universal Transformer with stick-breaking halting."""
 
-from typing import Literal
-
 from ..common.depth_configuration import DepthRecurrentConfig
 from ..common.fields import checked_config
+from ..common.presets import UT_PAPERS
 
 
 @checked_config
 class UTConfig(DepthRecurrentConfig):
     """Configuration of `UTModel` (Algorithm 1 of the dynamic-halt paper).
 
-    Tokens halt one by one, by their own state, and attend to the halting-weighted soft states. Fields are those
-    of `DepthRecurrentConfig`.
+    By default the model has no halting head. Training supervises every depth step, and an `exit_criterion` that
+    `hf-recurrent calibrate` chooses stops early. `UTConfig.preset("dynamic_halt")` is the paper's UT: tokens learn to
+    halt one by one, by their own state, and attend to the halting-weighted soft states. Fields are those of
+    `DepthRecurrentConfig`.
 
-    Parameters by default: 2,380,289 (`UTModel`), 2,643,971 (`UTForSequenceClassification`).
+    Parameters by default: 2,117,120 (`UTModel`), 2,380,802 (`UTForSequenceClassification`).
     """
 
     model_type = "ut"
+    papers = UT_PAPERS
+    earlier_defaults = UT_PAPERS["dynamic_halt"]
 
-    halting: Literal["token", "global", "none"] = "token"
     transition_aware: bool = False
 
 
