@@ -10,6 +10,7 @@ from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_b
 from hf_recurrent.analysis import plots
 from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table
 from hf_recurrent.analysis.maps import token_heat_map
+from hf_recurrent.templating import percent
 
 PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
 
@@ -109,22 +110,16 @@ def test_figures_of_a_language_model(record, tmp_path):
         assert 2_000 < len(content) < 100_000
 
 
-def words_of(figure):
-    """Titles, names of axes, and legends."""
-    words = [text for axes in figure.axes for text in (axes.get_title(), axes.get_ylabel())]
-    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    return words + [entry.get_text() for legend in legends for entry in legend.get_texts()]
-
-
 @pytest.mark.parametrize("halting", ["global", None])
 def test_figures_call_the_accuracy_what_cards_call_it(halting):
     table = halting_table(collect_halting(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
-    difficulty = words_of(plots.plot_difficulty(table, "x"))
-    assert difficulty.count("last-read accuracy") == 2
-    for word in difficulty:
-        assert "accuracy" not in word.lower().replace("last-read accuracy", "")
+    axes = plots.plot_difficulty(table, "x").axes
+    title, rows = axes[0].get_title(loc="left"), table["slices"]["x"]["rows"]
+    assert title.endswith(f"last-read accuracy {percent(rows[0]['accuracy'])} → {percent(rows[-1]['accuracy'])}")
+    assert axes[-1].get_ylabel() == "last-read accuracy"
     if halting:
-        assert difficulty[:2] == ["Steps at the last read and last-read accuracy by x", "steps at the last read"]
+        assert title.startswith(f"By x: steps at the last read {rows[0]['answer_steps']['mean']:.2f} → ")
+        assert axes[0].get_ylabel() == "steps at the last read"
 
 
 def test_difficulty_is_compared_with_the_steps_at_the_last_read(record):

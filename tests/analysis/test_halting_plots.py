@@ -63,13 +63,37 @@ def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
         check_picture(tmp_path / entry["path"])
 
 
-@pytest.mark.parametrize(("baselines", "drawn"), [((1.0, 1.0), False), ((1.0, 0.5), True)])
+@pytest.mark.parametrize(("baselines", "drawn"), [((1.0, 1.0), []), ((1.0, 0.5), [[1, 0.5]])])
 def test_slices_of_one_label_each_have_no_majority_baseline(baselines, drawn, fixed):
     """A constant answer is right on all examples of a label, which no model can beat."""
     for row, baseline in zip(fixed["slices"]["operator"]["rows"], baselines, strict=True):
         row["majority_baseline"] = baseline
     (axes,) = plots.plot_difficulty(fixed, "operator").axes
-    assert ("majority class" in [line.get_label() for line in axes.get_lines()]) == drawn
+    lines = [line for line in axes.get_lines() if line.get_label() == "majority class"]
+    assert [[point for point in line.get_xydata().tolist() if not np.isnan(point[1])] for line in lines] == [
+        [point] for point in drawn
+    ]
+
+
+def test_titles_are_findings(table):
+    steps, slices = table["steps"]["mean"], table["slices"]
+    first, last = (slices["depth"]["rows"][place] for place in (0, -1))
+    named = [row["accuracy"] for row in slices["operator"]["rows"]]
+    mass = table["halting_mass"]
+    titles = {
+        plots.plot_steps(table): f"Examples stop after {steps:.1f} of 5 steps on average",
+        plots.plot_mass(
+            table
+        ): f"Depth {np.argmax(mass)} has the most weight in the output: {max(mass):.1%} of the halting",
+        plots.plot_difficulty(
+            table, "depth"
+        ): f"By depth: steps {first['steps']['mean']:.2f} → {last['steps']['mean']:.2f}",
+        plots.plot_difficulty(table, "operator"): f"accuracy {min(named):.1%} to {max(named):.1%}",
+        plots.plot_threshold_curve(CURVE, "accuracy"): "Threshold 0.5: 40.0% of the time, accuracy -25.0 points",
+        plots.plot_heat_map(HEAT_MAP): "One example stops after 0 to 1 steps (first 64 of 80)",
+    }
+    for figure, title in titles.items():
+        assert title in figure.axes[0].get_title(loc="left")
 
 
 def test_a_model_that_never_steps(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401
 from hf_recurrent.analysis.maps import has_memory, memory_map
@@ -27,9 +27,9 @@ class Words:
         return [str(i) for i in ids]
 
 
-def make_model(family, auto_class=AutoModelForCausalLM, **fields):
+def make_model(family, **fields):
     torch.manual_seed(0)
-    model = auto_class.from_config(AutoConfig.for_model(family, **{**SIZES, **papers_halting(family), **fields}))
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**SIZES, **papers_halting(family), **fields}))
     # slots that differ, and attention that differs between them
     torch.nn.init.normal_(next(iter(model.model.memory.parameters())))
     for name, parameter in model.named_parameters():
@@ -69,16 +69,6 @@ def test_every_way_to_cut(chunking, sizes):
     assert len(found["reads"]) == len(found["writes"]) == len(sizes)
     # the model is given back as it was
     assert model.config._attn_implementation != "eager"
-
-
-def test_padding_is_in_no_chunk():
-    model = make_model("gutlb", AutoModelForSequenceClassification)
-    plain = memory_map(model, Words(), {"input_ids": [4, 5, 6, 7, 8]})
-    row = {"input_ids": [4, 5, 6, 7, 8, 0, 0, 0, 0], "attention_mask": [1] * 5 + [0] * 4}
-    padded = memory_map(model, Words(), row)
-    assert padded["chunks"] == plain["chunks"] == ["4 5 6 7", "8"]
-    for key in ("reads", "writes"):
-        np.testing.assert_allclose(padded[key], plain[key], rtol=1e-4)
 
 
 def test_models_without_such_a_memory():

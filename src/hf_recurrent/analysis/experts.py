@@ -5,14 +5,17 @@ Shapes: B batch, S tokens, L steps, k experts of a token, E experts, V token ids
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..files import plain
 from ..inference.modes import inference_mode
 from .inference import prepare_batch, progress_bar, stack_input_ids, stack_output
-from .model_facts import DECODER, stack_depths
+from .model_facts import stack_depths
 from .tables import joint_counts
 
 # module -> name of its experts in the output, and beginning of the config fields with their number and that of a token
@@ -27,23 +30,16 @@ MIN_COUNT = 6
 TOP = 5
 
 
+@dataclass
 class ExpertCounts:
-    """Sums over batches of one router's choices: `usage` (L, E) by step, and `tokens` (E, V) by token id.
+    """Choices of one router: `usage` (L, E) by step, and `tokens` (E, V) by token id.
 
-    A token counts once for each of its k experts in each step that it takes.
+    A token counts once for each of its k (`per_token`) experts in each step that it takes.
     """
 
-    def __init__(self, num_steps: int, num_experts: int, vocab_size: int, per_token: int):
-        self.per_token = per_token
-        self.usage = np.zeros((num_steps, num_experts), dtype=np.int64)
-        self.tokens = np.zeros((num_experts, vocab_size), dtype=np.int64)
-
-    def add(self, experts: np.ndarray, ids: np.ndarray) -> None:
-        """Count a batch: expert ids (B, S, L, k), negative where a token was not routed, and token ids (B, S)."""
-        row, token, step, _ = routed = np.nonzero(experts >= 0)
-        chosen, tokens = experts[routed], ids[row, token]
-        self.usage += joint_counts(step, chosen, self.usage.shape)
-        self.tokens += joint_counts(chosen, tokens, self.tokens.shape)
+    per_token: int
+    usage: Any = 0
+    tokens: Any = 0
 
 
 def require_experts(model: Any, name: str = "the model") -> None:
@@ -52,16 +48,6 @@ def require_experts(model: Any, name: str = "the model") -> None:
         raise ValueError(
             f"{name} has no experts (architecture {model.config.model_type!r}): pass a model of the architecture 'sut'"
         )
-
-
-def expert_modules(config: Any) -> dict[str, tuple[str, str, str]]:
-    """Name of each module with experts -> its stack, its field in the output and its field in the config."""
-    return {
-        f"{stack} {module}" if config.capabilities.two_stacks else module: (stack, field, size)
-        for stack in stack_depths(config)
-        for module, (field, size) in MODULES.items()
-        if module != "cross-attention" or stack == DECODER
-    }
 
 
 def count_experts(
@@ -80,21 +66,23 @@ def count_experts(
         ValueError: the model has no experts, or there are no batches.
     """
     require_experts(model)
-    config, modules, seen = model.config, expert_modules(model.config), False
-    counts = {
-        name: ExpertCounts(
-            stack_depths(config)[stack], getattr(config, size), config.vocab_size, getattr(config, f"{size}_per_token")
-        )
-        for name, (stack, _, size) in modules.items()
-    }
+    config, counts = model.config, {}
     with inference_mode(model):
         for batch in progress_bar(batches, progress, "experts", "batch"):
             inputs = prepare_batch(model, batch).inputs
-            output, seen = model(**inputs, output_experts=True), True
-            for name, (stack, field, _) in modules.items():
-                experts, ids = stack_output(output, stack, field), stack_input_ids(inputs, stack)
-                counts[name].add(experts.cpu().numpy(), ids.cpu().numpy())
-    if not seen:
+            output = model(**inputs, output_experts=True)
+            for stack, (module, (field, size)) in product(stack_depths(config), MODULES.items()):
+                # (B, S, L, k), negative where a token was not routed
+                if (routed := stack_output(output, stack, field)) is None:
+                    continue
+                name = f"{stack} {module}" if config.capabilities.two_stacks else module
+                found = counts.setdefault(name, ExpertCounts(getattr(config, f"{size}_per_token")))
+                experts, ids = routed.cpu().numpy(), stack_input_ids(inputs, stack).cpu().numpy()
+                row, token, step, _ = chosen = np.nonzero(experts >= 0)
+                number = getattr(config, size)
+                found.usage += joint_counts(step, experts[chosen], (experts.shape[2], number))
+                found.tokens += joint_counts(experts[chosen], ids[row, token], (number, config.vocab_size))
+    if not counts:
         raise ValueError("there are no batches to collect expert statistics from")
     return counts
 
@@ -118,25 +106,8 @@ def pointwise_mutual_information(counts: np.ndarray) -> np.ndarray:
     """
     joint = counts / max(counts.sum(), 1)
     chance = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
-    found = np.full(counts.shape, -np.inf)
-    met = counts > 0
-    found[met] = np.log2(joint[met] / chance[met])
-    return found
-
-
-def most_frequent(counts: np.ndarray, number: int) -> list[int]:
-    """The token ids that an expert served most often, of counts (V,), the lower id first among equals."""
-    order = np.argsort(-counts, kind="stable")[:number]
-    return [int(token) for token in order if counts[token] > 0]
-
-
-def most_informative(bits: np.ndarray, counts: np.ndarray, number: int) -> list[int]:
-    """The token ids of the highest information with an expert, of bits and counts (V,), without those that are rare.
-
-    Only those that meet the expert more often than by chance.
-    """
-    order = np.lexsort((-counts, -bits))
-    return [int(token) for token in order if counts[token] >= MIN_COUNT and bits[token] > 0][:number]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(counts > 0, np.log2(joint / chance), -np.inf)
 
 
 def expert_table(counts: Mapping[str, ExpertCounts], tokenizer: Any, examples: int) -> dict[str, Any]:
@@ -149,37 +120,32 @@ def expert_table(counts: Mapping[str, ExpertCounts], tokenizer: Any, examples: i
     with it most by pointwise mutual information, regardless of the step: each a `token`, its `count` with this expert,
     and the `bits` of information.
     """
-    return plain({"n": examples, "modules": {name: module_table(found, tokenizer) for name, found in counts.items()}})
+    return plain({"n": examples, "modules": {name: _module_table(found, tokenizer) for name, found in counts.items()}})
 
 
-def module_table(counts: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
+def _module_table(counts: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
     by_expert = counts.usage.sum(0)
     total = by_expert.sum()
-    bits = pointwise_mutual_information(counts.tokens)
+    shares, bits = by_expert / max(total, 1), pointwise_mutual_information(counts.tokens)
 
-    def named(tokens: list[int], expert: int) -> list[dict[str, Any]]:
-        names = tokenizer.convert_ids_to_tokens(tokens)
-        return [
-            {"token": name, "count": counts.tokens[expert, token], "bits": bits[expert, token]}
-            for name, token in zip(names, tokens, strict=True)
-        ]
+    def named(tokens: pd.DataFrame) -> list[dict[str, Any]]:
+        names = tokenizer.convert_ids_to_tokens(tokens.index.tolist())
+        return tokens.assign(token=names)[["token", "count", "bits"]].to_dict("records")
 
+    experts = []
+    for expert in np.argsort(-by_expert, kind="stable")[: np.count_nonzero(by_expert)].tolist():
+        tokens = pd.DataFrame({"count": counts.tokens[expert], "bits": bits[expert]})
+        frequent = tokens[tokens["count"] > 0].nlargest(TOP, "count")
+        informative = tokens[(tokens["count"] >= MIN_COUNT) & (tokens["bits"] > 0)].nlargest(TOP, ["bits", "count"])
+        lists = {"by_count": named(frequent), "by_information": named(informative)}
+        experts.append({"expert": expert, "share": shares[expert], **lists})
     return {
         "num_experts": len(by_expert),
         "per_token": counts.per_token,
         "routed": total // counts.per_token,
         "usage": counts.usage,
-        "shares": by_expert / max(total, 1),
+        "shares": shares,
         "balance": load_balance(by_expert),
         "balance_by_step": [load_balance(step) for step in counts.usage],
-        "experts": [
-            {
-                "expert": expert,
-                "share": by_expert[expert] / total,
-                "by_count": named(most_frequent(counts.tokens[expert], TOP), expert),
-                "by_information": named(most_informative(bits[expert], counts.tokens[expert], TOP), expert),
-            }
-            for expert in np.argsort(-by_expert, kind="stable").tolist()
-            if by_expert[expert]
-        ],
+        "experts": experts,
     }

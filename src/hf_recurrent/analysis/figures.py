@@ -6,10 +6,11 @@ of the caller matters.
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,7 +25,9 @@ HEADROOM = 1.2
 MAX_TOKEN_CHARACTERS = 16
 
 
-def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    panels: int, size: tuple[float, float], shared: bool = True, title: str = ""
+) -> tuple[Figure, list[Axes]]:
     """A figure of `size` inches with panels below each other, which share the horizontal axis if it is `shared`."""
     figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
@@ -33,7 +36,16 @@ def new_figure(panels: int, size: tuple[float, float], shared: bool = True) -> t
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#e2e8f0", linewidth=0.8)
         axis.set_axisbelow(True)
+    axes[0].set_title(title, loc="left", fontsize=10, parse_math=False)
     return figure, axes
+
+
+def draw_image(axes: Axes, values: Sequence[Sequence[float]], label: str = "", **look: Any) -> None:
+    """Values as colours, and what these mean at the right, named `label`."""
+    look = {"cmap": "Blues", "vmin": 0, "aspect": "auto", "interpolation": "nearest", **look}
+    image = axes.imshow(values, **look)
+    axes.grid(False)
+    axes.figure.colorbar(image, ax=axes, label=label)
 
 
 def depth_axis(axes: Axes, label: str, max_depth: int) -> None:
@@ -43,16 +55,16 @@ def depth_axis(axes: Axes, label: str, max_depth: int) -> None:
 
 
 def number_steps(axes: Axes, nbins: int) -> None:
-    """Ticks of an image with a row for each step: the first step stands at row 0."""
+    """Ticks of an image with a row for each step: the first step is in row 0."""
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=nbins))
     axes.yaxis.set_major_formatter(lambda place, _: f"{place + 1:.0f}")
 
 
 def mark_last_steps(axes: Axes, steps: Iterable[float], **style: Any) -> None:
     """In an image with a row for each step, a line below the last step of each column."""
-    ends = [taken - 0.5 for taken in steps]
-    places = range(len(ends))
-    axes.hlines(ends, [place - 0.45 for place in places], [place + 0.45 for place in places], **style)
+    ends = np.asarray(list(steps)) - 0.5
+    places = np.arange(len(ends))
+    axes.hlines(ends, places - 0.45, places + 0.45, **style)
 
 
 def share_axis(axes: Axes, label: str, top: float) -> None:

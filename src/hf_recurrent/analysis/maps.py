@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..models.engine.chunk_plan import chunk_size
+from .explain.explanation import token_places
 from .halting import unit_kind, unit_mass
-from .inference import (
-    as_numpy,
-    attention_implementation,
-    example_inputs,
-    to_device,
-)
+from .inference import as_numpy, attention_implementation, example_inputs, to_device
 
 
 def token_heat_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +40,7 @@ def has_memory(config: Any) -> bool:
 
 
 def memory_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any]) -> dict[str, Any]:
-    """Attention of each chunk of an encoded example to the memory slots, and its updates, as plain Python data.
+    """Memory slots that each chunk of an encoded example (no padding) attends to and changes, as plain Python data.
 
     Returns:
         `chunks` (K strings, the tokens of each), `reads` (K lists of M values, which sum to 1: mean attention of the
@@ -54,15 +50,17 @@ def memory_map(model: torch.nn.Module, tokenizer: Any, example: Mapping[str, Any
     inputs = to_device(example_inputs(tokenizer, example), model)
     with inference_mode(model), attention_implementation(model, "eager"):
         output = model(**inputs, output_attentions=True, output_hidden_states=True)
-    live = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[0].bool().cpu().numpy()
-    tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0][live].tolist())
-    width = len(live) if (model.config.capabilities.division == "balanced") else len(tokens)
-    chunk = np.arange(len(tokens)) // chunk_size(model.config, width)
+    tokens = pd.Series(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()))
+    _, chunk = token_places(model.config, inputs)
     # rows of maps (H, S, M) sum to 1, or to 0 where a token had halted
-    by_token = np.stack([as_numpy(layer[0])[:, live] for layer in output.read_attentions]).sum((0, 1))
-    reads = np.stack([by_token[chunk == number].sum(0) for number in range(chunk.max() + 1)])
-    reads = reads / reads.sum(-1, keepdims=True)
+    by_token = np.sum([as_numpy(layer[0]) for layer in output.read_attentions], axis=(0, 1))
+    reads = pd.DataFrame(by_token).groupby(chunk).sum()
     states = np.stack([as_numpy(state[0]) for state in output.memory_states])
     writes = np.linalg.norm(np.diff(states, axis=0), axis=-1)
-    texts = [" ".join(tokens[i] for i in np.flatnonzero(chunk == number)) for number in range(len(reads))]
-    return plain({"chunks": texts, "reads": reads, "writes": writes[: len(reads)]})
+    return plain(
+        {
+            "chunks": tokens.groupby(chunk).agg(" ".join).tolist(),
+            "reads": reads.div(reads.sum(axis=1), axis=0).to_numpy(),
+            "writes": writes[: len(reads)],
+        }
+    )

@@ -1,4 +1,4 @@
-"""Figures of the tables of halting, recurrence, experts and threshold sweeps.
+"""Figures of the tables of halting, calibration, recurrence, experts and threshold sweeps; their titles are findings.
 
 Together with `figures` and the plots of `explain` the only modules that import matplotlib.
 """
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..models.common.exit_criteria import CRITERIA
+from ..templating import percent
 from .calibration import ALL_TESTS
 from .figures import (
     BLUE,
@@ -22,6 +23,7 @@ from .figures import (
     HEADROOM,
     ORANGE,
     depth_axis,
+    draw_image,
     mark_last_steps,
     new_figure,
     number_steps,
@@ -36,37 +38,29 @@ from .recurrence import DOCUMENT, SEGMENT, STATE
 from .sweep import BOTH
 from .tables import is_ordered, lower_end
 
-MAX_HEAT_MAP_ROWS = 64
-MAX_CHUNK_LABELS = 24
-# in inches
-CHUNK_WIDTH, SLOT_HEIGHT, EXPERT_WIDTH, EXPERT_STEP_HEIGHT, UNIT_WIDTH, UNIT_STEP_HEIGHT = (
-    0.3,
-    0.16,
-    0.16,
-    0.13,
-    0.19,
-    0.14,
-)
-# of ways of carrying state, and of stacks
-CARRY_STYLES = {DOCUMENT: (BLUE, "o", "-"), SEGMENT: (GREY, "s", "--"), STATE: (ORANGE, "^", ":")}
-CARRY_NAMES = {
-    DOCUMENT: "all carried",
-    SEGMENT: "all reset at each segment",
-    STATE: "state vectors reset at each segment",
-}
-STACK_STYLES = {
-    MODEL: (BLUE, "o", "-"),
-    BOTH: (BLUE, "o", "-"),
-    ENCODER: (GREY, "s", ":"),
-    DECODER: (GREY, "^", "--"),
-}
-EXPERT_USAGE, TRADE_OFF, HALTING_PLOT = "expert_usage", "trade_off", "halting_plot"
-CALIBRATED_STEPS = "calibrated_steps"
+Rows = Sequence[Mapping[str, Any]]
+
+MAX_HEAT_MAP_ROWS, MAX_CHUNK_LABELS = 64, 24
 # of splits, and how many buckets of difficulty have room side by side
 MARKERS, MAX_BUCKETS_DRAWN = "os^Dv", 20
-SMALL_FONT = 7
 # between names along an axis from 0 to 1
 MIN_DISTANCE = 0.05
+LEGEND = {"frameon": False, "ncols": 2, "fontsize": 8}
+# of means, of the highest values, and of constants to compare with
+MEAN, TOP = {"color": BLUE, "marker": "o"}, {"color": BLUE, "marker": "^", "linestyle": ":"}
+ANSWERS, CONSTANT = {"color": ORANGE, "marker": "o"}, {"color": GREY, "marker": "_", "linestyle": "--"}
+# of ways of carrying state, and of stacks
+CARRIES = {
+    DOCUMENT: ("all carried", {"color": BLUE, "marker": "o"}),
+    SEGMENT: ("all reset at each segment", {"color": GREY, "marker": "s", "linestyle": "--"}),
+    STATE: ("state vectors reset at each segment", {"color": ORANGE, "marker": "^", "linestyle": ":"}),
+}
+STACKS = {
+    MODEL: (None, {"color": BLUE, "marker": "o"}),
+    BOTH: ("both stacks", {"color": BLUE, "marker": "o"}),
+    ENCODER: (ENCODER, {"color": GREY, "marker": "s", "linestyle": ":"}),
+    DECODER: (DECODER, {"color": GREY, "marker": "^", "linestyle": "--"}),
+}
 
 
 def save_halting_figures(
@@ -74,7 +68,7 @@ def save_halting_figures(
     table: Mapping[str, Any],
     *,
     prefix: str = "",
-    curve: Sequence[Mapping[str, float]] = (),
+    curve: Rows = (),
     heat_map: Mapping[str, Any] | None = None,
     memory: Mapping[str, Any] | None = None,
 ) -> list[dict[str, str | None]]:
@@ -82,16 +76,16 @@ def save_halting_figures(
 
     def figures() -> Iterator[tuple[str, str | None, Figure]]:
         if not table["fixed_depth"]:
-            yield "steps", None, plot_steps_histogram(table)
+            yield "steps", None, plot_steps(table)
             # an exit criterion mixes no states
             if table["halting"] not in CRITERIA:
-                yield "mass", None, plot_halting_mass(table)
+                yield "mass", None, plot_mass(table)
         for column, data in table["slices"].items():
             # a column that is the same everywhere compares nothing
             if len(data["rows"]) > 1:
                 yield "difficulty", column, plot_difficulty(table, column)
-        for column in table.get("tokens") or ():
-            yield "token_steps", column, plot_token_steps(table, column)
+        for column, data in (table.get("tokens") or {}).items():
+            yield "token_steps", column, plot_token_steps(data["rows"], column)
         if curve:
             yield "threshold", None, plot_threshold_curve(curve, _accuracy_name(table))
         if heat_map:
@@ -102,97 +96,115 @@ def save_halting_figures(
     return save_all(folder, prefix, figures())
 
 
-def plot_steps_histogram(table: Mapping[str, Any]) -> Figure:
+def _accuracy_name(table: Mapping[str, Any]) -> str:
+    return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
+
+
+def plot_steps(table: Mapping[str, Any]) -> Figure:
     """Share of halting units that stopped after each number of steps."""
-    counts, unit = np.array(table["steps_histogram"]), table["unit"]
-    title = f"Where {counts.sum():,} {unit}s stopped (at most {table['max_depth']} steps)"
-    return _plot_depths(counts / counts.sum(), "executed depth steps", f"share of {unit}s", title)
+    counts, units, most = np.array(table["steps_histogram"]), f"{table['unit']}s", table["max_depth"]
+    mean = counts @ np.arange(len(counts)) / counts.sum()
+    title = f"{units.capitalize()} stop after {mean:.1f} of {most} steps on average"
+    return _plot_depths(counts / counts.sum(), "executed depth steps", f"share of {counts.sum():,} {units}", title)
 
 
-def plot_halting_mass(table: Mapping[str, Any]) -> Figure:
+def plot_mass(table: Mapping[str, Any]) -> Figure:
     """Mean halting mass of each state: how the output mixes the depths."""
-    labels = ("depth step (0 is the input)", "mean halting mass", "Halting mass over depth")
-    return _plot_depths(table["halting_mass"], *labels)
+    mass = np.array(table["halting_mass"])
+    title = f"Depth {mass.argmax()} has the most weight in the output: {percent(mass.max())} of the halting mass"
+    return _plot_depths(mass, "depth step (0 is the input)", "mean halting mass", title)
 
 
-def _plot_depths(shares: Sequence[float], depth: str, share: str, title: str) -> Figure:
+def _plot_depths(shares: np.ndarray, depth: str, share: str, title: str) -> Figure:
     """Bars of shares of the depths 0..L, with their mean."""
-    figure, (axes,) = new_figure(1, (6.4, 3.6))
+    figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
     axes.bar(range(len(shares)), shares, color=BLUE, width=0.8)
-    _mark_mean(axes, sum(step * value for step, value in enumerate(shares)))
+    _mark_mean(axes, shares @ np.arange(len(shares)))
     depth_axis(axes, depth, len(shares) - 1)
     share_axis(axes, share, HEADROOM * max(shares))
-    axes.set_title(title)
     return figure
 
 
 def _mark_mean(axes: Axes, mean: float) -> None:
     axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
-    axes.legend(frameon=False)
-
-
-def _draw_image(axes: Axes, values: Sequence[Sequence[float]], label: str = "", **look: Any) -> None:
-    """Values as colours, and what these mean at the right, named `label`."""
-    look = {"cmap": "Blues", "vmin": 0, "aspect": "auto", "interpolation": "nearest", **look}
-    image = axes.imshow(values, **look)
-    axes.grid(False)
-    axes.figure.colorbar(image, ax=axes, label=label)
+    axes.legend(**LEGEND)
 
 
 def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
-    """Ponder steps and, aligned below them, accuracy for each bucket of a slice column.
+    """Steps and, aligned below them, accuracy for each bucket of a slice column.
 
     Of a language model, both are those at the last read.
     """
-    rows = table["slices"][column]["rows"]
-    key, accuracy_name = difficulty_key(table), _accuracy_name(table)
-    at_read = " at the last read" if key == "answer_steps" else ""
-    places = range(len(rows))
-    figure, panels = new_figure(1 if table["fixed_depth"] else 2, (6.4, 3.4 if table["fixed_depth"] else 5.2))
-    if not table["fixed_depth"]:
-        means, tops = ([row[key][name] for row in rows] for name in ("mean", "p95"))
-        panels[0].plot(places, means, color=BLUE, marker="o", label="mean")
-        panels[0].plot(places, tops, color=BLUE, marker="^", linestyle=":", label="95th percentile")
-        steps_axis(panels[0], f"{'' if at_read else 'executed depth '}steps{at_read}", max(tops))
-        panels[0].legend(frameon=False, ncols=2)
-    draw_accuracy(panels[-1], rows, column, accuracy_name, "majority class")
-    title = f"Steps{at_read} and {accuracy_name} by {column}"
-    panels[0].set_title(f"{accuracy_name.capitalize()} by {column}, fixed depth" if table["fixed_depth"] else title)
+    data, key, name = table["slices"][column], difficulty_key(table), _accuracy_name(table)
+    rows, fixed, at_read = data["rows"], table["fixed_depth"], " at the last read" if key == "answer_steps" else ""
+    found = [f"{name} {_change([row['accuracy'] for row in rows], percent, data['numeric'])}"]
+    if not fixed:
+        steps = [row[key] for row in rows]
+        found.insert(0, f"steps{at_read} {_change([row['mean'] for row in steps], ordered=data['numeric'])}")
+    figure, panels = new_figure(*_panels(fixed), title=f"By {column}: {', '.join(found)}")
+    if not fixed:
+        draw_steps(panels[0], steps, f"{'' if at_read else 'executed depth '}steps{at_read}")
+    draw_accuracy(panels[-1], rows, column, name, "majority class")
     return figure
 
 
-def draw_accuracy(axes: Axes, rows: Sequence[Mapping[str, Any]], column: str, name: str, constant: str) -> None:
+def _panels(fixed: bool) -> tuple[int, tuple[float, float]]:
+    """Panels of accuracy and, unless depth is fixed, of steps: their number and size."""
+    return (1, (6.4, 3.4)) if fixed else (2, (6.4, 5.2))
+
+
+def _change(values: Sequence[float], written: Any = "{:.2f}".format, ordered: bool = True) -> str:
+    """First and last value along buckets of numbers; the least and the largest of other buckets."""
+    if ordered:
+        return f"{written(values[0])} → {written(values[-1])}"
+    return f"{written(min(values))} to {written(max(values))}"
+
+
+def _cheaper(row: Mapping[str, Any], full: Mapping[str, Any], name: str) -> str:
+    """Time and accuracy of a lower threshold."""
+    points = 100 * (row["accuracy"] - full["accuracy"])
+    return f"Threshold {row['threshold']:g}: {percent(row['relative_time'])} of the time, {name} {points:+.1f} points"
+
+
+def draw_steps(axes: Axes, steps: Rows, label: str) -> None:
+    """Mean and 95th percentile of each bucket."""
+    for key, name, style in (("mean", "mean", MEAN), ("p95", "95th percentile", TOP)):
+        axes.plot(range(len(steps)), [row[key] for row in steps], label=name, **style)
+    steps_axis(axes, label, max(row["p95"] for row in steps))
+    axes.legend(**LEGEND)
+
+
+def draw_accuracy(axes: Axes, rows: Rows, column: str, name: str, constant: str) -> None:
     """The accuracy of each bucket, called `name`, and that of the `constant` answer."""
-    places, baseline = range(len(rows)), [row["majority_baseline"] for row in rows]
-    axes.plot(places, [row["accuracy"] for row in rows], color=ORANGE, marker="o", label=name)
-    # examples of one label each, as in slices by label, have no constant answer to beat
-    if min(baseline) < 1:
-        axes.plot(places, baseline, color=GREY, marker="_", linestyle="--", label=constant)
+    axes.plot(range(len(rows)), [row["accuracy"] for row in rows], label=name, **ANSWERS)
+    # no model can beat a constant answer on examples of one label, as in slices by label
+    baseline = np.array([row["majority_baseline"] for row in rows], dtype=float)
+    if (baseline < 1).any():
+        axes.plot(range(len(rows)), np.where(baseline < 1, baseline, np.nan), label=constant, **CONSTANT)
     share_axis(axes, name, 1.05)
-    axes.legend(frameon=False, ncols=2)
+    axes.legend(**LEGEND)
     _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)
 
 
 def _name_buckets(axes: Axes, sizes: Mapping[str, int], column: str) -> None:
     """The buckets of a column along the horizontal axis, with their numbers of examples."""
-    crowded = sum(map(len, sizes)) > 60
     names = [f"{value}\nn={n:,}" for value, n in sizes.items()]
-    axes.set_xticks(range(len(names)), names, rotation=60 if crowded else 0, fontsize=8, parse_math=False)
+    rotation = 60 if sum(map(len, sizes)) > 60 else 0
+    axes.set_xticks(range(len(names)), names, rotation=rotation, fontsize=8, parse_math=False)
     axes.set_xlabel(column)
 
 
-def plot_threshold_curve(curve: Sequence[Mapping[str, float]], accuracy_name: str) -> Figure:
+def plot_threshold_curve(curve: Rows, accuracy_name: str) -> Figure:
     """Accuracy (`accuracy_name`), mean steps and relative time at each halting threshold, aligned."""
     rows = pd.DataFrame(curve).sort_values("threshold")
-    places = range(len(rows))
-    figure, (answers, depth, time) = new_figure(3, (6.4, 6.0))
-    answers.plot(places, rows["accuracy"], color=ORANGE, marker="o")
+    places, (low, high) = range(len(rows)), rows.iloc[[0, -1]].to_dict("records")
+    figure, (answers, depth, time) = new_figure(3, (6.4, 6.0), title=_cheaper(low, high, accuracy_name))
+    answers.plot(places, rows["accuracy"], **ANSWERS)
     share_axis(answers, accuracy_name, 1.05)
-    answers.set_title(f"Stopping earlier: {accuracy_name}, depth and time")
-    depth.plot(places, rows["mean_steps"], color=BLUE, marker="o", label="executed")
-    depth.plot(places, rows["mean_ponder_cost"], color=BLUE, marker="s", linestyle=":", label="ponder cost")
+    depth.plot(places, rows["mean_steps"], label="executed", **MEAN)
+    depth.plot(places, rows["mean_ponder_cost"], label="ponder cost", **TOP)
     steps_axis(depth, "mean depth steps", rows["mean_steps"].max())
-    depth.legend(frameon=False, ncols=2)
+    depth.legend(**LEGEND)
     time.plot(places, rows["relative_time"], color=GREY, marker="o")
     share_axis(time, "time of a pass", HEADROOM * rows["relative_time"].max())
     time.set_xticks(places, [f"{threshold:g}" for threshold in rows["threshold"]])
@@ -202,15 +214,23 @@ def plot_threshold_curve(curve: Sequence[Mapping[str, float]], accuracy_name: st
 
 def save_calibration_figures(folder: str | os.PathLike, calibration: Mapping[str, Any]) -> list[dict[str, str | None]]:
     """Draw the steps of a calibrated exit by difficulty into `folder`/assets -> their list, as of `save_all`."""
-    buckets = {split: [row["value"] for row in found["by_difficulty"]] for split, found in calibration["tests"].items()}
-    tests = {split: calibration["tests"][split] for split, labels in buckets.items() if labels and is_ordered(labels)}
-    if not tests:
-        return []
+    tests = {
+        split: found
+        for split, found in calibration["tests"].items()
+        if found["by_difficulty"] and is_ordered(row["value"] for row in found["by_difficulty"])
+    }
     column = calibration["difficulty"]
-    return save_all(folder, "", [(CALIBRATED_STEPS, column, plot_calibrated_steps(tests, column))])
+    figures = (
+        [("calibrated_steps", column, plot_calibrated_steps(tests, column, calibration.get("trained_steps")))]
+        if tests
+        else []
+    )
+    return save_all(folder, "", figures)
 
 
-def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], column: str) -> Figure:
+def plot_calibrated_steps(
+    tests: Mapping[str, Mapping[str, Any]], column: str, trained_steps: int | None = None
+) -> Figure:
     """Mean steps of a calibrated exit and, below them, its accuracy and that of full depth, by difficulty.
 
     Every split of `tests` has a line, as long as there are few enough buckets in all; otherwise only the first. All
@@ -220,80 +240,71 @@ def plot_calibrated_steps(tests: Mapping[str, Mapping[str, Any]], column: str) -
         tests = {ALL_TESTS: tests[ALL_TESTS]}
     elif len({row["value"] for found in tests.values() for row in found["by_difficulty"]}) > MAX_BUCKETS_DRAWN:
         tests = dict([next(iter(tests.items()))])
-    rows = [row for found in tests.values() for row in found["by_difficulty"]]
-    rows.sort(key=lambda row: lower_end(row["value"]))
-    sizes = {row["value"]: sum(other["n"] for other in rows if other["value"] == row["value"]) for row in rows}
+    rows = pd.DataFrame([{**row, "split": split} for split, found in tests.items() for row in found["by_difficulty"]])
+    rows = rows.assign(low=rows["value"].map(lower_end)).sort_values("low", kind="stable")
+    sizes = rows.groupby("value", sort=False)["n"].sum().to_dict()
     places = {value: place for place, value in enumerate(sizes)}
-    figure, panels = new_figure(2, (6.4, 5.2))
-    for (split, found), marker in zip(tests.items(), itertools.cycle(MARKERS)):
-        buckets = found["by_difficulty"]
-        at = [places[row["value"]] for row in buckets]
+    title = f"Steps of the calibrated exit by {column}: {_change(rows['mean_depth'].tolist())}"
+    figure, (depth, answers) = new_figure(2, (6.4, 5.2), title=title)
+    for (split, own), marker in zip(rows.groupby("split", sort=False), itertools.cycle(MARKERS)):
         of_split = f", {split}" if len(tests) > 1 else ""
         for axes, key, label, look in (
-            (panels[0], "mean_depth", "mean", {"color": BLUE}),
-            (panels[1], "full_accuracy", "full depth", {"color": GREY, "linestyle": "--"}),
-            (panels[1], "accuracy", "early exit", {"color": ORANGE}),
+            (depth, "mean_depth", "mean", {"color": BLUE}),
+            # wide and pale, for the early exit must not hide it
+            (answers, "full_accuracy", "full depth", {"color": GREY, "linewidth": 5, "alpha": 0.4}),
+            (answers, "accuracy", "early exit", {"color": ORANGE}),
         ):
-            if all(row[key] is not None for row in buckets):
-                axes.plot(at, [row[key] for row in buckets], marker=marker, label=label + of_split, **look)
-    steps_axis(panels[0], "executed depth steps", max(row["mean_depth"] for row in rows))
-    share_axis(panels[1], "accuracy", 1.05)
-    for axes in panels:
-        axes.legend(frameon=False, ncols=2, fontsize=8)
-    _name_buckets(panels[1], sizes, column)
-    panels[0].set_title(f"Steps and accuracy of the calibrated exit by {column}")
+            if own[key].notna().all():
+                axes.plot(own["value"].map(places), own[key], marker=marker, label=label + of_split, **look)
+    steps_axis(depth, "executed depth steps", rows["mean_depth"].max())
+    if trained_steps is not None and trained_steps < depth.get_ylim()[1]:
+        depth.axhline(trained_steps, color=GREY, linestyle="--", linewidth=1, label="most steps in training")
+    share_axis(answers, "accuracy", 1.05)
+    for axes in (depth, answers):
+        axes.legend(**LEGEND)
+    _name_buckets(answers, sizes, column)
     return figure
 
 
 def plot_heat_map(heat_map: Mapping[str, Any]) -> Figure:
     """Halting mass of each halting unit (row) over depth (column) for one example."""
-    mass, rows = heat_map["mass"], heat_map["rows"]
-    shown = min(len(rows), MAX_HEAT_MAP_ROWS)
-    figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)))
-    _draw_image(axes, mass[:shown], "halting mass")
-    axes.plot(heat_map["steps"][:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
+    mass, names, steps = heat_map["mass"], heat_map["rows"], heat_map["steps"]
+    shown = min(len(names), MAX_HEAT_MAP_ROWS)
+    part = "" if shown == len(names) else f" (first {shown} of {len(names)})"
+    title = f"One example stops after {min(steps)} to {max(steps)} steps{part}"
+    figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)), title=title)
+    draw_image(axes, mass[:shown], "halting mass")
+    axes.plot(steps[:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
-    axes.set_yticks(range(shown), [shorten(row) for row in rows[:shown]], fontsize=8, parse_math=False)
+    axes.set_yticks(range(shown), [shorten(name) for name in names[:shown]], fontsize=8, parse_math=False)
     depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
-    axes.set_title("Halting mass" if shown == len(rows) else f"Halting mass, first {shown} of {len(rows)}", loc="left")
     return figure
 
 
-def plot_token_steps(table: Mapping[str, Any], column: str) -> Figure:
-    """Ponder steps of tokens by `column` of the table's `tokens`: "position" or "kind"."""
-    rows = table["tokens"][column]["rows"]
-    figure, (axes,) = new_figure(1, (6.4, 3.6))
-    places = range(len(rows))
-    means, tops = ([row["steps"][name] for row in rows] for name in ("mean", "p95"))
-    axes.bar(places, means, color=BLUE, width=0.7, label="mean")
-    axes.plot(places, tops, color=ORANGE, marker="^", linestyle="", label="95th percentile")
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+def plot_token_steps(rows: Rows, column: str) -> Figure:
+    """Steps of tokens by `column`: "position" or "kind"."""
+    most = max(rows, key=lambda row: row["steps"]["mean"])
+    title = f"Most steps at {column} {most['value']}: {most['steps']['mean']:.2f} on average"
+    figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
+    draw_steps(axes, [row["steps"] for row in rows], "executed depth steps")
     _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column if column == "position" else "token")
-    steps_axis(axes, "executed depth steps", max(tops))
-    axes.set_title(f"Steps by {column}", loc="left")
     return figure
 
 
 def plot_memory_map(memory: Mapping[str, Any]) -> Figure:
     """Attention of chunks to memory slots, and their updates: `reads` and `writes` of `memory_map`, (chunks, slots)."""
-    reads, writes = memory["reads"], memory["writes"]
-    chunks, slots = len(reads), len(reads[0])
-    height = 1.8 + 2 * max(SLOT_HEIGHT * slots, 1.0)
-    figure, panels = new_figure(2, (min(max(6.4, 1.8 + CHUNK_WIDTH * chunks), 14.0), height))
-    read, written = "Reads: mean attention of a chunk's tokens to each slot", "Writes: how far a chunk moves each slot"
-    for axes, values, colours, title in ((panels[0], reads, "Blues", read), (panels[1], writes, "Oranges", written)):
-        _draw_image(axes, np.transpose(values), cmap=colours)
+    chunks, slots = np.shape(memory["reads"])
+    width, height = min(max(6.4, 1.8 + 0.3 * chunks), 14.0), 1.8 + 2 * max(0.16 * slots, 1.0)
+    figure, panels = new_figure(2, (width, height), title="Reads: mean attention of a chunk's tokens to each slot")
+    panels[1].set_title("Writes: how far a chunk moves each slot", loc="left", fontsize=10)
+    for axes, key, colours in zip(panels, ("reads", "writes"), ("Blues", "Oranges"), strict=True):
+        draw_image(axes, np.transpose(memory[key]), cmap=colours)
         axes.set_ylabel("memory slot")
-        axes.set_title(title, loc="left", fontsize=10)
     if chunks <= MAX_CHUNK_LABELS:
         names = [shorten(name) for name in memory["chunks"]]
         panels[-1].set_xticks(range(chunks), names, fontsize=8, rotation=60, ha="right", parse_math=False)
     panels[-1].set_xlabel("chunk")
     return figure
-
-
-def _accuracy_name(table: Mapping[str, Any]) -> str:
-    return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
 
 
 def save_recurrence_figures(
@@ -302,47 +313,46 @@ def save_recurrence_figures(
     """Draw every figure that a `recurrence_table` allows into `folder`/assets -> their list, as of `save_all`."""
     figures = [("loss_position", None, plot_loss_by_position(table))]
     if table["gates"] is not None:
-        figures.append(("gate_openness", None, plot_gate_openness(table)))
+        figures.append(("gate_openness", None, plot_gate_openness(table["gates"])))
     return save_all(folder, prefix, figures)
 
 
 def plot_loss_by_position(table: Mapping[str, Any]) -> Figure:
     """Bits per token in each bin of positions, for each way of carrying state, with the segment's length marked."""
-    rows = table["by_position"]
-    figure, (axes,) = new_figure(1, (6.4, 3.8))
-    # the middle of a bin on a logarithmic axis
-    places = [(row["first"] * row["last"]) ** 0.5 for row in rows]
-    for carry in rows[0]["bits_per_token"]:
-        colour, marker, line = CARRY_STYLES[carry]
-        bits = [row["bits_per_token"][carry] for row in rows]
-        axes.plot(places, bits, color=colour, marker=marker, linestyle=line, label=CARRY_NAMES[carry])
+    rows, whole = pd.DataFrame(table["by_position"]), table.get("texts")
+    bits = pd.DataFrame(rows["bits_per_token"].tolist())
+    # texts that are read in one piece
+    text, piece = (whole.removesuffix("s"), "block") if whole else ("document", "segment")
+    found = f"{_change(bits[DOCUMENT].tolist())} bits per token"
+    for row in table["carries"]:
+        if row["carry"] == SEGMENT:
+            found = f"resetting costs {row['difference']:.3f} bits per token"
+    title = f"Loss by position in the {text}: {found}"
+    figure, (axes,) = new_figure(1, (6.4, 3.8), title=title)
+    for carry, (name, style) in CARRIES.items():
+        if carry in bits:
+            # the middle of a bin on a logarithmic axis
+            axes.plot((rows["first"] * rows["last"]) ** 0.5, bits[carry], label=name, **style)
     axes.axvline(table["segment_length"], color=GREY, linewidth=0.8)
     axes.set_xscale("log", base=2)
-    # texts that are read in one piece
-    text, piece = {"blocks": ("block", "block"), "documents": ("document", "block")}.get(
-        table.get("texts"), ("document", "segment")
-    )
     axes.set_xlabel(f"tokens of the {text} before (line: a {piece} of {table['segment_length']:,})")
     axes.set_ylabel("bits per token")
-    if len(rows[0]["bits_per_token"]) > 1:
+    if len(bits.columns) > 1:
         axes.legend(frameon=False)
-    axes.set_title(f"Loss by position in the {text}", loc="left")
     return figure
 
 
-def plot_gate_openness(table: Mapping[str, Any]) -> Figure:
+def plot_gate_openness(gates: Mapping[str, Any]) -> Figure:
     """Histogram of state units by the fraction of them that an update forgets."""
-    gates = table["gates"]
-    counts, units = gates["histogram"], gates["units"]
-    figure, (axes,) = new_figure(1, (6.4, 3.4))
-    width = 1 / len(counts)
-    places = [(i + 0.5) * width for i in range(len(counts))]
-    axes.bar(places, [n / units for n in counts], color=BLUE, width=0.9 * width)
+    shares, units = np.array(gates["histogram"]) / gates["units"], gates["units"]
+    title = f"An update forgets {percent(gates['mean'])} of a state unit on average"
+    figure, (axes,) = new_figure(1, (6.4, 3.4), title=title)
+    width = 1 / len(shares)
+    axes.bar((np.arange(len(shares)) + 0.5) * width, shares, color=BLUE, width=0.9 * width)
     _mark_mean(axes, gates["mean"])
     axes.set_xlim(0, 1)
     axes.set_xlabel("share that an update forgets")
-    share_axis(axes, "share of state units", HEADROOM * max(counts) / units)
-    axes.set_title(f"Gate openness of {units:,} state units", loc="left")
+    share_axis(axes, f"share of {units:,} state units", HEADROOM * max(shares))
     return figure
 
 
@@ -350,7 +360,7 @@ def save_expert_figures(
     folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str = ""
 ) -> list[dict[str, str | None]]:
     """Draw the figure of an `expert_table` into `folder`/assets -> its list, as of `save_all`."""
-    return save_all(folder, prefix, [(EXPERT_USAGE, None, plot_expert_usage(table))])
+    return save_all(folder, prefix, [("expert_usage", None, plot_expert_usage(table))])
 
 
 def plot_expert_usage(table: Mapping[str, Any]) -> Figure:
@@ -358,12 +368,12 @@ def plot_expert_usage(table: Mapping[str, Any]) -> Figure:
     modules = table["modules"]
     experts = max(module["num_experts"] for module in modules.values())
     steps = max(len(module["usage"]) for module in modules.values())
-    height = len(modules) * (0.75 + EXPERT_STEP_HEIGHT * max(steps, 6)) + 0.4
-    figure, panels = new_figure(len(modules), (min(max(6.4, 1.8 + EXPERT_WIDTH * experts), 14.0), height))
+    size = min(max(6.4, 1.8 + 0.16 * experts), 14.0), len(modules) * (0.75 + 0.13 * max(steps, 6)) + 0.4
+    figure, panels = new_figure(len(modules), size)
     for axes, (name, module) in zip(panels, modules.items(), strict=True):
         usage = np.array(module["usage"])
         # not a number where no token takes a step
-        _draw_image(axes, usage / np.where(usage.any(1), usage.sum(1), np.nan)[:, None], "share")
+        draw_image(axes, usage / np.where(usage.any(1), usage.sum(1), np.nan)[:, None], "share")
         axes.set_ylabel("step")
         number_steps(axes, 6)
         axes.set_xlim(-0.5, experts - 0.5)
@@ -381,35 +391,31 @@ def save_sweep_figures(
 
     The `column` of a picture is its stack, where there are two.
     """
-    figures = [(TRADE_OFF, None, plot_trade_off(table))]
+    figures = [("trade_off", None, plot_trade_off(table))]
     for picture in table.get("pictures", ()):
         stack = picture["stack"]
-        figures.append((HALTING_PLOT, None if stack == MODEL else stack, plot_remaining_mass(picture)))
+        figures.append(("halting_plot", None if stack == MODEL else stack, plot_remaining_mass(picture)))
     return save_all(folder, prefix, figures)
 
 
 def plot_trade_off(table: Mapping[str, Any]) -> Figure:
     """Accuracy at each threshold against the block calls it executes and against its time, in shares of full depth."""
-    rows, full = table["thresholds"], table["full_depth"]
-    figure, panels = new_figure(2, (6.4, 6.0))
-    accuracies = [row["accuracy"] for row in rows]
+    rows, full, own = table["thresholds"], table["full_depth"], table["own_threshold"]
+    accuracies, times = ([row[key] for row in rows] for key in ("accuracy", "relative_time"))
+    fast = min(rows, key=lambda row: row["relative_time"])
+    figure, panels = new_figure(2, (6.4, 6.0), title=_cheaper(fast, full, table["measured"]))
     for stack in full["stacks"]:
-        colour, marker, line = STACK_STYLES[stack]
+        label, style = STACKS[stack]
         calls = [row["stacks"][stack]["share"] for row in rows]
-        label = None if stack == MODEL else {BOTH: "both stacks"}.get(stack, stack)
-        style = {"color": colour, "marker": marker, "linestyle": line, "label": label}
-        panels[0].plot(calls, accuracies, markersize=4, linewidth=1.2, **style)
+        panels[0].plot(calls, accuracies, markersize=4, linewidth=1.2, label=label, **style)
         if stack in (MODEL, BOTH):
-            _name_points(panels[0], calls, rows, table["own_threshold"])
-    times = [row["relative_time"] for row in rows]
-    panels[1].plot(times, accuracies, markersize=4, linewidth=1.2, color=ORANGE, marker="o", linestyle="-")
-    _name_points(panels[1], times, rows, table["own_threshold"])
+            _name_points(panels[0], calls, rows, own)
+    panels[1].plot(times, accuracies, markersize=4, linewidth=1.2, **ANSWERS)
+    _name_points(panels[1], times, rows, own)
     lowest, highest = min(*accuracies, full["accuracy"]), max(*accuracies, full["accuracy"])
     margin = max(0.08 * (highest - lowest), 0.005)
-    for axes, label in (
-        (panels[0], "share of all block calls that is executed"),
-        (panels[1], "time of a pass, over that at full depth"),
-    ):
+    labels = "share of all block calls that is executed", "time of a pass, over that at full depth"
+    for axes, label in zip(panels, labels, strict=True):
         axes.plot([1.0], [full["accuracy"]], color=GREY, marker="*", markersize=9, linestyle="", label="full depth")
         share_axis(axes, table["measured"], 1.0)
         axes.set_ylim(lowest - margin, highest + 2 * margin)
@@ -418,45 +424,36 @@ def plot_trade_off(table: Mapping[str, Any]) -> Figure:
         axes.set_xlabel(label)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     axes.set_xlim(0, max(1.0, *times) * (HEADROOM + 1) / 2)
-    panels[0].set_title("Halting thresholds after training: accuracy, work and time", loc="left")
     return figure
 
 
-def _name_points(axes: Axes, places: Sequence[float], rows: Sequence[Mapping[str, Any]], own: float) -> None:
+def _name_points(axes: Axes, places: Sequence[float], rows: Rows, own: float) -> None:
     """Thresholds above their points where they have room, first of all the checkpoint's own, in bold."""
     named: list[float] = []
     for place, row in sorted(zip(places, rows, strict=True), key=lambda item: item[1]["threshold"] != own):
-        if any(abs(place - other) < MIN_DISTANCE for other in named):
-            continue
-        named.append(place)
-        axes.annotate(
-            f"{row['threshold']:g}",
-            (place, row["accuracy"]),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=SMALL_FONT,
-            fontweight="bold" if row["threshold"] == own else "normal",
-        )
+        if all(abs(place - other) >= MIN_DISTANCE for other in named):
+            named.append(place)
+            look = {"fontsize": 7, "fontweight": "bold" if row["threshold"] == own else "normal", "ha": "center"}
+            text = f"{row['threshold']:g}"
+            axes.annotate(text, (place, row["accuracy"]), xytext=(0, 5), textcoords="offset points", **look)
 
 
 def plot_remaining_mass(picture: Mapping[str, Any]) -> Figure:
     """Remaining halting mass before each step (row) of each token or other unit (column), one panel per example."""
-    examples = picture["examples"]
-    widest = max(len(example["names"]) for example in examples)
-    depth = len(examples[0]["remaining"][0])
-    height = len(examples) * (1.3 + UNIT_STEP_HEIGHT * max(depth, 8))
-    figure, panels = new_figure(len(examples), (max(6.4, 1.6 + UNIT_WIDTH * widest), height), shared=False)
+    examples, unit = picture["examples"], picture["unit"]
+    widest, depth = max(len(example["names"]) for example in examples), len(examples[0]["remaining"][0])
+    size = max(6.4, 1.6 + 0.19 * widest), len(examples) * (1.3 + 0.14 * max(depth, 8))
+    where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
+    title = f"When each {unit}{where} stops; lines: by the checkpoint's threshold"
+    figure, panels = new_figure(len(examples), size, shared=False, title=title)
     for axes, example in zip(panels, examples, strict=True):
-        places = range(len(example["names"]))
-        _draw_image(axes, np.transpose(example["remaining"]), "remaining mass", cmap="viridis", vmax=1)
+        draw_image(axes, np.transpose(example["remaining"]), "remaining mass", cmap="viridis", vmax=1)
         mark_last_steps(axes, example["steps"], color=ORANGE, linewidth=1.6)
-        axes.set_xticks(places, [shorten(name) for name in example["names"]], rotation=90, parse_math=False)
-        axes.tick_params(labelsize=SMALL_FONT, length=2, labelbottom=True)
+        names = [shorten(name) for name in example["names"]]
+        axes.set_xticks(range(len(names)), names, rotation=90, parse_math=False)
+        axes.tick_params(labelsize=7, length=2, labelbottom=True)
         number_steps(axes, 10)
         axes.set_ylabel("step")
         axes.set_xlim(-0.5, widest - 0.5)
         axes.set_ylim(depth - 0.5, -0.5)
-    where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
-    panels[0].set_title(f"When each {picture['unit']}{where} stops; lines: by the checkpoint's threshold", loc="left")
     return figure
