@@ -29,7 +29,8 @@ class Words:
 
 def make_model(family, **fields):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**SIZES, **papers_halting(family), **fields}))
+    config = AutoConfig.for_model(family, **{**SIZES, **papers_halting(family), **fields})
+    model = AutoModelForCausalLM.from_config(config)
     # slots that differ, and attention that differs between them
     torch.nn.init.normal_(next(iter(model.model.memory.parameters())))
     for name, parameter in model.named_parameters():
