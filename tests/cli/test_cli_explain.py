@@ -128,16 +128,16 @@ def test_pixels(succeed, pixels, tmp_path):
     taken = [[str(step + 1), f"{(found.steps[1:-1] > step).mean():.1%}"] for step in range(found.num_steps)]
     assert rows[: len(taken)] == taken
     place = int(found.relative[0, 1:-1].argmax())
-    assert rows[len(taken)][1].startswith(f"row {place // 4}, column {place % 4}, of value {values[place]}")
+    assert rows[len(taken)][1].startswith(f"row {place // 4}, column {place % 4}, value {values[place]}")
     assert f"prediction: {found.prediction} (" in out
-    assert "every pixel halts by itself" in out
+    assert "4 x 4 pixels: each token halts by itself, after " in out
 
 
 @pytest.mark.slow
 def test_bytes(succeed, tmp_path):
     save_checkpoint(byte_model("gut_siamese"), tmp_path / "gut", framed_byte_tokenizer())
     out, _ = succeed("explain", tmp_path / "gut", "a text", "--pair", "another")
-    assert "a text of 6 bytes and a text of 7 bytes: each text of the pair halts as a whole" in out
+    assert "6 bytes and 7 bytes: each text of the pair halts by itself, after " in out
     assert "halting 2" in out
 
 

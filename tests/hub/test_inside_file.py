@@ -6,7 +6,7 @@ import json
 import pytest
 from test_gallery_page import HOSTILE, Page, page_of
 
-from hf_recurrent.hub.inside import Example, read_inside, shown_examples, write_inside
+from hf_recurrent.hub.inside import read_inside, shown_examples, write_inside
 from hf_recurrent.training.evaluate import load_checkpoint
 from support.checkpoints import MODEL_CARDS
 
@@ -38,8 +38,7 @@ def test_some_checkpoints_have_examples_and_a_page_has_room_for_them():
 def recomputed(name, number=slice(None)):
     stored = read_inside(FOLDERS[name])[number]
     loaded = load_checkpoint(FOLDERS[name], "cpu")
-    asked = [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
-    return stored, shown_examples(loaded.model, loaded.tokenizer, asked)
+    return stored, shown_examples(loaded.model, loaded.tokenizer, stored)
 
 
 def rounded(examples):
@@ -59,7 +58,7 @@ def test_a_small_example_is_what_the_model_does():
 def test_an_answer_is_a_label():
     loaded = load_checkpoint(FOLDERS["ndr-ctl-forward"], "cpu")
     with pytest.raises(ValueError, match="answer is '11': expected a label of the model, one of '000', '001', "):
-        shown_examples(loaded.model, loaded.tokenizer, [Example("101 d a", None, "11")])
+        shown_examples(loaded.model, loaded.tokenizer, [{"text": "101 d a", "text_pair": None, "answer": "11"}])
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_letters_that_markdown_would_read_are_told_as_numbers(byte):
             {"unit": None, "kind": "bytes", "stage": "layer"},
             "how much the readout attends to each byte in the last layer",
         ),
-        ({"unit": "row", "reader": None}, "with what probability it halts at each step"),
+        ({"unit": "row", "reader": None}, "after how many steps it halts"),
     ],
 )
 def test_captions_say_what_is_drawn(changes, expected):

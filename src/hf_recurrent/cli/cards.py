@@ -71,21 +71,22 @@ def inside(
     answer: Annotated[list[str] | None, typer.Option(help="The right answer to each input.")] = None,
 ) -> None:
     """Store a few inputs in inside.json that the browsable page can look into, step by step, or compute them again."""
-    from ..hub.inside import Example, read_inside, shown_examples, write_inside
+    from ..hub.inside import EXAMPLE, read_inside, shown_examples, write_inside
     from ..training.evaluate import load_checkpoint
 
-    stored, texts = read_inside(folder), text or []
-    if not texts and not stored:
+    examples, texts = read_inside(folder), text or []
+    if not texts and not examples:
         raise ValueError(f"{folder} has no stored inputs: pass a few short texts")
     for option, given in (("--pair", pair), ("--answer", answer)):
         if given and len(given) != len(texts):
             raise ValueError(f"{option} is there {len(given)} times: pass it once for each of {len(texts)} texts")
-    none = [None] * len(texts)
-    asked = [Example(*each) for each in zip(texts, pair or none, answer or none, strict=True)]
-    asked = asked or [Example(each["text"], each["text_pair"], each["answer"]) for each in stored]
+    if texts:
+        none = [None] * len(texts)
+        given = zip(texts, pair or none, answer or none, strict=True)
+        examples = [dict(zip(EXAMPLE, each, strict=True)) for each in given]
     quiet_libraries()
     loaded = load_checkpoint(str(folder), "cpu")
-    wrote(write_inside(folder, shown_examples(loaded.model, loaded.tokenizer, asked)))
+    wrote(write_inside(folder, shown_examples(loaded.model, loaded.tokenizer, examples)))
 
 
 @cards.command()

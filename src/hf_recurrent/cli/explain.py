@@ -1,8 +1,9 @@
 """`hf-recurrent explain`: attention, gates and steps of a checkpoint on one example, step by step."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -114,35 +115,46 @@ def token_tables(found: "Explanation", head: int | None, width: int) -> "Iterato
 
 def symbol_tables(found: "Explanation") -> "Iterator[Table | str]":
     """Which pixels or bytes take each step, what the readout attends to most, and a sentence on each."""
-    from ..analysis.explain.card import picture_facts
-    from ..hub.phrases import phrase
+    import numpy as np
 
-    facts: dict[str, Any] = picture_facts(found)
-    names = [f" {number}" for number, _ in enumerate(facts["sizes"], 1)] if len(facts["sizes"]) > 1 else [""]
-    if facts["steps"]:
-        heads = ["step", *(facts["kind"] + name for name in names)]
-        heads += [f"halting{name}" for name in names] if found.halts_whole else []
-        rows = (
-            [
-                number,
-                *(f"{share:.1%}" for share in step["taking"]),
-                *(f"{share:.2f}" for share in step["halting"] or ()),
-            ]
-            for number, step in enumerate(facts["steps"], 1)
-        )
+    canvas, one = found.canvas, found.canvas.kind[:-1]
+    pixels, several = one == "pixel", len(canvas.columns) > 1
+    texts = [f" {number}" for number, _ in enumerate(canvas.columns, 1)] if several else [""]
+    if found.steps is not None:
+        taken = found.steps[np.concatenate(canvas.columns)]
+        steps, heads = range(taken.max()), ["step", *(canvas.kind + name for name in texts)]
+        if found.halts_whole:
+            # the step that stops a text is not taken
+            steps, heads = range(min(len(found.halting), taken.max() + 1)), heads + [f"halting{name}" for name in texts]
+        rows = []
+        for step in steps:
+            shares = [f"{(found.steps[own] > step).mean():.1%}" for own in canvas.columns]
+            halting = [f"{found.halting[step, own[0]]:.2f}" for own in canvas.columns]
+            rows.append([step + 1, *shares, *halting][: len(heads)])
         yield table(None, [(head, True) for head in heads], rows)
-    if facts["reads"]:
-        rows = (
-            [
-                number,
-                escape(phrase("picture_place", facts, read)) or IDLE,
-                f"{read['relative']:.2f}" if read["place"] >= 0 else IDLE,
-                IDLE if read["bright"] is None else f"{read['bright']:.2f}",
-            ]
-            for number, read in enumerate(facts["reads"], 1)
-        )
-        heads = ((facts["stage"], True), ("attends most to", False), ("even share", True), ("bright", True))
-        yield table(None, heads, rows)
-    yield f"{phrase('picture_size', facts)}: {phrase('picture_steps', facts)}."
-    if found.reader is not None:
+    if found.reads is not None:
+        number = np.concatenate([np.full(len(own), text) for text, own in enumerate(canvas.columns)])
+        place = np.concatenate([np.arange(len(own)) for own in canvas.columns])
+        values = np.concatenate(canvas.values)
+        rows = []
+        for stage, relative in enumerate(found.relative[:, np.concatenate(canvas.columns)], 1):
+            cells = [IDLE] * 2
+            if not np.isnan(relative).all():
+                best = np.nan_to_num(relative).argmax()
+                side = math.isqrt(len(canvas.columns[number[best]]))
+                where = f"row {place[best] // side}, column {place[best] % side}" if pixels else f"byte {place[best]}"
+                of = f" of {'picture' if pixels else 'text'}{texts[number[best]]}" if several else ""
+                value = f"value {values[best]}" if pixels else repr(bytes([values[best]]))[1:]
+                cells = [escape(f"{where}{of}, {value}"), f"{relative[best]:.2f}"]
+            rows.append([stage, *cells])
+        yield table(None, ((found.stage, True), ("attends most to", False), ("even share", True)), rows)
         yield f"the readout is {found.reader}; 1 is an even share of its attention."
+    sides = (math.isqrt(len(own)) for own in canvas.columns)
+    sizes = (
+        [f"{side} x {side} pixels" for side in sides] if pixels else [f"{len(own):,} bytes" for own in canvas.columns]
+    )
+    depth = "the depth is fixed"
+    if found.steps is not None:
+        unit = {"row": "the whole input", "sentence": "each text of the pair"}.get(found.unit, f"each {found.unit}")
+        depth = f"{unit} halts by itself, after {taken.min()} to {taken.max()} steps, {taken.mean():.2f} on average"
+    yield f"{' and '.join(sizes)}: {depth}."

@@ -1,10 +1,13 @@
-"""`inside.json` of a checkpoint folder: a few examples, with their way through depth for the gallery's page."""
+"""`inside.json` of a checkpoint folder: a few examples, with their way through depth for the gallery's page.
+
+An example is its `text`, `text_pair` and right `answer` (None: none, or not known), and what is `inside`.
+"""
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..analysis.explain.inside import look_inside
 from ..analysis.model_facts import is_classifier
@@ -15,40 +18,33 @@ from ..text_data.labels import MULTI, listed
 
 # of one checkpoint: the page holds those of all
 MAX_BYTES = 75_000
+EXAMPLE = ("text", "text_pair", "answer")
 
 
-class Example(NamedTuple):
-    """`answer`: the right one; None if it is not known."""
-
-    text: str
-    text_pair: str | None = None
-    answer: str | None = None
-
-
-def shown_examples(model: Any, tokenizer: Any, examples: Sequence[Example]) -> list[dict[str, Any]]:
-    """Plain data of each example.
+def shown_examples(model: Any, tokenizer: Any, examples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Examples with what is inside of them now.
 
     Raises:
         ValueError: as `look_inside`, or an answer is no label of a classifier whose texts have one each.
     """
-    if is_classifier(model) and not predicts_number(model.config) and model.config.problem_type != MULTI:
-        labels = list(model.config.id2label.values())
-        for answer in (example.answer for example in examples):
-            if answer is not None and answer not in labels:
-                raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {listed(labels)}")
-    return [
-        {**example._asdict(), "inside": look_inside(model, tokenizer, example.text, example.text_pair)}
-        for example in examples
-    ]
+    one_label = is_classifier(model) and not predicts_number(model.config) and model.config.problem_type != MULTI
+    labels, shown = list(model.config.id2label.values()), []
+    for example in examples:
+        text, pair, answer = (example[name] for name in EXAMPLE)
+        if one_label and answer is not None and answer not in labels:
+            raise ValueError(f"answer is {answer!r}: expected a label of the model, one of {listed(labels)}")
+        inside = look_inside(model, tokenizer, text, pair)
+        shown.append({"text": text, "text_pair": pair, "answer": answer, "inside": inside})
+    return shown
 
 
-def write_inside(folder: str | os.PathLike, shown: Sequence[dict[str, Any]]) -> Path:
+def write_inside(folder: str | os.PathLike, shown: Sequence[Mapping[str, Any]]) -> Path:
     """Write `shown_examples` into a checkpoint folder, one a line.
 
     Raises:
         ValueError: they take more than `MAX_BYTES`.
     """
-    lines = ",\n".join(compact(example) for example in shown)
+    lines = ",\n".join(map(compact, shown))
     content = f'{{"examples": [\n{lines}\n]}}\n'.encode()
     if len(content) > MAX_BYTES:
         raise ValueError(

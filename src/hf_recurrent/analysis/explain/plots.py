@@ -24,7 +24,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from ...templating import percent
-from ..figures import BLUE, DOTS_PER_INCH, GREY, ORANGE, mark_last_steps, number_steps, save, shorten
+from ..figures import BLUE, DOTS_PER_INCH, mark_last_steps, number_steps, save, shorten
 from .canvas import PIXELS, NotDrawableError
 from .explanation import MAX_TOKENS, Explanation
 
@@ -41,17 +41,12 @@ READ_SIDE = (WIDTH - 2 * EDGE - GAP * (READ_COLUMNS - 1)) / READ_COLUMNS
 EVEN = "1 is an even share"
 # bytes that are drawn, of all texts of an example, and in each line
 MAX_BYTES, LINE, LINE_HEIGHT = 2000, 100, 0.17
-BARS_HEIGHT = 0.9
 # fraction of a colour map's range that leaves black letters readable
 PALE = 0.6
-LETTERS = {
-    "text": {"fontsize": 8, "color": "black"},
-    "mark": {"fontsize": 8, "color": GREY},
-    "hex": {"fontsize": 4.5, "color": "#702459"},
-}
 LOOK = {"interpolation": "nearest", "aspect": "auto"}
 FONT = "DejaVu Sans Mono"
-NAMED = {"\n": "\u21b5", "\t": "\u2192", "\r": "\u2190"}
+MARKS = {"\n": "\u21b5", "\t": "\u2192", "\r": "\u2190"}
+CONTINUES, UNKNOWN = "\u00b7", "\u25af"
 
 
 class Page:
@@ -105,20 +100,6 @@ class Page:
         shades = ListedColormap(colormaps["Blues"](np.linspace(0.05, darkest, most + 1))).with_extremes(bad="white")
         image = self.picture(place, values, cmap=shades, vmin=-0.5, vmax=most + 0.5)
         return {"image": image, "ticks": MaxNLocator(integer=True, nbins=8)}
-
-    def bars(self, left: float, top: float, width: float, found: Explanation, text: int) -> None:
-        """Halting probabilities of a text: of the steps that were taken and kept, and of the one that stopped it."""
-        column = found.canvas.columns[text][0]
-        probabilities, taken = found.halting[: found.steps.max() + 1, column], found.steps[column]
-        axes = self.axes(left + 0.55, top, width - 0.55, BARS_HEIGHT)
-        places = np.arange(1, len(probabilities) + 1)
-        axes.bar(places, probabilities, width=0.7, color=np.where(places <= taken, BLUE, ORANGE))
-        axes.axvline(taken + 0.5, color=GREY, linestyle=":", linewidth=1.5)
-        axes.set(ylim=(0, 1), xlim=(0.4, max(len(places), 4) + 0.6))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
-        axes.set_xlabel("step", fontsize=8, labelpad=1)
-        axes.tick_params(labelsize=7, length=2)
-        axes.spines[["top", "right"]].set_visible(False)
 
 
 def plot_explanation(found: Explanation, path: str | os.PathLike, head: int | None = None) -> Path:
@@ -192,15 +173,14 @@ def plot_pixels(found: Explanation) -> Page:
         start, pixels, scale = text * height, canvas.shaped(values), {}
         top = start + HEADING
         page.picture((EDGE, top, PICTURE, PICTURE), pixels, cmap="gray", vmin=0, vmax=canvas.brightest)
-        note, taken = "A fixed depth: nothing halts", None if found.steps is None else found.steps[own]
-        if found.halts_whole:
-            note = f"Halting probability of each step: {taken[0]} taken and kept"
-            page.bars(left, top + 0.3, WIDTH - left - EDGE, found, text)
-        elif taken is not None:
-            scale = page.steps((left, top, PICTURE, PICTURE), canvas.shaped(taken), found)
+        if found.steps is None or found.halts_whole:
+            page.text(left, top, halts(found, own) or "A fixed depth: nothing halts")
+        else:
+            taken = canvas.shaped(found.steps[own])
+            scale = page.steps((left, top, PICTURE, PICTURE), taken, found)
             owner = "of each pixel" if found.unit == "token" else "of the chunk of each pixel"
             note = f"Steps {owner}:\n{taken.min()} to {taken.max()}, {taken.mean():.2f} on average"
-        page.text(left + (PICTURE + 2 * GAP if scale else 0), top, note)
+            page.text(left + PICTURE + 2 * GAP, top, note)
         size = f"{len(pixels)} x {len(pixels)} pixels"
         page.heading(start, f"{named('Picture', found, text)}, {size}{'' if text else answer(found)}", **scale)
         if not number:
@@ -223,84 +203,71 @@ def plot_pixels(found: Explanation) -> Page:
 
 
 def plot_bytes(found: Explanation) -> Page:
-    """Each text, `MAX_BYTES` in all, over the steps of its bytes or chunks, or the readout's attention.
+    """The beginning of each text, over the steps of its bytes or chunks, or the readout's attention.
 
-    Steps where bytes or chunks halt by themselves. Otherwise, attention in the last step or layer; a text that halts as
-    a whole has its halting probabilities below.
+    Steps where bytes or chunks halt by themselves. Otherwise, attention in the last step or layer.
     """
-    canvas, whole = found.canvas, found.halts_whole
+    canvas, whole, texts = found.canvas, found.halts_whole, len(found.canvas.columns)
     if found.reads is None and (found.steps is None or whole):
         raise NotDrawableError("bytes that halt together, of a model whose attention is not known, have no colours")
-    shown = bytes_to_draw([len(values) for values in canvas.values])
-    below = HEADING + BARS_HEIGHT + 0.45 if whole else 0.0
-    heights = [HEADING + math.ceil(count / LINE) * LINE_HEIGHT for count in shown]
-    page, top = Page(sum(heights) + below * len(shown) + EDGE), 0.0
-    for text, (own, count, height) in enumerate(zip(canvas.columns, shown, heights, strict=True)):
+    shown = [own[: MAX_BYTES // texts] for own in canvas.columns]
+    heights = [HEADING + math.ceil(len(own) / LINE) * LINE_HEIGHT for own in shown]
+    page, top = Page(sum(heights) + EDGE), 0.0
+    for text, (own, height) in enumerate(zip(shown, heights, strict=True)):
         place, cells = (
             (EDGE, top + HEADING, WIDTH - 2 * EDGE, height - HEADING),
-            np.full(math.ceil(count / LINE) * LINE, np.nan),
+            np.full(-(-len(own) // LINE) * LINE, np.nan),
         )
         if found.steps is not None and not whole:
             what = "steps" if found.unit == "token" else "steps of each chunk"
-            cells[:count] = found.steps[own[:count]]
+            cells[: len(own)] = found.steps[own]
             scale = page.steps(place, cells.reshape(-1, LINE), found, PALE)
         else:
             # each text of a pair has its own last step
-            attended = np.flatnonzero(~np.isnan(found.reads[:, own]).all(-1))
-            what = "no attention"
+            attended, what = np.flatnonzero(~np.isnan(found.reads[:, canvas.columns[text]]).all(-1)), "no attention"
             if len(attended):
                 what = f"attention from the readout in {found.stage} {attended[-1] + 1}, {EVEN}"
-                cells[:count] = found.relative[attended[-1], own[:count]]
+                cells[: len(own)] = found.relative[attended[-1], own]
+            what = "; ".join(filter(None, (halts(found, own), what)))
             limit = float(np.nan_to_num(cells).max()) or 1.0
             # from nothing to an orange that is not too dark for letters
             palette = ListedColormap(colormaps["Oranges"](np.linspace(0.0, PALE, 256))).with_extremes(bad="white")
             image = page.picture(place, cells.reshape(-1, LINE), cmap=palette, vmin=0, vmax=limit)
             scale = {"image": image, "ticks": [0, limit / 2, limit]}
-        size = f"{len(own):,} byte{'' if len(own) == 1 else 's'}"
-        size = size if count == len(own) else f"the first {count:,} of {size}"
+        length = len(canvas.columns[text])
+        size = f"{length:,} byte{'' if length == 1 else 's'}"
+        size = size if length == len(own) else f"the first {len(own):,} of {size}"
         page.heading(top, f"{named('Text', found, text)}, {size}: {what}{'' if text else answer(found)}", **scale)
         axes = scale["image"].axes
-        for at, (letter, kind) in enumerate(letters_of(canvas.values[text][:count])):
-            if not letter.isspace():
+        for at, letter in enumerate(letters_of(canvas.values[text][: len(own)])):
+            if letter != " ":
                 row, column = divmod(at, LINE)
-                axes.text(column, row, letter, family=FONT, ha="center", va="center", parse_math=False, **LETTERS[kind])
-        row, column = np.divmod(np.flatnonzero(np.diff(found.chunks[own[:count]])), LINE)
+                axes.text(column, row, letter, family=FONT, fontsize=8, ha="center", va="center", parse_math=False)
+        row, column = np.divmod(np.flatnonzero(np.diff(found.chunks[own])), LINE)
         axes.vlines(column + 0.5, row - 0.5, row + 0.5, color="black", linewidth=1)
         top += height
-        if whole:
-            page.heading(top, f"Halting probability of each step, {found.steps[own[0]]} taken and kept")
-            page.bars(EDGE, top + HEADING, 4.0, found, text)
-            top += below
     return page
 
 
-def bytes_to_draw(lengths: list[int]) -> list[int]:
-    """Numbers of bytes that are drawn of each text: `MAX_BYTES` in all, shared evenly between long texts."""
-    drawn, left = [0] * len(lengths), MAX_BYTES
-    for rank, place in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
-        drawn[place] = min(lengths[place], left // (len(lengths) - rank))
-        left -= drawn[place]
-    return drawn
+def letters_of(content: np.ndarray) -> list[str]:
+    """(n,) bytes -> n letters.
 
-
-def letters_of(content: np.ndarray) -> list[tuple[str, str]]:
-    """(n,) bytes -> n letters, and kinds: "text"; "mark", for a byte without a letter of its own; or "hex".
-
-    A character of several bytes is drawn at the first, with a dot at each other. Line ends and tabs have marks; a byte
-    of no character, of a control character or of one that the font lacks is shown in hexadecimal.
+    A character of several bytes is drawn at the first, with a dot at each other. Line ends and tabs have marks, and so
+    has a byte of no character, of a control character or of one that the font lacks.
     """
-    known = font_manager.get_font(font_manager.findfont(FONT))
-    letters: list[tuple[str, str]] = []
+    known, letters = font_manager.get_font(font_manager.findfont(FONT)), []
     # bytes that are no UTF-8 become surrogates, one for each byte
     for character in content.astype(np.uint8).tobytes().decode("utf-8", "surrogateescape"):
-        encoded = character.encode("utf-8", "surrogateescape")
-        if character in NAMED:
-            letters.append((NAMED[character], "mark"))
-        elif character.isprintable() and known.get_char_index(ord(character)) > 0:
-            letters += [(character, "text"), *[("\u00b7", "mark")] * (len(encoded) - 1)]
-        else:
-            letters += [(f"{byte:02x}", "hex") for byte in encoded]
+        shown = character.isprintable() and known.get_char_index(ord(character)) > 0
+        letters.append(MARKS.get(character, character if shown else UNKNOWN))
+        letters += CONTINUES * (len(character.encode("utf-8", "surrogateescape")) - 1)
     return letters
+
+
+def halts(found: Explanation, own: np.ndarray) -> str:
+    """When a text that halts as a whole does."""
+    taken = int(found.steps[own[0]]) if found.halts_whole else 0
+    return f"halts after {taken} step{'' if taken == 1 else 's'}" if found.halts_whole else ""
 
 
 def colours(name: str) -> Colormap:

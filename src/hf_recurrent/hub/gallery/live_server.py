@@ -22,7 +22,6 @@ from .page import joined, render
 LIVE = "live_template.html"
 LIVE_STYLES = ("base.css", "table.css", "inside.css", "page.css")
 LIVE_SCRIPTS = ("inside.js",)
-FIELDS = ("text", "text_pair")
 JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
 HOST = "127.0.0.1"
 
@@ -42,12 +41,12 @@ class LiveServer(ThreadingHTTPServer):
         self.tokenizer = tokenizer
         # a rule is set in the config that all passes read
         self.lock = threading.Lock()
-        siamese, causal = model.config.capabilities.siamese, model.config.is_causal
+        config = model.config
         self.page = render(
             LIVE,
             title=f"Inside {Path(name).name or name}",
             texts=stored_texts(name),
-            pairs=siamese or (not causal and getattr(model.config, "type_vocab_size", 0) > 0),
+            pairs=config.capabilities.siamese or (not config.is_causal and getattr(config, "type_vocab_size", 0) > 0),
             style=Markup(joined(LIVE_STYLES)),
             script=Markup(joined(LIVE_SCRIPTS)),
         )
@@ -62,54 +61,50 @@ class LiveServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://{HOST}:{self.server_address[1]}/"
 
-    def answer(self, request: Any) -> dict[str, Any]:
-        """The inside of the text, or pair of texts, of a request, as plain data.
+    def inside(self, request: Any) -> str:
+        """What is inside of the text, or pair of texts, of a request, as JSON.
 
         Raises:
             ValueError: the request is none, or its text cannot be looked into.
         """
-        if not isinstance(request, dict) or "text" not in request or not set(request) <= set(FIELDS):
+        if not isinstance(request, dict) or "text" not in request or not set(request) <= {"text", "text_pair"}:
             raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
-        text, pair = request["text"], request.get("text_pair") or None
         with self.lock:
-            return look_inside(self.model, self.tokenizer, text, pair)
+            found = look_inside(self.model, self.tokenizer, request["text"], request.get("text_pair") or None)
+        return json.dumps(found, allow_nan=False)
 
 
 class Handler(BaseHTTPRequestHandler):
     server: LiveServer
 
     def do_GET(self) -> None:
-        self.respond("/", lambda: (HTML, self.server.page))
+        self.respond("/", HTML, lambda: self.server.page)
 
     def do_POST(self) -> None:
-        self.respond("/explain", self.explanation)
+        self.respond("/explain", JSON, self.explanation)
 
-    def respond(self, path: str, make: Callable[[], tuple[str, str]]) -> None:
-        """Send the content that a function makes, (type, content), or the reason why it does not."""
-        port = self.server.server_address[1]
-        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
-            self.reply(HTTPStatus.MISDIRECTED_REQUEST, TEXT, f"the page is at {self.server.address} only")
-        elif self.path.partition("?")[0] != path:
-            self.reply(HTTPStatus.NOT_FOUND, TEXT, "there is nothing here: the page is at /")
-        else:
-            try:
-                status, (kind, content) = HTTPStatus.OK, make()
-            # text that is not UTF-8 or not JSON is a ValueError, too
-            except ValueError as error:
-                status, kind, content = HTTPStatus.BAD_REQUEST, TEXT, " ".join(str(error).split())
-            self.reply(status, kind, content)
-
-    def explanation(self) -> tuple[str, str]:
+    def explanation(self) -> str:
         # a page of another site may send forms and plain text here, but no JSON
         if self.headers.get_content_type() != JSON:
             raise ValueError(f"the request is not of the type {JSON}")
-        request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
-        return JSON, json.dumps(self.server.answer(request), allow_nan=False)
+        return self.server.inside(json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0")))))
 
-    def reply(self, status: HTTPStatus, kind: str, content: str) -> None:
+    def respond(self, path: str, kind: str, make: Callable[[], str]) -> None:
+        """Send the content that a function makes, or the reason why there is none."""
+        port, status = self.server.server_address[1], HTTPStatus.OK
+        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
+            status, content = HTTPStatus.MISDIRECTED_REQUEST, f"the page is at {self.server.address} only"
+        elif self.path.partition("?")[0] != path:
+            status, content = HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /"
+        else:
+            try:
+                content = make()
+            # text that is not UTF-8 or not JSON is a ValueError, too
+            except ValueError as error:
+                status, content = HTTPStatus.BAD_REQUEST, " ".join(str(error).split())
         body = content.encode()
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", kind if status == HTTPStatus.OK else TEXT)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
