@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
 
 from hf_recurrent import load_benchmark
-from hf_recurrent.analysis.calibration import Examples, Goal, calibrate, calibrated_fields
+from hf_recurrent.analysis.calibration import Examples, Goal, apply_calibration, calibrate
 
 folder = "model_cards/gut-listops"
 tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -41,9 +41,9 @@ def encoded(split):
 # the safest to the fastest, until one cannot be shown to be safe: with 95% confidence its risk is at most 2%.
 
 # %%
-goal = Goal(tolerance=0.02, confidence=0.95)
+goal = Goal(tolerance=0.02, confidence=0.95, repeats=1)
 examples, fresh = encoded("validation"), encoded("test")
-found = calibrate(model, examples, {"fresh": fresh}, goal, criteria=["agreement"], repeats=1)
+found = calibrate(model, examples, {"fresh": fresh}, goal, criteria=["agreement"], only_exits=True)
 full = found["full_depth"]
 print(f"{found['n']} examples; all {found['max_depth']} steps: {full['accuracy']:.1%} right\n")
 print("threshold  mean steps  right   errors   risk  p-value  safe")
@@ -70,8 +70,7 @@ for row in check["by_difficulty"]:
 # The choice is a few config fields. They are saved with the model, and every later call stops by them.
 
 # %%
-fields = calibrated_fields(model, found, benchmark="listops", benchmark_config="original", split="validation")
-model.config.update(fields)
+apply_calibration(model, found, benchmark="listops", benchmark_config="original", split="validation")
 print()
 for text in ("[MIN 5 4 4 5 ]", "[MAX 2 [MIN 3 1 4 [MIN 6 [MIN 8 0 0 ] ] ] 2 2 ]"):
     with torch.no_grad():

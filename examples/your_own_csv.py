@@ -67,7 +67,7 @@ hf_recurrent(
 # %%
 hf_recurrent(
     """calibrate {folder}/model {folder}/validation.csv --test-file {folder}/test.csv --criterion confidence
-    --tolerance 0.02 --slice-by things"""
+    --only_exits --in_place --tolerance 0.02 --slice-by things"""
 )
 found = json.loads((folder / "model/calibration.json").read_text(encoding="utf-8"))
 print(f"chosen on {found['n']} examples: stop when {found['chosen']['threshold']:.2%} sure of the answer\n")

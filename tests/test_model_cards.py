@@ -150,7 +150,7 @@ def test_the_exit_of_a_card_is_chosen_again_by_its_command(name, tmp_path, monke
     monkeypatch.chdir(ROOT)
     command = shlex.split(calibration_command(card))[1:]
     with pytest.raises(SystemExit, match="0"):
-        main([*command[: command.index("--out")], "--repeats", "1", "--out", str(tmp_path / "calibrated")])
+        main([*command[: command.index("--output")], "--repeats", "1", "--output", str(tmp_path / "calibrated")])
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
     chosen, told = card.calibration["chosen"], card.calibration["calibrated"]
     assert (found["n"], found["max_depth"]) == (card.calibration["n"], card.calibration["max_depth"])

@@ -12,64 +12,142 @@ from sweep_models import make_pairs, make_translator
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from hf_recurrent.analysis.calibration import (
+    DEFAULT_GOAL,
     DIFFERS,
     MEAN_DEPTH,
+    MOST_PASSES,
     RELATIVE_TIME,
     Examples,
     Goal,
+    apply_calibration,
     calibrate,
-    calibrated_fields,
     choose,
+    prepare,
     unusual_inputs,
 )
-from hf_recurrent.analysis.exit_settings import GRIDS, Setting, check_criteria, settings_of
+from hf_recurrent.analysis.exit_settings import GRIDS, Setting, check_criteria, fixed_depths, settings_of
+from hf_recurrent.analysis.trials import Trials, timed_batches
 from hf_recurrent.cli.calibrate import little_learned
 from hf_recurrent.models.common.exit_calibration import calibration_problem
-from hf_recurrent.models.common.exit_criteria import CRITERIA
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
-from support.token_heads import CHOICE, TOKENS, make_head, make_head_batch
+from hf_recurrent.models.common.exit_criteria import CRITERIA, FIXED
+from support.families import (
+    BY_NAME,
+    LANGUAGE_BY_NAME,
+    STEPS,
+    make_batch,
+    make_language_model,
+    make_model,
+    make_text,
+    slow,
+)
+from support.token_heads import CHOICE, MASKED, TOKENS, make_head, make_head_batch
 
 # what ten examples can show
-MODEST = Goal(tolerance=0.4, confidence=0.6)
+MODEST = Goal(tolerance=0.4, confidence=0.6, repeats=1)
+FULL = Setting(FIXED, max_depth=STEPS)
+
+
+def unlabelled(batch):
+    return {name: value for name, value in batch.items() if name != "labels"}
 
 
 def own_labels(model, batch, **options):
     """The batch with the answers of full depth as labels, but for the last two."""
     with torch.no_grad():
-        inputs = {name: value for name, value in batch.items() if name != "labels"}
-        labels = model(**inputs, **options).logits.argmax(-1)
+        labels = model(**unlabelled(batch), **options).logits.argmax(-1)
     labels[-2:] = (labels[-2:] + 1) % 3
-    return {**inputs, "labels": labels}
+    return {**batch, "labels": labels}
+
+
+def timed(monkeypatch, relative_time):
+    """Let settings take the time that a function says."""
+
+    def times(trials, batches, settings, sizes, *_):
+        found = {trials.full: 1.0, **{setting: relative_time(setting) for setting in settings}}
+        return {
+            setting: {"times": dict.fromkeys(map(str, sizes), time), RELATIVE_TIME: time, "noise": 0.01}
+            for setting, time in found.items()
+        }
+
+    monkeypatch.setattr(Trials, "times", times)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("gut", None),
+        ("ndr", None),
+        ("ut", None),
+        ("albert_recurrent", None),
+        ("gut_siamese", None),
+        ("gut", CHOICE),
+        ("gut", TOKENS),
+        ("ndr", MASKED),
+        *(
+            slow(name, None)
+            for name in ("ut_global", "gut_no_transition", "gut_length_cap", "gut_every_step", "ndr_act", "ndr_siamese")
+        ),
+        *(slow(name, None) for name in ("gutlb", "sut", "ouro_recurrent", "huginn_recurrent", "ndr_relative")),
+        slow("huginn_recurrent", TOKENS),
+        slow("ut", MASKED),
+    ],
+)
+def test_one_pass_shows_what_the_model_answers_at_every_setting(name, head):
+    model = make_model(BY_NAME[name]) if head is None else make_head(name, head)
+    batch = make_batch(BY_NAME[name]) if head is None else make_head_batch(name, head)
+    (prepared,), labelled = prepare(model, Examples([unlabelled(batch)]), labelled=False)
+    trials = Trials(model, FULL, labelled)
+    families = {FIXED: fixed_depths(model, STEPS), **{own: settings_of(own) for own in check_criteria(model, None)}}
+    settings = [FULL, *(setting for own in families.values() for setting in own if trials.in_record(setting))]
+    computed = []
+    hook = model.base_model.block.register_forward_hook(lambda *_: computed.append(1))
+    found = trials.answers([prepared], settings)
+    hook.remove()
+    if name not in ("gutlb", "sut"):
+        # each step is computed once
+        assert len(computed) == (2 if name == "gut_length_cap" else 1) * STEPS
+        assert len(settings) > STEPS - 1
+    steps = set()
+    for setting in settings:
+        real = trials.run([prepared], setting)
+        for answer, expected in zip(found[setting]["answer"], real["answer"], strict=True):
+            assert np.array_equal(answer, expected), setting
+        np.testing.assert_allclose(found[setting]["steps"], real["steps"], err_msg=str(setting))
+        np.testing.assert_allclose(found[setting]["confidence"], real["confidence"], rtol=1e-4)
+        steps |= set(real["steps"])
+    assert settings == [FULL] or len(steps) >= STEPS
 
 
 @pytest.fixture(scope="module")
 def ndr():
     model = make_model(BY_NAME["ndr"])
     batch = own_labels(model, make_batch(BY_NAME["ndr"]), max_depth=9)
-    lengths = batch["attention_mask"].sum(1).tolist()
-    examples = Examples([batch], [f"text {i}" for i in range(10)], lengths)
+    examples = Examples([batch], [f"text {i}" for i in range(10)], batch["attention_mask"].sum(1).tolist())
     criteria = ["convergence", "confidence", "stability"]
     before = model.config.to_dict()
-    table = calibrate(model, examples, {"test": examples}, MODEST, criteria=criteria, max_depth=9, repeats=1)
+    with pytest.MonkeyPatch.context() as patch:
+        timed(patch, lambda setting: 0.9 if setting.criterion == FIXED else 0.5)
+        table = calibrate(model, examples, {"test": examples}, MODEST, criteria=criteria, max_depth=9)
     assert model.config.to_dict() == before
     return model, batch, table
 
 
+def rows_of_families(table):
+    """The rows of fixed depths, from deep to shallow, and those of each criterion."""
+    curves = {name: own["curve"] for name, own in table["criteria"].items()}
+    return {FIXED: table["fixed_depths"][::-1], **curves}
+
+
 def test_rows_are_what_the_model_answers(ndr):
     model, batch, table = ndr
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
-    right = torch.tensor([True] * 8 + [False] * 2)
-    depths = set()
-    for name, own in table["criteria"].items():
-        for row in own["curve"]:
+    right, depths = torch.tensor([True] * 8 + [False] * 2), set()
+    for name, rows in rows_of_families(table).items():
+        for row in rows:
+            options = {"max_depth": row.get("max_depth", 9)}
+            if name != FIXED:
+                options |= {"exit_criterion": name, **{f"exit_{key}": row[key] for key in ("threshold", "patience")}}
             with torch.no_grad():
-                output = model(
-                    **inputs,
-                    max_depth=9,
-                    exit_criterion=name,
-                    exit_threshold=row["threshold"],
-                    exit_patience=row["patience"],
-                )
+                output = model(**unlabelled(batch), **options)
             here = output.logits.argmax(-1) == batch["labels"]
             assert row["accuracy"] == pytest.approx(here.float().mean().item())
             assert row["mean_depth"] == pytest.approx(output.ponder_steps.float().mean().item())
@@ -77,37 +155,32 @@ def test_rows_are_what_the_model_answers(ndr):
             assert row["risk"] == pytest.approx(row["lost"] / 10)
             assert row["disagreement"] >= row["risk"]
             assert row["p_value"] == pytest.approx(binom.cdf(row["lost"], 10, 0.4))
-            assert row["seconds"] > 0
-            assert row["relative_time"] == pytest.approx(row["seconds"] / table["full_depth"]["seconds"])
             depths.add(round(row["mean_depth"], 3))
-    assert len(depths) > 5
+    assert len(depths) > 8
     assert (table["full_depth"]["accuracy"], table["full_depth"]["mean_depth"], table["max_depth"]) == (0.8, 9, 9)
-    assert [row["max_depth"] for row in table["fixed_depths"]] == [1, 2, 3, 4, 6, 7, 8]
+    assert [row["max_depth"] for row in table["fixed_depths"]] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert json.loads(json.dumps(table, allow_nan=False)) == table
 
 
-def test_a_criterion_is_safe_up_to_its_first_failure(ndr):
+def test_a_family_is_certified_up_to_its_first_failure(ndr):
     _, _, table = ndr
-    for own in table["criteria"].values():
-        safe = [row["safe"] for row in own["curve"]]
-        expected = [row["p_value"] <= 0.4 / 3 for row in own["curve"]]
-        first = expected.index(False) if False in expected else len(expected)
-        assert safe == [place < first for place in range(len(safe))]
-        sparing = [row for row in own["curve"] if row["safe"] and row["mean_depth"] < 9]
-        fastest = min(sparing, key=lambda row: row["mean_depth"], default=None)
-        assert own["chosen"] == (fastest and (fastest["threshold"] or fastest["patience"]))
+    for name, rows in rows_of_families(table).items():
+        # the level is shared by three criteria and the fixed depths
+        passes = [row["p_value"] <= 0.4 / 4 for row in rows]
+        first = [*passes, False].index(False)
+        assert [row["safe"] for row in rows] == [place < first for place in range(len(rows))]
+        sparing = [row for row in rows if row["safe"] and row["mean_depth"] < 9]
+        ahead = min(sparing, key=lambda row: row["mean_depth"], default=None)
+        assert [row for row in rows if row["relative_time"] is not None] == ([ahead] if ahead else [])
+        if name != FIXED:
+            assert table["criteria"][name]["chosen"] == (ahead and (ahead["threshold"] or ahead["patience"]))
 
 
-def test_tests_show_the_choice_beside_full_depth(ndr):
+def test_tests_show_the_choice_and_full_depth(ndr):
     *_, table = ndr
-    chosen, test = table["chosen"], table["tests"]["test"]
-    (row,) = (
-        row
-        for row in table["criteria"][chosen["criterion"]]["curve"]
-        if (row["threshold"], row["patience"]) == (chosen["threshold"], chosen["patience"])
-    )
+    row, test = table["calibrated"], table["tests"]["test"]
     assert (test["n"], test["full_accuracy"]) == (10, 0.8)
-    for name in ("accuracy", "mean_depth", "risk"):
+    for name in ("accuracy", "mean_depth", "risk", "relative_time"):
         assert test[name] == pytest.approx(row[name])
     buckets = test["by_difficulty"]
     assert sum(bucket["n"] for bucket in buckets) == 10
@@ -119,57 +192,84 @@ def test_tests_show_the_choice_beside_full_depth(ndr):
 
 
 def test_a_calibrated_checkpoint_stops_as_chosen(ndr, tmp_path):
-    model, batch, table = ndr
+    _, batch, table = ndr
     chosen = table["chosen"]
-    fields = calibrated_fields(model, table, benchmark="toy", benchmark_config="small", split="validation")
     saved = make_model(BY_NAME["ndr"])
-    saved.config.update(fields)
+    apply_calibration(saved, table, benchmark="toy", benchmark_config="small", split="validation")
     saved.save_pretrained(tmp_path)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert calibration_problem(again) is None
     record = again.config.exit_calibration
-    assert (record["benchmark"], record["criterion"], record["threshold"], record["n"]) == (
-        "toy",
-        chosen["criterion"],
-        chosen["threshold"],
-        10,
-    )
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    assert (record["benchmark"], record["n"]) == ("toy", 10)
+    assert (record["criterion"], record["threshold"]) == (chosen["criterion"], chosen["threshold"])
     options = {f"exit_{name}": value for name, value in chosen.items() if name != "min_depth"}
     with torch.no_grad():
-        expected, found = model(**inputs, max_depth=9, **options), again(**inputs)
+        expected, found = (
+            make_model(BY_NAME["ndr"])(**unlabelled(batch), max_depth=9, **options),
+            again(**unlabelled(batch)),
+        )
     assert found.ponder_steps.tolist() == expected.ponder_steps.tolist()
-    steps = found.ponder_steps.double()
-    assert record["inputs"]["steps"]["mean"] == pytest.approx(steps.mean().item())
-    assert record["inputs"]["steps"]["std"] == pytest.approx(steps.std(correction=0).item())
-    confidence = found.logits.softmax(-1).amax(-1)
-    assert record["inputs"]["confidence"]["mean"] == pytest.approx(confidence.mean().item(), rel=1e-5)
+    steps, confidence = found.ponder_steps.double(), found.logits.softmax(-1).amax(-1).double()
+    for name, values in (("steps", steps), ("confidence", confidence)):
+        assert record["inputs"][name]["mean"] == pytest.approx(values.mean().item(), rel=1e-5)
+        assert record["inputs"][name]["std"] == pytest.approx(values.std(correction=0).item(), rel=1e-4)
     again.config.exit_threshold = 0.123
     assert "the config has exit_threshold=0.123" in calibration_problem(again)
 
 
-def test_learned_halting_is_calibrated_by_its_own_threshold():
-    model, batch = make_model(BY_NAME["gut"]), make_batch(BY_NAME["gut"])
-    batch = own_labels(model, batch, halting_threshold=1.0)
-    table = calibrate(model, Examples([batch]), goal=Goal(0.4, 0.6), criteria=["learned"], repeats=1)
+@pytest.mark.parametrize(
+    ("name", "changes"), [("ndr", {}), ("gut", {}), ("albert_recurrent", {"step_classifiers": "separate"})]
+)
+def test_a_fixed_depth_is_chosen_where_it_is_fastest_and_stored(name, changes, tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    model = make_model(BY_NAME[name])
+    if changes:
+        model = type(model)(type(model.config)(**{**model.config.to_dict(), **changes})).eval()
+    batch = make_batch(BY_NAME[name])
+    with torch.no_grad():
+        batch["labels"] = model(**unlabelled(batch), max_depth=3).logits.argmax(-1)
+    timed(monkeypatch, lambda setting: 0.4 if setting.criterion == FIXED else 0.8)
+    examples = {"examples": Examples([batch]), "goal": MODEST, "criteria": ["convergence"]}
+    only_exits = calibrate(model, **examples, only_exits=True)
+    assert (only_exits["chosen"] or {}).get("criterion") != FIXED
+    table = calibrate(model, **examples)
+    depth = table["chosen"]["max_depth"]
+    assert table["chosen"] == {
+        "criterion": FIXED,
+        "threshold": None,
+        "patience": None,
+        "max_depth": depth,
+        "min_depth": 1,
+    }
+    assert table["calibrated"][RELATIVE_TIME] == 0.4
+    with torch.no_grad():
+        expected = model(**unlabelled(batch), max_depth=depth, **({"halting_threshold": 1.0} if name == "gut" else {}))
+    apply_calibration(model, table, benchmark="toy", split="validation")
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert (again.config.num_hidden_layers, calibration_problem(again)) == (depth, None)
+    with torch.no_grad():
+        torch.testing.assert_close(again(**unlabelled(batch)).logits, expected.logits)
+
+
+def test_learned_halting_is_calibrated_by_its_own_threshold(monkeypatch):
+    timed(monkeypatch, lambda setting: 0.9 if setting.criterion == FIXED else 0.5)
+    model = make_model(BY_NAME["gut"])
+    batch = own_labels(model, make_batch(BY_NAME["gut"]), halting_threshold=1.0)
+    table = calibrate(model, Examples([batch]), goal=MODEST, criteria=["learned"])
     curve = table["criteria"]["learned"]["curve"]
     assert [row["threshold"] for row in curve] == list(GRIDS["learned"])
-    for row in curve:
-        with torch.no_grad():
-            output = model(**batch, halting_threshold=row["threshold"])
-        assert row["mean_depth"] == pytest.approx(output.ponder_steps.float().mean().item())
     assert table["full_depth"]["accuracy"] == pytest.approx(0.8)
     most = torch.bincount(batch["labels"]).max().item()
     assert table["full_depth"]["majority_baseline"] == pytest.approx(most / 10)
-    fields = calibrated_fields(model, table)
+    fields = apply_calibration(model, table)
     assert (fields["exit_criterion"], fields["halting_threshold"]) == ("learned", table["chosen"]["threshold"])
 
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(0.4, True), (0.59, True), (0.61, False), (None, False)])
 def test_a_model_that_learned_little_is_told(accuracy, warns):
     # two standard errors of a half are 0.1
-    found = {"n": 100, "full_depth": {"accuracy": accuracy, "majority_baseline": 0.5}}
-    lines = little_learned(found)
+    lines = little_learned({"n": 100, "full_depth": {"accuracy": accuracy, "majority_baseline": 0.5}})
     assert len(lines) == warns
     if warns:
         assert f"full depth answers {100 * accuracy:.1f}% right, and the most frequent answer alone 50.0%" in lines[0]
@@ -178,30 +278,26 @@ def test_a_model_that_learned_little_is_told(accuracy, warns):
 @pytest.mark.parametrize("labelled", [True, False])
 def test_without_labels_answers_are_compared_with_full_depth(labelled):
     model, batch = make_model(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
-    if not labelled:
-        del batch["labels"]
-    goal = Goal(0.4, 0.6, labelled=False)
-    table = calibrate(model, Examples([batch]), {"test": Examples([batch], ["a"] * 10)}, goal, repeats=1)
+    batch = batch if labelled else unlabelled(batch)
+    goal = Goal(0.4, 0.6, labelled=False, repeats=1)
+    table = calibrate(model, Examples([batch]), {"test": Examples([batch], ["a"] * 10)}, goal)
     assert table["risk"] == DIFFERS
     assert (table["full_depth"]["accuracy"] is None) == (not labelled)
     assert (table["full_depth"]["majority_baseline"] is None) == (not labelled)
-    rows = [row for own in table["criteria"].values() for row in own["curve"]]
+    rows = [row for own in rows_of_families(table).values() for row in own]
     assert all(row["risk"] == row["disagreement"] for row in rows)
     assert all((row["lost"] is None) == (not labelled) for row in rows)
-    if table["chosen"]:
-        assert table["tests"]["test"]["examples"][0]["label"] is None or labelled
 
 
 @pytest.mark.parametrize("kind", ["tokens", "choice", "several"])
 def test_whatever_is_answered_is_compared_with_full_depth(kind):
-    goal = Goal(0.5, 0.4, labelled=False)
+    goal = Goal(0.5, 0.4, labelled=False, repeats=1)
     if kind == "several":
         model, batch = make_model(BY_NAME["ndr"], problem_type="multi_label_classification"), make_batch(BY_NAME["ndr"])
     else:
         head = {"tokens": TOKENS, "choice": CHOICE}[kind]
         model, batch = make_head("ut", head), make_head_batch("ut", head)
-    del batch["labels"]
-    table = calibrate(model, Examples([batch]), goal=goal, criteria=["convergence"], repeats=1)
+    table = calibrate(model, Examples([unlabelled(batch)]), goal=goal, criteria=["convergence"])
     rows = table["criteria"]["convergence"]["curve"]
     assert table["n"] == len(batch["input_ids"])
     assert rows[0]["risk"] <= rows[-1]["risk"]
@@ -209,32 +305,48 @@ def test_whatever_is_answered_is_compared_with_full_depth(kind):
 
 def test_language_models_are_judged_by_their_last_labelled_token():
     model, text = make_language_model(LANGUAGE_BY_NAME["gut"]), make_text(LANGUAGE_BY_NAME["gut"])
-    goal = Goal(0.5, 0.4, labelled=False)
-    table = calibrate(model, Examples([text]), goal=goal, criteria=["agreement"], repeats=1)
-    with torch.no_grad():
-        full = model(**text, halting_threshold=1.0).logits[:, :-1].argmax(-1)
-        rows = [
-            model(**text, exit_criterion="agreement", exit_threshold=row["threshold"])
-            for row in table["criteria"]["agreement"]["curve"]
-        ]
+    goal = Goal(0.5, 0.1, labelled=False, repeats=1)
+    table = calibrate(model, Examples([text]), goal=goal, criteria=["agreement"])
     wanted = text["labels"][:, 1:].masked_fill(text["attention_mask"][:, :-1] == 0, -100)
     last = [int((row != -100).nonzero()[-1]) for row in wanted]
-    for row, output in zip(table["criteria"]["agreement"]["curve"], rows, strict=True):
+
+    def answers(**options):
+        with torch.no_grad():
+            output = model(**text, **options)
         found = output.logits[:, :-1].argmax(-1)
-        differs = [found[place, at] != full[place, at] for place, at in enumerate(last)]
-        assert row["risk"] == pytest.approx(sum(differs) / 4)
-        live = output.ponder_steps >= 0
-        mean = torch.where(live, output.ponder_steps, 0).sum(1) / live.sum(1)
-        assert row["mean_depth"] == pytest.approx(mean.mean().item())
-    unlabelled = {name: text[name] for name in ("input_ids", "attention_mask")}
-    assert calibrate(model, Examples([unlabelled]), goal=goal, criteria=["agreement"], repeats=1)["n"] == 4
+        return [found[place, at].item() for place, at in enumerate(last)], output.ponder_steps
+
+    full, _ = answers(halting_threshold=1.0)
+    curve = table["criteria"]["agreement"]["curve"]
+    assert curve
+    for row in curve:
+        found, steps = answers(exit_criterion="agreement", exit_threshold=row["threshold"])
+        assert row["risk"] == pytest.approx(np.mean(np.not_equal(found, full)))
+        live = steps >= 0
+        assert row["mean_depth"] == pytest.approx((torch.where(live, steps, 0).sum(1) / live.sum(1)).mean().item())
+    bare = {name: text[name] for name in ("input_ids", "attention_mask")}
+    assert calibrate(model, Examples([bare]), goal=goal, criteria=["agreement"])["n"] == 4
+
+
+def test_settings_that_take_passes_are_walked_to_the_first_failure(monkeypatch):
+    model, batch = make_model(BY_NAME["gutlb"]), make_batch(BY_NAME["gutlb"])
+    tried, run = [], Trials.run
+    monkeypatch.setattr(Trials, "run", lambda trials, batches, key: tried.append(key) or run(trials, batches, key))
+    table = calibrate(model, Examples([batch]), goal=Goal(0.3, 0.3, labelled=False, repeats=1))
+    families = rows_of_families(table)
+    assert len(tried) == 1 + sum(map(len, families.values())) <= 1 + MOST_PASSES
+    # of each family evenly chosen ones, up to the first that is not certified
+    for name, rows in families.items():
+        assert all(row["safe"] for row in rows[:-1]), name
+    walked = [setting.threshold for setting in tried if setting.criterion == "learned"]
+    assert walked == [GRIDS["learned"][place] for place in (2, 6, 10)][: len(walked)]
 
 
 @pytest.mark.slow
 def test_two_stacks_are_judged_by_whole_targets():
     model, batches = make_translator(), make_pairs()
-    goal = Goal(0.4, 0.6, labelled=False)
-    table = calibrate(model, Examples(batches), goal=goal, criteria=["learned"], repeats=1)
+    goal = Goal(0.4, 0.6, labelled=False, repeats=1)
+    table = calibrate(model, Examples(batches), goal=goal, criteria=["learned"])
     assert table["fixed_depths"] == []
     labelled = [batch["labels"] != -100 for batch in batches]
 
@@ -250,46 +362,78 @@ def test_two_stacks_are_judged_by_whole_targets():
         assert row["risk"] == pytest.approx(sum(differs) / 10)
     with pytest.raises(ValueError, match="max_depth is 9: it is for models with one stack"):
         calibrate(model, Examples(batches), goal=goal, criteria=["learned"], max_depth=9)
-    for batch in batches:
-        del batch["labels"]
     with pytest.raises(ValueError, match="the examples have no targets"):
-        calibrate(model, Examples(batches), goal=goal, criteria=["learned"])
+        calibrate(model, Examples(list(map(unlabelled, batches))), goal=goal, criteria=["learned"])
 
 
-def rows_of(**columns):
-    """A curve from its columns, of the first settings of a criterion."""
-    keys = settings_of("convergence")
-    return {
-        key: {**dict.fromkeys(("accuracy", "disagreement"), 0.5), **dict(zip(columns, values, strict=True))}
-        for key, values in zip(keys, zip(*columns.values(), strict=True), strict=False)
+def chosen(rows, goal=DEFAULT_GOAL, competing=None):
+    """The value of the setting that is chosen from rows of (safe, mean depth, time, accuracy), by families."""
+    settings = {FIXED: [Setting(FIXED, max_depth=depth) for depth in (9, 8, 5, 4, 3)]}
+    curves, times = {}, {}
+    for name, own in rows.items():
+        keys = settings.get(name) or settings_of(name)
+        for key, (safe, depth, time, *accuracy) in zip(keys, own, strict=False):
+            right = accuracy[0] if accuracy else 0.5
+            row = {"safe": safe, MEAN_DEPTH: depth, "accuracy": right, "disagreement": 1 - right}
+            curves.setdefault(name, {})[key] = row
+            times[key] = {RELATIVE_TIME: time, "noise": 0.02}
+    asked = []
+
+    def timed(group):
+        asked.append(len(group))
+        return {key: times[key] for key in group}
+
+    choice, found = choose(curves, competing or list(curves), 10.0, goal, timed)
+    assert all(number <= 4 for number in asked)
+    return choice and choice.value, set(found)
+
+
+def test_the_fastest_certified_setting_is_chosen():
+    # within a family the time follows the steps, and only the settings ahead are timed
+    rows = {
+        FIXED: [(True, 9.0, 0.9), (True, 8.0, 0.8)],
+        "convergence": [(True, 7.0, 0.7), (True, 6.0, 0.6), (False, 1.0, 0.1)],
     }
-
-
-def test_what_spares_no_step_is_not_chosen():
-    rows = rows_of(safe=[True, True, False], mean_depth=[10.0, 10.0, 4.0], relative_time=[1.1, 1.1, 0.5])
-    assert choose({"convergence": rows}, 10.0, Goal()) == ({"convergence": None}, None)
-    rows = rows_of(safe=[True, True, False], mean_depth=[10.0, 8.0, 4.0], relative_time=[1.1, 0.9, 0.5])
-    choice = Setting("convergence", 0.01, 1)
-    assert choose({"convergence": rows}, 10.0, Goal()) == ({"convergence": choice}, choice)
+    assert chosen(rows) == (0.01, {Setting(FIXED, max_depth=8), Setting("convergence", 0.01, 1)})
+    rows["convergence"][1] = (True, 6.0, 0.85)
+    assert chosen(rows)[0] == 8
+    # differences within the noise go to fewer steps
+    rows["convergence"][1] = (True, 6.0, 0.815)
+    assert chosen(rows)[0] == 0.01
+    assert chosen({**rows, "convergence": [(True, 6.0, 0.9)]}, competing=["convergence"])[0] == 0.001
+    # full depth itself is certified
+    assert chosen({"convergence": [(True, 6.0, 1.1)]})[0] is None
+    assert chosen({"convergence": [(True, 10.0, 0.9), (False, 4.0, 0.5)]}) == (None, set())
 
 
 def test_budgets_take_the_most_accurate_that_is_fast_enough():
-    rows = rows_of(
-        safe=[True, True, False, False],
-        accuracy=[0.9, 0.8, 0.85, 0.3],
-        disagreement=[0.0, 0.1, 0.3, 0.4],
-        mean_depth=[9.0, 5.0, 4.0, 1.0],
-        relative_time=[1.0, 0.7, 0.6, 0.4],
-    )
+    rows = {
+        "convergence": [(True, 9.0, 1.0, 0.9), (True, 5.0, 0.7, 0.8), (False, 4.0, 0.6, 0.85), (False, 1.0, 0.4, 0.3)]
+    }
 
-    def threshold(measure, most, labelled=True):
-        _, choice = choose({"convergence": rows}, 10.0, Goal(budget=(measure, most), labelled=labelled))
-        return choice and choice.threshold
+    def threshold(measure, most):
+        return chosen(rows, Goal(budget=(measure, most)))[0]
 
     assert threshold(MEAN_DEPTH, 0.5) == GRIDS["convergence"][2]
-    assert threshold(MEAN_DEPTH, 0.5, labelled=False) == GRIDS["convergence"][1]
+    assert threshold(RELATIVE_TIME, 0.65) == GRIDS["convergence"][2]
     assert threshold(RELATIVE_TIME, 0.5) == GRIDS["convergence"][3]
     assert threshold(RELATIVE_TIME, 0.3) is None
+
+
+def test_times_are_of_batches_of_the_named_sizes():
+    model, batch = make_model(BY_NAME["gut"]), make_batch(BY_NAME["gut"], rows=12)
+    prepared, _ = prepare(model, Examples([batch, batch]), labelled=True)
+    single = timed_batches(prepared, 1)
+    assert len(single) == 24
+    # without padding that only other rows need
+    assert [int(each["attention_mask"].all()) for each in single] == [1] * 24
+    assert [len(each["input_ids"]) for each in timed_batches(prepared, 5)] == [5, 5, 2, 5, 5, 2]
+    setting = Setting(FIXED, max_depth=2)
+    found = Trials(model, FULL, True).times(prepared, [setting], (1, 5), repeats=2)
+    for own in found.values():
+        assert own[RELATIVE_TIME] == pytest.approx(np.mean([each["relative_time"] for each in own["times"].values()]))
+    assert found[setting]["times"].keys() == {"1", "5"}
+    assert found[FULL][RELATIVE_TIME] == 1
 
 
 @pytest.mark.parametrize(
@@ -312,8 +456,7 @@ def test_unusual_inputs(mean, std, n, unusual):
         "inputs": {"steps": {"mean": 5.0, "std": 1.0}, "confidence": {"mean": 0.9, "std": 0.1}},
     }
     half = np.tile([-std, std], n // 2)
-    inputs = pd.DataFrame({"steps": mean + half, "confidence": 0.9})
-    found = unusual_inputs(calibration, inputs)
+    found = unusual_inputs(calibration, pd.DataFrame({"steps": mean + half, "confidence": 0.9}))
     assert (found is not None) == unusual
     if unusual:
         assert found.endswith(f"(toy, validation), to which its guarantee is limited: mean steps {mean:g} instead of 5")
@@ -322,8 +465,7 @@ def test_unusual_inputs(mean, std, n, unusual):
 def test_grids_go_from_safe_to_fast():
     for name, thresholds in GRIDS.items():
         falls = name in CRITERIA and CRITERIA[name].falls
-        assert list(thresholds) == sorted(thresholds, reverse=not falls)
-        assert len(set(thresholds)) == len(thresholds)
+        assert list(thresholds) == sorted(set(thresholds), reverse=not falls)
         if name in CRITERIA:
             assert [CRITERIA[name].check_threshold(value) for value in thresholds] == list(thresholds)
     assert {*GRIDS, "stability"} == {"learned", *CRITERIA}
@@ -352,40 +494,31 @@ def test_criteria_are_those_that_a_model_can_use():
         check_criteria(AutoModel.from_config(fixed.config), None)
 
 
+BATCH = make_batch(BY_NAME["ndr"])
+
+
 @pytest.mark.parametrize(
-    ("goal", "message"),
+    ("examples", "goal", "message"),
     [
         (
+            BATCH,
             Goal(),
-            "10 examples are too few .* tolerance of 0.01 at a confidence of 0.95 takes 299, even without an error",
+            "10 examples are too few .* takes 368 for 2 families of settings .fixed_depth, convergence., even",
         ),
-        (Goal(tolerance=0), "tolerance is 0: pass a share above 0"),
-        (Goal(tolerance=math.nan), "tolerance is nan: pass a share above 0"),
-        (Goal(confidence=1.0), "confidence is 1.0: pass a share above 0 and below 1, as in 0.95"),
-        (Goal(budget=(MEAN_DEPTH, 1.5)), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
+        (BATCH, Goal(tolerance=0), "tolerance is 0: pass a share above 0"),
+        (BATCH, Goal(tolerance=math.nan), "tolerance is nan: pass a share above 0"),
+        (BATCH, Goal(confidence=1.0), "confidence is 1.0: pass a share above 0 and below 1, as in 0.95"),
+        (BATCH, Goal(budget=(MEAN_DEPTH, 1.5)), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
+        (None, MODEST, "there are no examples to calibrate on"),
+        ({**BATCH, "labels": BATCH["labels"] * 0 - 1}, MODEST, "labels hold numbers below 0, which mark examples"),
+        (unlabelled(BATCH), MODEST, r"the examples have no labels.*calibrate without them"),
     ],
 )
-def test_bad_goals_are_refused_before_any_work(goal, message, monkeypatch):
-    model, batch = make_model(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
+def test_bad_requests_are_refused_before_any_work(examples, goal, message, monkeypatch):
+    model = make_model(BY_NAME["ndr"])
     monkeypatch.setattr(type(model), "forward", lambda *_, **__: pytest.fail("there was work"))
     with pytest.raises(ValueError, match=message):
-        calibrate(model, Examples([batch]), goal=goal, criteria=["convergence"])
-
-
-def test_bad_examples_are_refused_before_any_work(monkeypatch):
-    model, batch = make_model(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
-    monkeypatch.setattr(type(model), "forward", lambda *_, **__: pytest.fail("there was work"))
-    with pytest.raises(ValueError, match=r"takes 459 for 5 criteria.*or choose one criterion"):
-        calibrate(model, Examples([batch]))
-    with pytest.raises(ValueError, match="there are no examples to calibrate on"):
-        calibrate(model, Examples([]), goal=MODEST)
-    hidden = {**batch, "labels": torch.full_like(batch["labels"], -1)}
-    with pytest.raises(ValueError, match="labels hold numbers below 0, which mark examples without a right answer"):
-        calibrate(model, Examples([hidden]), goal=MODEST)
-    unlabelled = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    for examples, tests in ((Examples([unlabelled]), {}), (Examples([batch]), {"test": Examples([unlabelled])})):
-        with pytest.raises(ValueError, match=r"the examples have no labels.*calibrate without them"):
-            calibrate(model, examples, tests, MODEST)
+        calibrate(model, Examples([] if examples is None else [examples]), goal=goal, criteria=["convergence"])
 
 
 def test_a_model_says_itself_how_deep_it_can_go():

@@ -49,8 +49,8 @@ def test_errors_are_of_tokens():
 def test_a_calibration_without_labels_compares_all_tokens():
     model = make_head("ut", MASKED, halting_threshold=0.9)
     batches = [without_targets(make_head_batch("ut", MASKED, seed=seed)) for seed in range(4)]
-    goal = Goal(tolerance=0.5, confidence=0.5, labelled=False)
-    found = calibrate(model, Examples(batches), None, goal, criteria=["convergence"], repeats=1)
+    goal = Goal(tolerance=0.5, confidence=0.5, labelled=False, repeats=1)
+    found = calibrate(model, Examples(batches), None, goal, criteria=["convergence"])
     assert (found["unit"], found["n"], found["risk"]) == ("token", 24, "differs")
     curve = found["criteria"]["convergence"]["curve"]
     assert curve[0]["accuracy"] is None
@@ -64,8 +64,8 @@ def test_a_calibration_without_labels_compares_all_tokens():
 def test_a_calibration_counts_the_steps_of_labelled_tokens():
     model = make_head("ut", TOKENS, halting_threshold=0.9)
     batches = [make_head_batch("ut", TOKENS, seed=seed) for seed in range(4)]
-    goal = Goal(tolerance=0.5, confidence=0.5)
-    found = calibrate(model, Examples(batches), None, goal, criteria=["learned"], repeats=1)
+    goal = Goal(tolerance=0.5, confidence=0.5, repeats=1)
+    found = calibrate(model, Examples(batches), None, goal, criteria=["learned"])
     assert found["full_depth"]["mean_depth"] == model.config.num_hidden_layers
     row = found["criteria"]["learned"]["curve"][-1]
     means = []

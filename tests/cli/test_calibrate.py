@@ -11,12 +11,15 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
+from hf_recurrent.analysis.trials import Trials
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli import main
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
+from hf_recurrent.models.common.exit_criteria import FIXED
+from hf_recurrent.templating import percent
 from support.checkpoints import committed_checkpoint
 from support.families import BY_NAME, make_model
 
@@ -28,7 +31,7 @@ SIZES = {"num_train": 20, "num_validation": 100, "num_test": 30}
 SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 # what a hundred examples can show
 MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
-CONVERGENCE = ("--criterion", "convergence", "--max-depth", "16")
+CONVERGENCE = ("--criterion", "convergence", "--only_exits", "--max-depth", "16")
 
 
 def uncalibrated(folder):
@@ -52,7 +55,7 @@ def calibrated(tmp_path_factory):
     (folder / "modeling_ndr.py").write_text("# of an earlier version")
     before, said = read(folder), io.StringIO()
     splits = ("--test-split", "test", "--test-split", "test_ood")
-    words = ("calibrate", str(folder), BENCHMARK, *SET, *MODEST, *CONVERGENCE, *splits)
+    words = ("calibrate", str(folder), BENCHMARK, *SET, *MODEST, *CONVERGENCE, *splits, "--in_place")
     with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as finished:
         main(words)
     assert finished.value.code == 0
@@ -94,9 +97,11 @@ def test_the_choice_is_stored_in_the_checkpoint(calibrated):
     flat = " ".join(out.split())
     assert f"Chosen: convergence at {chosen['threshold']:g}. With a confidence of 90.0% at most 5%" in flat
     own = next(row for row in found["criteria"]["convergence"]["curve"] if row["threshold"] == chosen["threshold"])
-    rivals = [row for row in found["fixed_depths"] if row["accuracy"] >= own["accuracy"]]
-    assert rivals
-    assert f"max_depth={min(rivals, key=lambda row: row['relative_time'])['max_depth']} in place of the exit" in flat
+    assert own.items() >= found["calibrated"].items()
+    (fixed,) = (row for row in found["fixed_depths"] if row["relative_time"] is not None)
+    assert fixed["max_depth"] == min(row["max_depth"] for row in found["fixed_depths"] if row["safe"])
+    told = f"the best fixed depth, a fixed depth of {fixed['max_depth']}, takes {percent(fixed['relative_time'])}"
+    assert f"It takes {percent(own['relative_time'])} of the time of full depth; {told}" in flat
     # a checkpoint without a card has none that is out of date
     assert "--card" not in flat
     assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
@@ -128,30 +133,57 @@ def test_inputs_and_weights_that_void_the_promise(run, succeed, calibrated, tmp_
     assert "the weights are others" in err
 
 
-def test_a_copy_can_be_calibrated_instead(succeed, checkpoint, tmp_path):
+def test_a_copy_is_calibrated_by_default(succeed, checkpoint, tmp_path):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
-    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *words, "--out", tmp_path / "copy")
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *words)
+    copy = tmp_path / "checkpoint-calibrated"
+    assert f"wrote {copy}" in out
     assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
-    found = read(tmp_path / "copy", "calibration.json")
+    found = read(copy, "calibration.json")
     assert (found["n"], found["risk"], found["budget"]) == (40, "differs", {"measure": "mean_depth", "most": 0.6})
     assert list(found["tests"]) == ["test"]
     assert found["tests"]["test"]["mean_depth"] < 0.65 * 16
-    assert "nothing is promised of its errors" in " ".join(out.split())
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "copy")
+    assert "nothing is guaranteed of its errors" in " ".join(out.split())
+    model = AutoModelForSequenceClassification.from_pretrained(copy)
     assert model.config.exit_criterion == "convergence"
     assert calibration_problem(model) is None
-    assert (tmp_path / "copy" / "modeling_ndr.py").is_file()
+    assert (copy / "modeling_ndr.py").is_file()
+
+
+def test_a_fixed_depth_is_stored_where_it_is_fastest(succeed, checkpoint, evaluated, monkeypatch):
+    def times(trials, batches, settings, sizes, *_):
+        times = {setting: 0.4 if setting.criterion == FIXED else 0.7 for setting in settings} | {trials.full: 1.0}
+        return {key: {"times": {}, "relative_time": time, "noise": 0.01} for key, time in times.items()}
+
+    monkeypatch.setattr(Trials, "times", times)
+    words = ("--criterion", "convergence", "--max-depth", "16", "--test_split", "test", "--test_split", "test_ood")
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *words)
+    copy = checkpoint.with_name("checkpoint-calibrated")
+    found, config = read(copy, "calibration.json"), read(copy)
+    depth = found["chosen"]["max_depth"]
+    assert (config["num_hidden_layers"], config["exit_calibration"]["criterion"]) == (depth, FIXED)
+    assert depth < 8
+    flat = " ".join(out.split())
+    assert f"Chosen: a fixed depth of {depth}. With a confidence of 90.0% at most 5%" in flat
+    assert "takes 40.0% of the time of full depth; the best exit, convergence at" in flat
+    # commands of up to ten functions take as many steps
+    risk = found["tests"]["test_ood"]["risk"]
+    assert risk > 0.05
+    assert f"On test_ood the risk is {percent(risk)}, above the tolerance of 5%: the guarantee holds for data" in flat
+    assert "On test the risk" not in flat
+    (table,) = evaluated(copy, BENCHMARK, *SET, "--split", "test")[0].values()
+    assert (table["accuracy"], table["max_depth"]) == (found["tests"]["test"]["accuracy"], depth)
 
 
 def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
     before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
     # the first prediction that can be compared with another is that of the last step, which is then taken anyway
-    words = ("--criterion", "stability", "--max-depth", "2")
+    words = ("--criterion", "stability", "--max-depth", "2", "--only_exits", "--in_place")
     status, out, _ = run("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *words)
     assert status == 1
     flat = " ".join(out.split())
-    assert "No threshold spares steps with at most 5% errors with a confidence of 90.0%." in flat
+    assert "No setting spares steps with at most 5% errors with a confidence of 90.0%." in flat
     assert "Nothing is stored: the checkpoint stays as it is." in flat
     assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
 
@@ -163,7 +195,7 @@ def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
     save_file({name: weight.bfloat16().float() for name, weight in weights.items()}, checkpoint / "model.safetensors")
     with pytest.raises(ValueError, match="results are of other weights"):
         lint_card(checkpoint)
-    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--card")
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--in_place", "--card")
     lint_card(checkpoint)
     card, found = read_card(checkpoint), read(checkpoint, "calibration.json")
     assert card.calibration["chosen"] == found["chosen"]
@@ -186,8 +218,8 @@ def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
     assert "Ponder cost" not in text
     assert f"wrote {checkpoint / 'README.md'}" in out
     # chosen anew, it was still trained as it was
-    shallower = ("--criterion", "confidence", "--max-depth", "12")
-    succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower, "--card")
+    shallower = ("--criterion", "confidence", "--only_exits", "--max-depth", "12", "--in_place", "--card")
+    succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower)
     again = read_card(checkpoint)
     assert (again.halting, again.max_depth) == ("confidence", 12)
     assert [line for line in again.limitations if "It was trained" in line] == [
@@ -200,11 +232,11 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
     checkpoint = shutil.copytree(committed_checkpoint("sut-logical-inference-cpu"), tmp_path / "checkpoint")
     before = read_card(checkpoint)
     sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
-    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1")
+    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1", "--in_place")
     out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
-    assert "The card does not tell of this exit yet: give --card, too" in " ".join(out.split())
+    assert "The card does not show this calibration yet: add --card" in " ".join(out.split())
     out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
-    assert "does not tell" not in out
+    assert "does not show" not in out
     assert "The card keeps its results of before the calibration" in " ".join(out.split())
     card = read_card(checkpoint)
     assert card.results == before.results
@@ -221,12 +253,17 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
         (("--budget", "time=1.5"), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
         (("--criterion", "probe"), "run `hf-recurrent fit-probe` first"),
         (("--criterion", "learned"), "the model has no learned halting"),
-        (("--criterion", "entropy"), "100 examples are too few to calibrate on: .* takes 299, even without an error"),
-        (("--limit", "50"), "50 examples are too few to calibrate on: .* takes 459 for 5 criteria"),
+        (
+            ("--criterion", "entropy"),
+            "100 examples are too few to calibrate on: .* 368 for 2 families of settings .fixed_depth, entropy., even",
+        ),
+        (("--limit", "50"), "50 examples are too few to calibrate on: .* takes 459 for 5 families"),
         (("--difficulty", "width"), "difficulty is 'width': the examples have depth"),
-        (("--out", "."), "--out: . is not empty; name a new folder"),
-        (("--card",), "--card: .*checkpoint has no card.json; a training run writes it"),
-        (("--card", "--out", "elsewhere"), "--card: elsewhere has no card.json"),
+        (("--output", "."), "the folder of the copy, ., is not empty: name a new one with --output"),
+        (("--output", "x", "--in_place"), "--output x and --in-place: a checkpoint is changed or copied"),
+        (("--batch_size", "1,many"), "--batch-size is '1,many': pass numbers of examples with commas between"),
+        (("--in_place", "--card"), "--card: .*checkpoint has no card.json or converted.json"),
+        (("--card",), "--card: a copy has no card, .* pass --in-place"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, checkpoint, words, message):
@@ -240,7 +277,7 @@ def test_bad_requests_write_nothing(refuse, checkpoint, words, message):
 def test_checkpoints_that_do_not_fit(refuse, checkpoint, tmp_path):
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     assert "does not iterate one block (architecture 'tlb')" in refuse("calibrate", tmp_path / "tlb", "listops")
-    assert "name a new one for a changed copy with --out" in refuse("calibrate", "someone/model", "listops")
+    assert "someone/model is no local folder" in refuse("calibrate", "someone/model", "listops", "--in_place")
     assert "tlbb does not exist; did you mean tlb" in refuse("calibrate", tmp_path / "tlbb", "listops")
     words = ("--budget", "depth=0.5")
     assert "which is read in segments" in refuse("calibrate", checkpoint, "long_documents", *words)

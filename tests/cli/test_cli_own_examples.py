@@ -196,7 +196,7 @@ def test_several_labels_and_numbers(evaluated, succeed, refuse, file, tmp_path):
     (known / "card.json").write_text(json.dumps({"benchmark": {"parameters": facts}}))
     out, _ = succeed("evaluate", known, kept)
     words = (several, kept, *topics, "--label-delimiter", "|", "--repeats", "1")
-    succeed("sweep", *words, "--thresholds", "0.5", "--out", tmp_path / "sweep")
+    succeed("sweep", *words, "--thresholds", "0.5", "--output", tmp_path / "sweep")
 
     number = classifier(tmp_path / "number", num_labels=1, problem_type="regression")
     score = (number, file, "--text-column", "review", "--label-column", "score")
@@ -215,9 +215,9 @@ def test_calibration_and_its_probe(succeed, refuse, checkpoint, tmp_path):
     copy, probed = tmp_path / "copy", tmp_path / "probed"
     others = shutil.copytree(checkpoint, tmp_path / "others")
     (others / LINEAGE_FILE).write_text('{"name": "org/base", "license": "cc-by-nc-4.0"}')
-    succeed("fit-probe", others, many, *COLUMNS[:4], "--size", "4", "--out", probed)
+    succeed("fit-probe", others, many, *COLUMNS[:4], "--size", "4", "--output", probed)
     goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1")
-    succeed("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--out", copy)
+    succeed("calibrate", probed, many, *COLUMNS, *goal, "--test-file", tests, "--output", copy)
     found = json.loads((copy / "calibration.json").read_text())
     assert (found["benchmark"], found["split"], found["n"]) == ("many.csv", "validation", 400)
     assert list(found["tests"]) == ["test"]
@@ -226,10 +226,10 @@ def test_calibration_and_its_probe(succeed, refuse, checkpoint, tmp_path):
     assert read_base_model(str(copy)) == BaseModel("org/base", "cc-by-nc-4.0")
     assert json.loads((copy / "config.json").read_text())["exit_calibration"]["benchmark"] == "many.csv"
     bare = write_csv(tmp_path / "bare.csv", [{"review": row["review"]} for row in rows(100)])
-    succeed("calibrate", probed, bare, "--text-column", "review", *goal, "--out", tmp_path / "bare")
+    succeed("calibrate", probed, bare, "--text-column", "review", *goal, "--output", tmp_path / "bare")
     assert json.loads((tmp_path / "bare" / "calibration.json").read_text())["full_depth"]["accuracy"] is None
     alone = (*goal, "--criterion", "confidence")
-    succeed("calibrate", probed, many, *COLUMNS, *alone, "--out", tmp_path / "other")
+    succeed("calibrate", probed, many, *COLUMNS, *alone, "--output", tmp_path / "other")
     assert json.loads((tmp_path / "other" / "calibration.json").read_text())["tests"] == {}
     problem = refuse("calibrate", probed, "listops", "--test-file", tests)
     assert f"--test-file {tests}: this is not for listops" in problem
@@ -301,7 +301,8 @@ def test_the_card_of_own_data_is_measured_again(run, refuse, tmp_path):
     }
     with pytest.warns(UserWarning, match="more than max_seq_length=8 tokens"):
         train([str(word) for name, value in flags.items() for word in (f"--{name}", value)])
-    goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--card")
+    goal = ("--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--only_exits")
+    goal += ("--in_place", "--card")
     words = ("calibrate", tmp_path / "run", validation)
     before = (tmp_path / "run" / "README.md").read_text()
     assert "test has no file: name it with --split and --test-file" in refuse(*words, *goal)

@@ -75,8 +75,17 @@ def test_texts_are_evaluated(evaluated, places):
 def test_an_exit_is_calibrated_by_texts(run, succeed, places, tmp_path):
     goal = ("--tolerance", "0.6", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
     words = ("calibrate", places["model"], places["held"], "--test-file", places["test"], "--line-by-line", *goal)
-    words += ("--criterion", "stability", "--without-labels", "--slice-by", "size", "--difficulty", "size")
-    out, _ = succeed(*words, "--out", tmp_path / "copy")
+    words += (
+        "--criterion",
+        "stability",
+        "--only_exits",
+        "--without-labels",
+        "--slice-by",
+        "size",
+        "--difficulty",
+        "size",
+    )
+    out, _ = succeed(*words, "--output", tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["risk"], found["difficulty"]) == (ROWS, "token", "differs", "size")
     chosen, tests = found["chosen"], found["tests"]["test"]
@@ -161,8 +170,8 @@ def test_a_calibrated_copy_reads_texts_as_its_origin_does(evaluated, succeed, pl
     folder = recorded(places["model"], tmp_path / "model", recipe, block_size=6, pack=False, **facts)
     if not of_run:
         (folder / "recipe.yaml").unlink()
-    goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--limit", "9")
-    succeed("calibrate", folder, places["book"], "--out", tmp_path / "copy", *goal)
+    goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "convergence", "--only_exits", "--limit", "9")
+    succeed("calibrate", folder, places["book"], "--output", tmp_path / "copy", *goal)
     tables = []
     for model in (folder, tmp_path / "copy"):
         table = evaluated(model, places["book"], "--exit-criterion", "learned")[0]["test"]
@@ -191,7 +200,17 @@ def test_a_card_tells_texts_by_the_calibrated_exit(evaluated, succeed, places, t
     succeed("train", *words, "--max_steps", "9", "--block_size", "64", "--output_dir", folder)
     before = read_card(folder)
     shutil.copytree(folder, tmp_path / "other")
-    goal = ("--budget", "depth=0.9", "--repeats", "1", "--criterion", "agreement", "--card")
+    goal = (
+        "--budget",
+        "depth=0.9",
+        "--repeats",
+        "1",
+        "--criterion",
+        "agreement",
+        "--only_exits",
+        "--in_place",
+        "--card",
+    )
     out, _ = succeed("calibrate", folder, held, "--test-file", places["test"], *goal)
     assert "The card keeps" not in out
     lint_card(folder)

@@ -81,7 +81,7 @@ def test_choices_are_evaluated_and_calibrated(evaluated, succeed, places, tmp_pa
     assert (table["n"], table["accuracy"], table["unit"]) == (24, np.mean(right), "choice")
     assert table["steps"]["mean"] == pytest.approx(np.mean(steps))
     words = ("calibrate", places["choices"], places["choices_file"], *CHOICES, "--tolerance", "0.5", "--repeats", "1")
-    succeed(*words, "--confidence", "0.5", "--without-labels", "--out", tmp_path / "calibrated")
+    succeed(*words, "--confidence", "0.5", "--without-labels", "--output", tmp_path / "calibrated")
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
     assert set(found["criteria"]) == {"learned", "convergence"}
     copy = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path / "calibrated")

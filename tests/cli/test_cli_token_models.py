@@ -138,7 +138,7 @@ def test_masks_are_evaluated(evaluated, refuse, places):
 def test_thresholds_are_swept(evaluated, succeed, places, tmp_path, kind):
     file, flags = (places["test"], ()) if kind == "words" else (places["book"], ("--line-by-line",))
     words = (places[kind], file, *flags)
-    out = ("--out", tmp_path / "out", "--repeats", "1", "--slice", "length")
+    out = ("--output", tmp_path / "out", "--repeats", "1", "--slice", "length")
     printed, _ = succeed("sweep", *words, *out, "--thresholds", "0.2,0.6")
     found = json.loads((tmp_path / "out" / "halting_sweep.json").read_text())["splits"]["test"]
     table = evaluated(*words)[0]["test"]
@@ -161,9 +161,9 @@ def test_thresholds_are_swept(evaluated, succeed, places, tmp_path, kind):
 
 def test_an_exit_is_calibrated_by_sequences(evaluated, succeed, places, tmp_path):
     goal = ("--tolerance", "0.3", "--confidence", "0.9", "--limit", str(ROWS), "--repeats", "1")
-    goal += ("--criterion", "learned", "--criterion", "confidence", "--without-labels")
+    goal += ("--criterion", "learned", "--criterion", "confidence", "--without-labels", "--only_exits")
     words = ("calibrate", places["words"], places["rows"], "--test-file", places["test"], *goal)
-    out, err = succeed(*words, "--out", tmp_path / "copy")
+    out, err = succeed(*words, "--output", tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["risk"]) == (ROWS, "token", "differs")
     assert list(found["criteria"]) == ["learned", "confidence"]
@@ -188,10 +188,11 @@ def test_an_exit_is_calibrated_by_sequences(evaluated, succeed, places, tmp_path
 
 def test_tokens_stop_by_a_probe(evaluated, succeed, places, tmp_path):
     words = ("fit-probe", places["words"], places["rows"], "--size", "4")
-    out, _ = succeed(*words, "--out", tmp_path / "probed")
+    out, _ = succeed(*words, "--output", tmp_path / "probed")
     tokens = sum(len(row["tokens"]) for row in word_rows(ROWS))
     assert f"fitted to {ROWS} examples of train ({tokens} units after 1 to 3 steps)" in " ".join(out.split())
-    goal = ("--tolerance", "0.4", "--confidence", "0.9", "--repeats", "1", "--criterion", "probe", "--without-labels")
+    goal = ("--tolerance", "0.4", "--confidence", "0.9", "--repeats", "1", "--criterion", "probe", "--only_exits")
+    goal += ("--without-labels", "--in_place")
     succeed("calibrate", tmp_path / "probed", places["rows"], "--test-file", places["test"], *goal)
     found = json.loads((tmp_path / "probed" / "calibration.json").read_text())
     assert (found["n"], found["unit"], found["chosen"]["criterion"]) == (ROWS, "token", "probe")
@@ -208,10 +209,10 @@ def test_tokens_stop_by_a_probe(evaluated, succeed, places, tmp_path):
 def test_heads_without_such_an_exit_say_so(refuse, places, tmp_path):
     folder = word_checkpoint(tmp_path / "whole", halting="global")
     words = (folder, places["rows"], "--limit", "40", "--tolerance", "0.3")
-    message = refuse("calibrate", *words, "--criterion", "entropy", "--out", tmp_path / "copy")
+    message = refuse("calibrate", *words, "--criterion", "entropy", "--output", tmp_path / "copy")
     assert "this model answers for each token while its sequences stop as a whole" in message
     assert message.endswith("choose learned, convergence")
-    message = refuse("fit-probe", folder, places["rows"], "--out", tmp_path / "copy")
+    message = refuse("fit-probe", folder, places["rows"], "--output", tmp_path / "copy")
     assert "no probe can judge the answers of GUTForTokenClassification" in message
     assert "a config whose tokens halt one by one" in message
     assert not (tmp_path / "copy").exists()

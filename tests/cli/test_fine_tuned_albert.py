@@ -40,7 +40,7 @@ def test_pabee_and_its_calibration(succeed, albert, tmp_path):
     assert card.base_model == BaseModel("albert"), "its folder has no card"
     data = ("--dataset-name", "nyu-mll/glue", "--config", "mrpc", "--max-seq-length", "128")
     modest = ("--criterion", "stability", "--tolerance", "0.1", "--confidence", "0.9", "--repeats", "1")
-    succeed("calibrate", "tuned", *data, *modest, "--card")
+    succeed("calibrate", "tuned", *data, *modest, "--only_exits", "--in_place", "--card")
     assert config_of(folder)["exit_criterion"] == "stability"
     assert 2 <= config_of(folder)["exit_patience"] + 1 < 4
     lint_card(folder)
@@ -62,5 +62,5 @@ def test_a_probe_on_a_frozen_backbone(succeed, albert, tmp_path):
     assert_close(after["model.embed_tokens.weight"], before["albert.embeddings.word_embeddings.weight"], tolerance=0.0)
     assert_close(after["model.pooler.weight"], before["albert.pooler.weight"], tolerance=0.0)
     data = ("--dataset-name", "nyu-mll/glue", "--config", "qnli")
-    succeed("fit-probe", "frozen", *data, "--size", "4")
+    succeed("fit-probe", "frozen", *data, "--size", "4", "--in_place")
     assert config_of(folder)["exit_probe_size"] == 4

@@ -60,7 +60,7 @@ def answers(checkpoint, **options):
 def test_the_checkpoint_stops_when_its_answer_is_right(succeed, checkpoint):
     before, config = contents(checkpoint), read_config(checkpoint)
     weights = load_file(checkpoint / "model.safetensors")
-    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET)
+    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--in_place")
     after = contents(checkpoint)
     assert {name for name in before if after[name] != before[name]} == CHANGED
     # the code of the new fields, and nothing hidden
@@ -91,7 +91,9 @@ def test_the_checkpoint_stops_when_its_answer_is_right(succeed, checkpoint):
     assert shallow < 7
     assert early > full - 0.03
     # once more, on the first one's config
-    out, _ = succeed("fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-depth", "4")
+    out, _ = succeed(
+        "fit-probe", checkpoint, BENCHMARK, *SET, "--limit", "100", "--size", "5", "--max-depth", "4", "--in_place"
+    )
     flat = " ".join(out.split())
     assert "It replaces the probe that the checkpoint had." in flat
     assert "fitted to 100 examples of train (100 units after 1 to 3 steps)" in flat
@@ -135,11 +137,11 @@ def test_a_failure_leaves_the_checkpoint_as_it_was(run, succeed, quick, tmp_path
 
     with monkeypatch.context() as patch:
         patch.setattr("hf_recurrent.hub.checkpoint.save_checkpoint", fails)
-        assert "no space left" in run("fit-probe", folder, *LISTOPS)[2]
+        assert "no space left" in run("fit-probe", folder, *LISTOPS, "--in_place")[2]
         assert contents(folder) == before
-        assert "no space left" in run("fit-probe", folder, *LISTOPS, "--out", tmp_path / "copy")[2]
+        assert "no space left" in run("fit-probe", folder, *LISTOPS, "--output", tmp_path / "copy")[2]
     assert [path.name for path in tmp_path.iterdir()] == ["gut"]
-    succeed("fit-probe", folder, *LISTOPS)
+    succeed("fit-probe", folder, *LISTOPS, "--in_place")
     assert {name for name, content in contents(folder).items() if content != before[name]} == CHANGED
 
 
@@ -147,7 +149,7 @@ def test_weights_keep_their_precision(succeed, quick, tmp_path):
     folder = small_gut(tmp_path / "gut")
     save_checkpoint(load_checkpoint(folder, "cpu", dtype=torch.bfloat16).model, folder)
     before = load_file(folder / "model.safetensors")
-    succeed("fit-probe", folder, *LISTOPS)
+    succeed("fit-probe", folder, *LISTOPS, "--in_place")
     after = load_file(folder / "model.safetensors")
     assert {values.dtype for values in before.values()} == {torch.bfloat16, torch.float32}
     assert {name: after[name].dtype for name in before} == {name: values.dtype for name, values in before.items()}
@@ -158,13 +160,13 @@ def test_weights_keep_their_precision(succeed, quick, tmp_path):
 @pytest.mark.parametrize("criterion", ["convergence", "probe"])
 def test_a_probe_voids_the_calibration_of_a_probe_alone(succeed, quick, tmp_path, caplog, criterion):
     folder = small_gut(tmp_path / "gut")
-    succeed("fit-probe", folder, *LISTOPS)
+    succeed("fit-probe", folder, *LISTOPS, "--in_place")
     model = load_checkpoint(folder, "cpu").model
     fields = {"exit_criterion": criterion, "exit_threshold": 0.3}
     source = {"benchmark": "listops", "split": "unseen"}
     calibration = {**source, "fields": fields, "weights": exit_digest(model, criterion)}
     write_json(folder / "config.json", {**read_config(folder), **fields, "exit_calibration": calibration})
-    succeed("fit-probe", folder, *LISTOPS, "--seed", "5")
+    succeed("fit-probe", folder, *LISTOPS, "--seed", "5", "--in_place")
     told = "the exit criterion was calibrated on listops (unseen), but the weights are others"
     new = read_config(folder)
     if criterion == "probe":
@@ -182,8 +184,9 @@ def test_checkpoints_that_do_not_fit(refuse, tmp_path):
     assert "pass examples of which the model answers some rightly" in refuse(
         "fit-probe", folder, *LISTOPS, "--limit", "2"
     )
-    assert "is not empty; name a new folder" in refuse("fit-probe", folder, *LISTOPS, "--out", folder)
+    assert "is not empty: name a new one" in refuse("fit-probe", folder, *LISTOPS, "--output", folder)
+    assert "a checkpoint is changed or copied" in refuse("fit-probe", folder, *LISTOPS, "--output", "x", "--in_place")
     assert contents(folder) == before
-    assert "name a new one for a changed copy with --out" in refuse("fit-probe", "someone/model", "listops")
+    assert "someone/model is no local folder" in refuse("fit-probe", "someone/model", "listops", "--in_place")
     save_checkpoint(make_model(BY_NAME["tlb"]), tmp_path / "tlb", build_tokenizer("listops"))
     assert "does not iterate one block (architecture 'tlb')" in refuse("fit-probe", tmp_path / "tlb", "listops")

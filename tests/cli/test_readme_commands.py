@@ -42,7 +42,7 @@ def test_train_calibrate_publish(run, hub, tmp_path, monkeypatch):
     assert status == 0, err
     status, out, err = run(*calibrate[1:])
     assert status == 0, err
-    assert "safe" in out
+    assert "certified" in out
     # of an account that the local hub has
     status, _, err = run(*publish[1:-1], publish[-1].replace("your-name", "org"))
     assert status == 0, err

@@ -44,7 +44,18 @@ def test_a_calibration_of_two_chooses_as_that_of_one(tmp_path):
     chosen = []
     for number in (1, 2):
         folder = shutil.copytree(CHECKPOINT, tmp_path / f"of_{number}")
-        options = ["--tolerance", "0.2", "--criterion", "agreement", "--repeats", "1", "--limit", "100"]
+        options = [
+            "--tolerance",
+            "0.2",
+            "--criterion",
+            "agreement",
+            "--repeats",
+            "1",
+            "--limit",
+            "100",
+            "--only_exits",
+            "--in_place",
+        ]
         done = command(["calibrate", str(folder), *DATA, *options], tmp_path, number)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("wrote") >= 1

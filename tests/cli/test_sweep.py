@@ -54,7 +54,7 @@ def translator(tmp_path_factory):
 
 @pytest.mark.slow
 def test_thresholds_are_those_of_evaluate(succeed, run_folder, tmp_path):
-    words = ("--thresholds", "0.5,0.9", "--repeats", "1", "--slice", "depth", "--out", tmp_path / "out")
+    words = ("--thresholds", "0.5,0.9", "--repeats", "1", "--slice", "depth", "--output", tmp_path / "out")
     out, _ = succeed("sweep", run_folder, "listops", *SET, *words)
     (name, table), *others = tables(tmp_path / "out").items()
     assert (name, others) == ("test", [])
@@ -101,7 +101,7 @@ def test_the_card_shows_what_was_swept(succeed, run_folder):
 
 @pytest.mark.slow
 def test_a_translator(succeed, translator, tmp_path):
-    out, _ = succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--out", tmp_path)
+    out, _ = succeed("sweep", translator, PAIRS, *SET_PAIRS, *QUICK, "--generate", "--plot", "--output", tmp_path)
     (table,) = tables(tmp_path).values()
     assert table["most_steps"] == {"encoder": 3, "decoder": 3}
     for row in table["thresholds"]:
@@ -113,7 +113,7 @@ def test_a_translator(succeed, translator, tmp_path):
         "test_halting_plot_encoder.png",
         "test_trade_off.png",
     ]
-    out, _ = succeed("experts", translator, PAIRS, *SET_PAIRS, "--limit", "8", "--out", tmp_path)
+    out, _ = succeed("experts", translator, PAIRS, *SET_PAIRS, "--limit", "8", "--output", tmp_path)
     (experts,) = tables(tmp_path, "expert_stats.json").values()
     assert experts["n"] == 8
     assert len(experts["modules"]) == 5
@@ -128,7 +128,7 @@ def test_a_translator(succeed, translator, tmp_path):
         (["--thresholds", "0.5,1.5"], "pass halting masses above 0 and up to 1"),
         (["--slice", "width"], "slice is 'width': the examples have length, depth, num_operators, max_arguments"),
         (["--generate"], "generate is for sequence-to-sequence models"),
-        (["--card", "--out", "elsewhere"], "--card: elsewhere has no card.json"),
+        (["--card", "--output", "elsewhere"], "--card: elsewhere has no card.json"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, run_folder, tmp_path, monkeypatch, words, message):

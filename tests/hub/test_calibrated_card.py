@@ -160,8 +160,8 @@ def test_an_exit_chosen_by_a_budget_guarantees_nothing(budget, words):
 
 COMMAND = (
     "hf-recurrent calibrate someone/gut-listops listops --config original --set max_depth=20 "
-    """--set 'operators=["MIN","|"]' --split validation --test-split test --test-split far --criterion convergence """
-    "--criterion stability --limit 1000 {} --difficulty depth --out calibrated"
+    """--set 'operators=["MIN","|"]' --split validation --test_split test --test_split far --criterion convergence """
+    "--criterion stability --limit 1000 {} --only_exits --difficulty depth --output calibrated"
 )
 
 
@@ -171,7 +171,7 @@ COMMAND = (
         ({}, "--tolerance 0.01 --confidence 0.95"),
         ({"budget": {"measure": "mean_depth", "most": 0.5}}, "--budget depth=0.5"),
         ({"budget": {"measure": "relative_time", "most": 0.25}}, "--budget time=0.25"),
-        ({"risk": "differs"}, "--tolerance 0.01 --confidence 0.95 --without-labels"),
+        ({"risk": "differs"}, "--tolerance 0.01 --confidence 0.95 --without_labels"),
         ({"seed": 7}, "--seed 7 --tolerance 0.01 --confidence 0.95"),
     ],
 )
@@ -183,8 +183,10 @@ def test_the_command_that_chooses_the_exit_again(changes, options):
 
 def test_results_on_all_tests_are_no_split_of_the_command():
     tests = {ALL_TESTS: split_check((1, 2), 0.5), "test": split_check((1, 2), 0.5)}
-    assert calibration_command(calibrated(tests=tests)).count("--test-split") == 1
-    assert calibration_command(calibrated(difficulty=None)).endswith("--confidence 0.95 --out calibrated")
+    assert calibration_command(calibrated(tests=tests)).count("--test_split") == 1
+    assert calibration_command(calibrated(difficulty=None)).endswith(
+        "--confidence 0.95 --only_exits --output calibrated"
+    )
 
 
 def test_an_exit_that_not_everybody_can_choose_again_has_no_command():

@@ -83,7 +83,17 @@ def test_examples_are_quoted_where_they_are_asked_for(tmp_path):
 def test_a_calibration_and_stored_inputs_are_not_quoted_either(tmp_path):
     run = trained(tmp_path, "text-classification")
     held, test = tmp_path / "validation.jsonl", tmp_path / "test.jsonl"
-    goal = ["--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--card"]
+    goal = [
+        "--without-labels",
+        "--budget",
+        "depth=1",
+        "--repeats",
+        "1",
+        "--criterion",
+        "confidence",
+        "--in_place",
+        "--card",
+    ]
     for words in (
         ["calibrate", run, held, "--test-file", test, *goal],
         ["card", "inside", run, sentence(1)],

@@ -1,31 +1,37 @@
-"""When a model may stop early: an exit criterion and threshold chosen on examples, with a guarantee.
+"""The fastest setting of a model that is certified on examples: an early exit, or a fixed depth.
 
-Every criterion is run at thresholds from the safest to the fastest. The risk of one is the probability of an error, of
-one of two kinds:
+Exit criteria are run at thresholds from the safest to the fastest, and fixed depths from deep to shallow: each is a
+family of settings. The risk of a setting is the probability of an error, of one of two kinds:
 
-* "lost": full depth is right and the early exit wrong;
-* "differs": the early exit answers otherwise than full depth, which needs no labels.
+* "lost": full depth is right and the setting wrong;
+* "differs": the setting answers otherwise than full depth, which needs no labels.
 
-Of a model that answers for each token, an example is still a whole sequence, for the tokens of one depend on each
-other: its loss is the share of its labelled tokens that are errors, and the risk the mean of that over sequences.
+Where a model answers for each token, an example is still a whole sequence, because its tokens depend on each other: its
+loss is the share of its labelled tokens that are errors, and the risk is the mean of that over sequences.
 
-A threshold is safe if, with the confidence asked for, its risk is at most the tolerance, by fixed-sequence testing (see
-`risk_control`). The level, one less the confidence, is split equally between several criteria (Bonferroni), so that the
-promise also holds for the fastest safe threshold of them all. It holds for the distribution of the examples, and for
-these weights. With a budget the most accurate threshold that is fast enough is chosen, and nothing is promised.
+A setting is certified if, with the requested confidence, its risk is at most the tolerance, by fixed-sequence testing
+(see `risk_control`). The level, one less the confidence, is split equally between the families (Bonferroni), so that
+the guarantee also holds for the fastest certified setting of them all. It holds for the distribution of the examples,
+and for these weights. With a budget the most accurate setting that is fast enough is chosen, without a guarantee.
 
-A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_depth`, `repeats` of timing
-over `timed_examples`, `unit` ("token") if a model answers for each token, and
+One pass at full depth shows the answers of every setting that stops rows as a whole (see `DepthRecord`). Other families
+are walked from their safest setting to the first that fails, by a pass for each. Only the few settings that are ahead
+by their mean steps are timed, and the fastest of them is chosen.
 
-* `full_depth`, and `fixed_depths`, runs of fewer steps: `accuracy`, `seconds`, `relative_time`; of full depth also
-  `majority_baseline`, the accuracy of the most frequent answer;
-* `criteria`: of each its `curve`, a row for each threshold, and the threshold (or patience) `chosen`, or None. A row
-  has `accuracy`, `mean_depth` of an example, `seconds`, `relative_time` over that at full depth, `disagreement` with
-  full depth, the number of answers `lost`, the `risk` of the examples, its `p_value`, and whether it is `safe`;
-* `chosen`, the setting of all, or None, and `inputs`, mean and standard deviation (`std`) of `steps` and `confidence`
-  with it;
+A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `budget`, `max_depth`, `batch_sizes` and
+`repeats` of timing, `unit` ("token") if a model answers for each token, and
+
+* `full_depth`: `accuracy`, `mean_depth`, `relative_time` 1, and `majority_baseline`, the accuracy of the most frequent
+  answer;
+* `fixed_depths`, a row for each fewer `max_depth`; `criteria`: of each its `curve`, a row for each threshold that was
+  tried, and the threshold (or patience) `chosen`, the fastest certified one, or None. A row has `accuracy`,
+  `mean_depth` of an example, `disagreement` with full depth, the number of answers `lost`, the `risk` of the examples,
+  its `p_value`, and whether it is `safe` (certified). A row that was timed has `times`, size of batches -> `seconds`
+  and `relative_time` compared with full depth, their mean `relative_time`, and its `noise`; of others these are None;
+* `chosen`, the setting of all, or None; `calibrated`, its row; and `inputs`, mean and standard deviation (`std`) of
+  `steps` and `confidence` with it;
 * `tests`: of each further split, and before them of all together (`ALL_TESTS`) if there are several, the chosen
-  setting's `accuracy`, `risk`, `mean_depth` and `relative_time` beside `full_accuracy`, `spearman` of steps and
+  setting's `accuracy`, `risk`, `mean_depth` and `relative_time`, with `full_accuracy`, `spearman` of steps and
   difficulty (of all together every difficulty counts alike), results `by_difficulty`, and `examples`, from few steps to
   many.
 
@@ -33,7 +39,7 @@ Accuracies are None without labels.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,29 +51,16 @@ from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import exit_digest
+from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI
-from .exit_settings import (
-    Measured,
-    Setting,
-    check_criteria,
-    depth_fields,
-    fixed_depths,
-    measure,
-    number_of_examples,
-    settings_of,
-)
+from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
 from .inference import Batch, has_labels, prepare_batch
 from .model_facts import is_classifier, labels_tokens
-from .risk_control import (
-    bounded_risk_p_values,
-    fewest_examples,
-    fixed_sequence,
-    risk_p_values,
-)
-from .sweep import FULL_DEPTH, threshold_fields
+from .risk_control import bounded_risk_p_values, fewest_examples, fixed_sequence, risk_p_values
 from .tables import bucketize, is_numeric
 from .token_answers import answers_are_of_tokens, each_error, each_right
+from .trials import Trials
 
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
@@ -77,27 +70,35 @@ ALL_TESTS = "all tested splits"
 # inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
 ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
 MEASURED_INPUTS = ("steps", "confidence")
+# passes at settings that no pass at full depth shows, shared by their families
+MOST_PASSES = 24
+# settings that are timed
+FINALISTS = 4
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a calibration is to reach.
+    """The aim of a calibration.
 
     Attributes:
         tolerance: largest risk.
         confidence: probability with which the risk is no larger.
         budget: MEAN_DEPTH or RELATIVE_TIME, and the largest share of it at full depth; None: the risk decides.
         labelled: whether an error is a right answer that is "lost", rather than any that "differs".
+        batch_sizes: sizes of the batches that are timed; the mean of the relative times counts.
+        repeats: number of passes that are timed.
     """
 
     tolerance: float = 0.01
     confidence: float = 0.95
     budget: tuple[str, float] | None = None
     labelled: bool = True
+    batch_sizes: tuple[int, ...] = (1, 32)
+    repeats: int = 3
 
-    def level(self, criteria: int) -> float:
-        """Error level of each of several criteria."""
-        return (1 - self.confidence) / criteria
+    def level(self, families: int) -> float:
+        """Error level of each of several families of settings."""
+        return (1 - self.confidence) / families
 
     def check(self) -> None:
         """Raise a ValueError for shares out of range."""
@@ -107,14 +108,17 @@ class Goal:
         if self.budget is not None and not 0 < self.budget[1] <= 1:
             raise ValueError(f"budget is {self.budget[1]!r}: pass a share of full depth above 0 and up to 1, as in 0.5")
 
-    def check_number(self, examples: int, criteria: int) -> None:
-        """Raise a ValueError if so many examples could not show that a threshold is safe, even without an error."""
-        needed = fewest_examples(self.tolerance, self.level(criteria))
+    def check_number(self, examples: int, families: Sequence[str]) -> None:
+        """Raise a ValueError if so many examples could not certify any setting of several families, even without an
+        error.
+        """
+        needed = fewest_examples(self.tolerance, self.level(len(families)))
         if self.budget is not None or examples >= needed:
             return
         shared, remedy = "", "pass more examples, or a larger tolerance (--tolerance)"
-        if criteria > 1:
-            shared, remedy = f" for {criteria} criteria", f"{remedy}, or choose one criterion (--criterion)"
+        if len(families) > 1:
+            shared = f" for {len(families)} families of settings ({', '.join(families)})"
+            remedy += ", or choose one criterion (--criterion) and --only_exits"
         raise ValueError(
             f"{examples} examples are too few to calibrate on: a tolerance of {self.tolerance:g} at a confidence of "
             f"{self.confidence:g} takes {needed}{shared}, even without an error; {remedy}"
@@ -145,49 +149,54 @@ def calibrate(
     goal: Goal = DEFAULT_GOAL,
     *,
     criteria: Sequence[str] | None = None,
+    only_exits: bool = False,
     max_depth: int | None = None,
     answer_name: Callable[[Any], str] = str,
-    repeats: int = 3,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Choose an exit criterion and threshold -> plain data, as described at the top of this module.
+    """Choose an early exit or a fixed depth -> plain data, as described at the top of this module.
 
-    The model stays as it is; `calibrated_fields` are the config fields of one that stops as chosen.
+    The model stays as it is; `apply_calibration` makes one stop as chosen.
 
     Args:
         model: a classifier of sequences or tokens, or a language model, that iterates one block.
-        examples: independent draws of the distribution that the promise is about, unseen in training.
+        examples: independent draws of the distribution that the guarantee is about, unseen in training.
         tests: further examples by the names of their splits.
-        goal: the risk or budget that decides.
-        criteria: names of the criteria to choose from; None: all that the model can use.
+        goal: the risk or budget that decides, and the batches that are timed.
+        criteria: names of the exit criteria to choose from; None: all that the model can use.
+        only_exits: whether fixed depths are only compared with, and not chosen from.
         max_depth: full depth, instead of the config's.
         answer_name: text of a class id, token id, tuple of a target's token ids, or array of those of tokens.
-        repeats: number of passes that are timed.
         progress: show progress bars.
 
     Raises:
-        ValueError: an argument does not fit, labels are missing, or there are too few examples for the promise.
+        ValueError: an argument does not fit, labels are missing, or there are too few examples for the guarantee.
     """
     goal.check()
     names = check_criteria(model, criteria)
     batches, labelled = prepare(model, examples, goal.labelled)
-    prepared_tests = {name: prepare(model, own, goal.labelled) for name, own in (tests or {}).items()}
-    n = number_of_examples(batches)
-    goal.check_number(n, len(names))
-    depth = depth_fields(model, batches[0], max_depth)
-    full = {**threshold_fields(FULL_DEPTH), **depth}
-    most_steps = depth.get("num_hidden_layers", model.config.num_hidden_layers)
-    shallow = [] if model.config.capabilities.two_stacks else fixed_depths(most_steps)
-    settings = {setting: {**setting.fields, **depth} for name in names for setting in settings_of(name)}
-    every = {FULL_DEPTH: full, **{steps: {**full, "num_hidden_layers": steps} for steps in shallow}, **settings}
-    found = measure(model, batches, labelled, every, repeats, progress)
-    curves = {name: curve(settings_of(name), found, goal, len(names)) for name in names}
-    full_depth = {**run_row(FULL_DEPTH, found), "majority_baseline": majority_baseline(found.examples[FULL_DEPTH])}
-    chosen, choice = choose(curves, full_depth[MEAN_DEPTH], goal)
+    prepared_tests = {name: prepare(model, own, goal.labelled)[0] for name, own in (tests or {}).items()}
+    full = Setting(FIXED, max_depth=full_depth(model, batches[0], max_depth))
+    families = {FIXED: fixed_depths(model, full.max_depth), **{name: settings_of(name) for name in names}}
+    competing = [name for name, own in families.items() if own and not (only_exits and name == FIXED)]
+    n = sum(len(batch.labels) for batch in batches)
+    goal.check_number(n, competing)
+    trials, level = Trials(model, full, labelled), goal.level(len(competing))
+    found = tried(trials, batches, families, goal, level, progress)
+    curves = {name: curve(own, found, found[full], goal, level) for name, own in families.items()}
+    full_row = run_row(found[full])
+
+    def timed(group: Sequence[Setting]) -> dict[Setting, dict[str, Any]]:
+        return trials.times(batches, group, goal.batch_sizes, goal.repeats, progress)
+
+    choice, times = choose(curves, competing, full_row[MEAN_DEPTH], goal, timed)
+    for setting, row in (item for own in curves.values() for item in own.items()):
+        row |= times.get(setting, dict.fromkeys(("times", RELATIVE_TIME, "noise")))
     checked = {}
-    if choice is not None:
-        pair = {FULL_DEPTH: full, choice: settings[choice]}
-        checked = {name: measure(model, *split, pair, repeats) for name, split in prepared_tests.items()}
+    for name, own in prepared_tests.items() if choice is not None else ():
+        answers = trials.answers(own, (full, choice))
+        time = trials.times(own, (choice,), goal.batch_sizes, goal.repeats)[choice][RELATIVE_TIME]
+        checked[name] = Checked(answers[choice], answers[full], time)
     table = {
         "n": n,
         "tolerance": goal.tolerance,
@@ -195,19 +204,25 @@ def calibrate(
         "risk": LOST if goal.labelled else DIFFERS,
         "budget": None if goal.budget is None else dict(zip(("measure", "most"), goal.budget, strict=True)),
         **({"unit": "token"} if batches[0].by_token else {}),
-        "max_depth": most_steps,
+        "max_depth": full.max_depth,
         "trained_steps": most_trained_steps(model.config),
-        "repeats": repeats,
-        "timed_examples": found.timed,
-        "full_depth": full_depth,
-        "fixed_depths": [{"max_depth": steps, **run_row(steps, found)} for steps in shallow],
+        "batch_sizes": list(goal.batch_sizes),
+        "repeats": goal.repeats,
+        "only_exits": only_exits,
+        "full_depth": {**full_row, **times.get(full, {}), "majority_baseline": majority_baseline(found[full])},
+        "fixed_depths": [{"max_depth": key.max_depth, **row} for key, row in reversed(curves[FIXED].items())],
         "criteria": {
-            name: {"curve": list(rows.values()), "chosen": None if chosen[name] is None else chosen[name].value}
-            for name, rows in curves.items()
+            name: {
+                "curve": [{"threshold": key.threshold, "patience": key.patience, **row} for key, row in own.items()],
+                "chosen": getattr(ahead(own, full_row[MEAN_DEPTH], goal), "value", None),
+            }
+            for name, own in curves.items()
+            if name != FIXED
         },
-        "chosen": None if choice is None else {**choice._asdict(), "min_depth": model.config.min_depth},
-        "inputs": None if choice is None else input_statistics(found.examples[choice]),
-        "tests": test_tables(choice, checked, tests or {}, goal, answer_name),
+        "chosen": None if choice is None else {**choice.as_data(), "min_depth": model.config.min_depth},
+        "calibrated": None if choice is None else curves[choice.criterion][choice],
+        "inputs": None if choice is None else input_statistics(found[choice]),
+        "tests": test_tables(checked, tests or {}, goal, answer_name),
     }
     return plain(table)
 
@@ -254,14 +269,37 @@ def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
     return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(mask == 0, NO_TARGET)
 
 
-def run_row(key: Hashable, found: Measured) -> dict[str, Any]:
-    """Accuracy, steps and times of a setting."""
-    examples, seconds = found.examples[key], found.seconds[key]
+def tried(
+    trials: Trials,
+    batches: Sequence[Batch],
+    families: Mapping[str, Sequence[Setting]],
+    goal: Goal,
+    level: float,
+    progress: bool,
+) -> dict[Setting, pd.DataFrame]:
+    """The answers at full depth, at all settings of families that it shows, and of others up to the first that fails.
+
+    A family that takes a pass for each setting tries some of them, evenly chosen before any result is known.
+    """
+    shown = [setting for own in families.values() for setting in own if trials.in_record(setting)]
+    found = trials.answers(batches, [trials.full, *shown], progress)
+    walked = [own for own in families.values() if own and own[0] not in found]
+    for own in walked:
+        number = min(len(own), max(1, MOST_PASSES // len(walked)))
+        for place in range(number):
+            setting = own[(2 * place + 1) * len(own) // (2 * number)]
+            found[setting] = trials.run(batches, setting)
+            row = curve([setting], found, found[trials.full], goal, level)[setting]
+            if goal.budget is None and not row["safe"]:
+                break
+    return found
+
+
+def run_row(examples: pd.DataFrame) -> dict[str, Any]:
+    """Accuracy and steps of a setting."""
     return {
         "accuracy": each_right(examples).mean() if "right" in examples else None,
         MEAN_DEPTH: examples["steps"].mean(),
-        "seconds": seconds,
-        RELATIVE_TIME: seconds / found.seconds[FULL_DEPTH],
     }
 
 
@@ -280,113 +318,154 @@ def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.nda
     return np.array([wrong.mean() for wrong in each_error(examples, full, labelled)])
 
 
-def curve(settings: Sequence[Setting], found: Measured, goal: Goal, criteria: int) -> dict[Setting, dict[str, Any]]:
-    """The rows of one criterion, whose settings go from the safest to the fastest.
+def curve(
+    settings: Sequence[Setting], found: Mapping[Setting, pd.DataFrame], full: pd.DataFrame, goal: Goal, level: float
+) -> dict[Setting, dict[str, Any]]:
+    """The rows of those settings of a family that were tried, from the safest to the fastest.
 
     Args:
-        criteria: the number of criteria that share the error level.
+        full: the answers of full depth.
+        level: the family's error level.
     """
-    full = found.examples[FULL_DEPTH]
-    wrong = [errors(found.examples[key], full, goal.labelled) for key in settings]
+    settings = [setting for setting in settings if setting in found]
+    wrong = [errors(found[setting], full, goal.labelled) for setting in settings]
     # one answer is an error or none
     p_values_of = bounded_risk_p_values if answers_are_of_tokens(full) else risk_p_values
     p_values = p_values_of([error.sum() for error in wrong], len(full), goal.tolerance)
-    safe = fixed_sequence(p_values, goal.level(criteria))
     return {
-        key: {
-            "threshold": key.threshold,
-            "patience": key.patience,
-            **run_row(key, found),
-            "disagreement": errors(found.examples[key], full, False).mean(),
-            "lost": sum(map(np.sum, each_error(found.examples[key], full, True))) if "right" in full else None,
+        setting: {
+            **run_row(found[setting]),
+            "disagreement": errors(found[setting], full, False).mean(),
+            "lost": sum(map(np.sum, each_error(found[setting], full, True))) if "right" in full else None,
             "risk": error.mean(),
             "p_value": p_value,
             "safe": is_safe,
         }
-        for key, error, p_value, is_safe in zip(settings, wrong, p_values, safe, strict=True)
+        for setting, error, p_value, is_safe in zip(
+            settings, wrong, p_values, fixed_sequence(p_values, level), strict=True
+        )
     }
 
 
-def choose(
-    curves: Mapping[str, Mapping[Setting, Mapping[str, Any]]], full_depth: float, goal: Goal
-) -> tuple[dict[str, Setting | None], Setting | None]:
-    """The setting of each criterion, by its mean depth, and that of all of them, by its time; None where none will do.
+def ahead(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: Goal) -> Setting | None:
+    """The setting of a family that will do, by its mean steps; None if none will do."""
+    return min(
+        (key for key in rows if will_do(rows[key], full_depth, goal)),
+        key=lambda key: rank(rows[key], goal),
+        default=None,
+    )
+
+
+def will_do(row: Mapping[str, Any], full_depth: float, goal: Goal) -> bool:
+    """Whether a setting spares steps and is certified, or takes no larger share of steps than the budget.
 
     Args:
-        full_depth: mean depth of an example at full depth: what spares no step is of no use.
+        full_depth: mean depth of an example at full depth.
     """
+    if goal.budget is None:
+        return row["safe"] and row[MEAN_DEPTH] < full_depth
+    return row[MEAN_DEPTH] / full_depth <= goal.budget[1]
 
-    def will_do(row: Mapping[str, Any]) -> bool:
-        if goal.budget is None:
-            return row["safe"] and row[MEAN_DEPTH] < full_depth
-        measured, most = goal.budget
-        return (row[MEAN_DEPTH] / full_depth if measured == MEAN_DEPTH else row[RELATIVE_TIME]) <= most
 
-    def fastest(rows: Mapping[Setting, Mapping[str, Any]], by: str) -> Setting | None:
-        def rank(key: Setting) -> tuple[float, float]:
-            row = rows[key]
-            wrong = row["disagreement"] if not goal.labelled else 1 - row["accuracy"]
-            return (0.0 if goal.budget is None else wrong, row[by])
+def rank(row: Mapping[str, Any], goal: Goal) -> tuple[float, float]:
+    """A row's place among those that will do: within a budget the most accurate is first, otherwise the shallowest."""
+    wrong = row["disagreement"] if not goal.labelled else 1 - row["accuracy"]
+    return (0.0 if goal.budget is None else wrong, row[MEAN_DEPTH])
 
-        return min((key for key in rows if will_do(rows[key])), key=rank, default=None)
 
-    by_criterion = {name: fastest(rows, MEAN_DEPTH) for name, rows in curves.items()}
-    finalists = {key: curves[key.criterion][key] for key in by_criterion.values() if key is not None}
-    return by_criterion, fastest(finalists, RELATIVE_TIME)
+def choose(
+    curves: Mapping[str, Mapping[Setting, Mapping[str, Any]]],
+    competing: Sequence[str],
+    full_depth: float,
+    goal: Goal,
+    timed: Callable[[Sequence[Setting]], dict[Setting, dict[str, Any]]],
+) -> tuple[Setting | None, dict[Setting, dict[str, Any]]]:
+    """The fastest of the settings that will do, None if none of them is faster than full depth; and all that was timed.
+
+    The best fixed depth is timed even if it does not compete.
+
+    Args:
+        competing: names of the families to choose from.
+        timed: function of settings to their times.
+    """
+    rows = {key: row for own in curves.values() for key, row in own.items()}
+    by_time = goal.budget is not None and goal.budget[0] == RELATIVE_TIME
+    if by_time:
+        left = [key for key in rows if will_do(rows[key], full_depth, goal)]
+    else:
+        # within a family the time follows the steps
+        left = [key for own in curves.values() if (key := ahead(own, full_depth, goal)) is not None]
+    left.sort(key=lambda key: (not by_time and key.criterion != FIXED, *rank(rows[key], goal)))
+    most = math.inf if goal.budget is not None and not by_time else goal.budget[1] if by_time else 1.0
+    times: dict[Setting, dict[str, Any]] = {}
+    fast: list[Setting] = []
+    while left and not fast:
+        group, left = left[:FINALISTS], left[FINALISTS:] if by_time else []
+        times |= timed(group)
+        fast = [key for key in group if key.criterion in competing and times[key][RELATIVE_TIME] < most]
+    if goal.budget is not None or not fast:
+        return min(fast, key=lambda key: (rank(rows[key], goal)[0], times[key][RELATIVE_TIME]), default=None), times
+    first = times[min(fast, key=lambda key: times[key][RELATIVE_TIME])]
+    ties = [
+        key
+        for key in fast
+        if times[key][RELATIVE_TIME] - first[RELATIVE_TIME] <= max(times[key]["noise"], first["noise"])
+    ]
+    return min(ties, key=lambda key: (rows[key][MEAN_DEPTH], times[key][RELATIVE_TIME])), times
+
+
+class Checked(NamedTuple):
+    """The answers of a chosen setting and of full depth to a split, and the setting's relative time."""
+
+    early: pd.DataFrame
+    full: pd.DataFrame
+    relative_time: float
 
 
 def test_tables(
-    choice: Setting | None,
-    checked: Mapping[str, Measured],
+    checked: Mapping[str, Checked],
     tests: Mapping[str, Examples],
     goal: Goal,
     answer_name: Callable[[Any], str],
 ) -> dict[str, dict[str, Any]]:
     """`split_table` of each test split, after that of `ALL_TESTS` together if there are several."""
-    if choice is None:
-        return {}
-    tables = {name: split_table(choice, found, tests[name], goal, answer_name) for name, found in checked.items()}
+    tables = {name: split_table(found, tests[name], goal, answer_name) for name, found in checked.items()}
     if len(tables) < 2 or any(tests[name].difficulty is None for name in checked):
         return tables
     texts = [text for name in checked for text in tests[name].texts]
     difficulty = np.concatenate([np.asarray(tests[name].difficulty) for name in checked])
-    together = split_table(choice, joined(checked.values()), Examples((), texts, difficulty), goal, answer_name, True)
-    return {ALL_TESTS: together, **tables}
-
-
-def joined(parts: Iterable[Measured]) -> Measured:
-    """The measurements of several splits as of one, whose time is that of all their examples."""
-    parts = list(parts)
-    keys = parts[0].examples.keys()
-    examples = {key: pd.concat([part.examples[key] for part in parts], ignore_index=True) for key in keys}
-    seconds = {key: sum(part.seconds[key] / part.timed * len(part.examples[key]) for part in parts) for key in keys}
-    return Measured(examples, seconds, len(examples[FULL_DEPTH]))
+    early, full = (
+        pd.concat([getattr(found, name) for found in checked.values()], ignore_index=True) for name in ("early", "full")
+    )
+    time = np.average(
+        [found.relative_time for found in checked.values()],
+        weights=[len(found.full) for found in checked.values()],
+    )
+    whole = Checked(early, full, time)
+    return {ALL_TESTS: split_table(whole, Examples((), texts, difficulty), goal, answer_name, True), **tables}
 
 
 def split_table(
-    choice: Setting,
-    found: Measured,
+    found: Checked,
     examples: Examples,
     goal: Goal,
     answer_name: Callable[[Any], str],
     balanced: bool = False,
 ) -> dict[str, Any]:
-    """The chosen setting beside full depth, on examples of a test split.
+    """The chosen setting compared with full depth, on examples of a test split.
 
     Args:
         balanced: whether every difficulty counts alike in the correlation with steps.
     """
-    early, full = found.examples[choice], found.examples[FULL_DEPTH]
-    row, at_full_depth = run_row(choice, found), run_row(FULL_DEPTH, found)
+    early, full = found.early, found.full
     difficulty = None if examples.difficulty is None else np.asarray(examples.difficulty)
     ordered = difficulty is not None and is_numeric(difficulty)
     return {
         "n": len(early),
-        "accuracy": row["accuracy"],
-        "full_accuracy": at_full_depth["accuracy"],
+        **run_row(early),
+        "full_accuracy": run_row(full)["accuracy"],
         "risk": errors(early, full, goal.labelled).mean(),
-        MEAN_DEPTH: row[MEAN_DEPTH],
-        RELATIVE_TIME: row[RELATIVE_TIME],
+        RELATIVE_TIME: found.relative_time,
         "spearman": (balanced_spearman if balanced else spearman)(early["steps"], difficulty) if ordered else None,
         "by_difficulty": [] if difficulty is None else difficulty_rows(early, full, difficulty),
         "examples": shown_examples(early, examples.texts, difficulty, answer_name),
@@ -461,8 +540,10 @@ def unusual_inputs(calibration: Mapping[str, Any], examples: pd.DataFrame) -> st
     )
 
 
-def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> dict[str, Any]:
-    """Config fields of a model that stops as a calibration chose.
+def apply_calibration(model: Any, table: Mapping[str, Any], **source: Any) -> dict[str, Any]:
+    """Let a model stop as a calibration chose -> the config fields that were set.
+
+    A model with a classifier for each step loses those of steps that it no longer takes.
 
     Args:
         model: the calibrated model.
@@ -471,17 +552,29 @@ def calibrated_fields(model: Any, table: Mapping[str, Any], **source: Any) -> di
     """
     choice = dict(table["chosen"])
     min_depth = choice.pop("min_depth")
-    fields = {**Setting(**choice).fields, "min_depth": min_depth, "num_hidden_layers": table["max_depth"]}
+    setting = Setting(**choice)
+    fields = {"num_hidden_layers": table["max_depth"], **setting.fields, "min_depth": min_depth}
+    if setting.criterion == FIXED and model.config.halting == "none":
+        del fields["halting_threshold"], fields["hard_stop"]
     if model.config.capabilities.two_stacks:
         # by which the encoder stops, and the decoder's steps
         others = ("halting_threshold", "num_decoder_layers")
         fields = {name: getattr(model.config, name) for name in others} | fields
+    model.config.update(fields)
+    if setting.criterion == FIXED and drops_classifiers(model):
+        del model.classifiers[setting.max_depth :]
     kept = ("n", "tolerance", "confidence", "risk", "budget", "inputs")
     record = {
         **source,
         **{name: table[name] for name in kept},
         **choice,
         "fields": fields,
-        "weights": exit_digest(model, fields.get("exit_criterion")),
+        "weights": exit_digest(model, fields["exit_criterion"]),
     }
+    model.config.exit_calibration = record
     return {**fields, "exit_calibration": record}
+
+
+def drops_classifiers(model: Any) -> bool:
+    """Whether a fixed depth changes the weights of a model, because each of its steps has a classifier."""
+    return is_classifier(model) and model.by_step

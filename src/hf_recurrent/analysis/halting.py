@@ -398,10 +398,12 @@ def threshold_curve(
         steps, cost = mean_steps(output.ponder_steps, len(batch.labels)), as_numpy(output.ponder_cost)
         columns[threshold].append({**found, "steps": steps, "ponder_cost": cost})
 
-    ways = {value: lambda batch, value=value: model(**batch.inputs, halting_threshold=value) for value in thresholds}
+    ways = {value: ({"halting_threshold": value}, lambda batch: model(**batch.inputs)) for value in thresholds}
     with inference_mode(model):
         prepared = [prepare_batch(model, batch) for batch in batches]
-        seconds = interleaved_seconds(ways, prepared, 1, next(model.parameters()).device, read=read)
+        seconds = {
+            value: each.sum() for value, each in interleaved_seconds(model, ways, prepared, 1, read=read).items()
+        }
     examples = {value: join_batches(found) for value, found in columns.items()}
     rows = [
         {

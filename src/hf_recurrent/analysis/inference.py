@@ -6,7 +6,6 @@ Shapes: B batch, S tokens, T tokens of a target, V vocabulary, C classes.
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,19 +251,20 @@ def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.
 
 
 def interleaved_seconds(
-    ways: Mapping[Hashable, Callable[[Any], Any]],
+    model: Any,
+    ways: Mapping[Hashable, tuple[Mapping[str, Any], Callable[[Any], Any]]],
     batches: Iterable[Any],
     repeats: int,
-    device: torch.device,
     progress: bool = False,
     read: Callable[[Hashable, Any, Any], None] | None = None,
-) -> dict[Hashable, float]:
-    """Seconds of a pass over all batches, for each of the `ways` to run a batch: of each batch the median of `repeats`.
+) -> dict[Hashable, np.ndarray]:
+    """Seconds of each of the `ways` to run a model: of each batch in each repeat, (batches, repeats).
 
-    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike, and one that
-    hits a batch of one way does not count. Of several processes the first one measures.
+    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
+    processes the first one measures.
 
     Args:
+        ways: name of a way -> values of config fields, and a function of a batch, which is timed with them.
         read: function of a way's name, a batch and the way's result, called in the first pass; its time does not count.
 
     Raises:
@@ -272,21 +272,27 @@ def interleaved_seconds(
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    batches = list(batches)
+    batches, device = list(batches), next(model.parameters()).device
 
-    def measured() -> dict[Hashable, float]:
-        taken = {name: [[] for _ in batches] for name in ways}
+    def measured() -> dict[Hashable, np.ndarray]:
+        taken = {name: np.zeros((len(batches), repeats)) for name in ways}
         for turn in progress_bar(range(repeats), progress, "timing", "pass"):
             for number, batch in enumerate(batches):
-                for name, way in ways.items():
-                    start = time.perf_counter()
-                    result = way(batch)
-                    # CUDA calls return before the work is done
-                    if device.type == "cuda":
-                        torch.cuda.synchronize(device)
-                    taken[name][number].append(time.perf_counter() - start)
+                for name, (fields, run) in ways.items():
+                    with config_fields(model, **fields):
+                        start = time.perf_counter()
+                        result = run(batch)
+                        # CUDA calls return before the work is done
+                        if device.type == "cuda":
+                            torch.cuda.synchronize(device)
+                        taken[name][number, turn] = time.perf_counter() - start
                     if read is not None and turn == 0:
                         read(name, batch, result)
-        return {name: sum(map(median, by_batch)) for name, by_batch in taken.items()}
+        return taken
 
     return from_first(measured)
+
+
+def median_seconds(seconds: np.ndarray) -> float:
+    """Seconds of a pass over all batches, of each of which the median repeat counts: (batches, repeats)."""
+    return float(np.median(seconds, axis=1).sum())

@@ -41,6 +41,7 @@ from .inference import (
     encoder_inputs,
     example_inputs,
     interleaved_seconds,
+    median_seconds,
     prepare_batch,
     progress_bar,
     require_right_answers,
@@ -121,7 +122,7 @@ def sweep_thresholds(
     if not prepared:
         raise ValueError("there are no batches to sweep over")
     settings = (FULL_DEPTH, *chosen)
-    passes = timed_settings(model, {value: threshold_fields(value) for value in settings})
+    passes = timed_stacks(model, {value: threshold_fields(value) for value in settings})
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
         written = {"written": generates_target(model, batch)} if generate else {}
@@ -132,7 +133,8 @@ def sweep_thresholds(
             value: evaluate(model, prepared, threshold_fields(value), columns)
             for value in progress_bar(settings, progress, "evaluating", "threshold")
         }
-        seconds = interleaved_seconds(passes, prepared, repeats, next(model.parameters()).device, progress)
+        timed = interleaved_seconds(model, passes, prepared, repeats, progress)
+    seconds = {way: median_seconds(each) for way, each in timed.items()}
     buckets = {column: bucketize(values) for column, values in slice_frame(slices, len(examples[own])).items()}
     rows = threshold_rows(config, examples, seconds, own, buckets)
     measured = "last-token accuracy" if "right_tokens" in examples[own] else "accuracy"
@@ -180,26 +182,26 @@ def threshold_fields(threshold: float | None) -> dict[str, Any]:
     return {**learned, "halting_threshold": threshold}
 
 
-def timed_settings(
-    model: Any, fields: Mapping[Hashable, Mapping[str, Any]]
-) -> dict[tuple[Hashable, str], Callable[[Batch], None]]:
-    """The passes of each stack with several values of config fields, by the keys of these and the stack.
+def timed_stacks(model: Any, settings: Mapping[Hashable, Mapping[str, Any]]) -> dict[tuple[Hashable, str], Any]:
+    """Ways to run each stack of a model, as `interleaved_seconds` takes them, by names of settings and the stack.
 
     The passes of both stacks, one after the other, are a forward pass.
+
+    Args:
+        settings: name of a setting -> its config fields.
     """
     encoded = {}
 
-    def run(batch: Batch, own: Mapping[str, Any], stack: str) -> None:
-        with config_fields(model, **own):
-            if stack == ENCODER:
-                encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
-            elif stack == DECODER:
-                model(**{name: value for name, value in batch.inputs.items() if name != "input_ids"}, **encoded)
-            else:
-                model(**batch.inputs)
+    def run(batch: Batch, stack: str) -> None:
+        if stack == ENCODER:
+            encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
+        elif stack == DECODER:
+            model(**{name: value for name, value in batch.inputs.items() if name != "input_ids"}, **encoded)
+        else:
+            model(**batch.inputs)
 
     stacks = stack_depths(model.config)
-    return {(key, stack): partial(run, own=own, stack=stack) for key, own in fields.items() for stack in stacks}
+    return {(key, stack): (fields, partial(run, stack=stack)) for key, fields in settings.items() for stack in stacks}
 
 
 def evaluate(

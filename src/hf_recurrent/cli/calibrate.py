@@ -1,8 +1,8 @@
-"""`hf-recurrent calibrate`: the exit criterion and threshold that stop a checkpoint early without costing accuracy."""
+"""`hf-recurrent calibrate`: the early exit or fixed depth that makes a checkpoint fast without costing accuracy."""
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,85 +25,83 @@ if TYPE_CHECKING:
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
+# examples in a batch of what is not timed
+BATCH_SIZE = 64
 
 
 Checkpoint = Annotated[
     str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that iterates one block.")
 ]
-Split = Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")]
-TestSplits = Annotated[
-    list[str] | None,
-    typer.Option(help="Examples to check the choice on; may be repeated, the first test split if not given."),
-]
-TestFile = Annotated[
-    str | None, options.own_file("File to check the choice on; the file to calibrate on is the argument.")
-]
-Tolerance = Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")]
-Confidence = Annotated[float, typer.Option(help="Probability with which the risk is no larger.")]
-Budget = Annotated[
-    str | None,
-    typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a promise."),
-]
-Criteria = Annotated[
-    list[str] | None,
-    typer.Option(help="An exit criterion to choose from; may be repeated, all that the model has if not given."),
-]
-MaxDepth = Annotated[int | None, typer.Option(min=1, help="Full depth instead of the checkpoint's.")]
-WithoutLabels = Annotated[
-    bool, typer.Option("--without-labels", help="Count every answer that differs from full depth as an error.")
-]
-Difficulty = Annotated[
-    str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
-]
-Repeats = Annotated[int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.")]
-Copy = Annotated[
+MaxDepth = Annotated[int | None, typer.Option("--max_depth", min=1, help="Full depth instead of the checkpoint's.")]
+Output = Annotated[
     Path | None,
     typer.Option(
-        "--out",
+        "--output",
         file_okay=False,
         callback=options.a_folder,
-        help="New folder for a changed copy; if not given, in place.",
+        help="New folder for a changed copy; next to the checkpoint if not given.",
     ),
 ]
-
-TrainFile = Annotated[
-    str | None, options.own_file("With --card, of a model of words: file of training, which makes a label expected.")
-]
-Card = Annotated[bool, typer.Option("--card", help="Measure the card's results again, and show all of it there.")]
+InPlace = Annotated[bool, typer.Option("--in_place", help="Change the checkpoint itself instead of a copy.")]
 
 
 @options.takes_examples
 def calibrate(
     checkpoint: Checkpoint,
     examples: options.Examples,
-    split: Split = "validation",
-    test_split: TestSplits = None,
-    test_file: TestFile = None,
-    tolerance: Tolerance = 0.01,
-    confidence: Confidence = 0.95,
-    budget: Budget = None,
-    criterion: Criteria = None,
+    split: Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")] = "validation",
+    test_split: Annotated[
+        list[str] | None,
+        typer.Option("--test_split", help="Examples to check the choice on, repeatable; the first test split."),
+    ] = None,
+    test_file: Annotated[
+        str | None, options.own_file("File to check the choice on; the file to calibrate on is the argument.")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest risk: share of answers that stopping early costs.")] = 0.01,
+    confidence: Annotated[float, typer.Option(help="Probability with which the risk is no larger.")] = 0.95,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a guarantee."),
+    ] = None,
+    criterion: Annotated[
+        list[str] | None, typer.Option(help="An exit criterion to choose from, repeatable; all that the model has.")
+    ] = None,
+    only_exits: Annotated[
+        bool, typer.Option("--only_exits", help="Choose an early exit even where a fixed depth is faster.")
+    ] = False,
     max_depth: MaxDepth = None,
-    without_labels: WithoutLabels = False,
-    difficulty: Difficulty = None,
+    without_labels: Annotated[
+        bool, typer.Option("--without_labels", help="Count every answer that differs from full depth as an error.")
+    ] = False,
+    difficulty: Annotated[
+        str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
+    ] = None,
     limit: options.Limit = 2000,
     seed: options.Seed = 0,
-    batch_size: options.BatchSize = 64,
-    repeats: Repeats = 3,
-    folder: Copy = None,
-    card: Card = False,
-    train_file: TrainFile = None,
+    batch_size: Annotated[
+        str, typer.Option("--batch_size", help="Batches to be fast with: one size, or several with commas between.")
+    ] = "1,32",
+    repeats: Annotated[
+        int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.")
+    ] = 3,
+    output: Output = None,
+    in_place: InPlace = False,
+    card: Annotated[
+        bool, typer.Option("--card", help="Measure the card's results again, and show the calibration there.")
+    ] = False,
+    train_file: Annotated[
+        str | None,
+        options.own_file("With --card, of a model of words: file of training, which makes a label expected."),
+    ] = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
-    """Choose when a checkpoint stops early: the fastest threshold that keeps its accuracy, with a guarantee."""
+    """Choose the fastest early exit, or fixed depth, that keeps a checkpoint's accuracy, with a guarantee."""
     from ..analysis.calibration import Goal
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
-    from ..hub.card import put_card
     from ..hub.card_data import without_quotes
-    from ..hub.converted_card import is_converted, put_calibrated
-    from ..hub.sections import with_calibration
+    from ..hub.converted_card import is_converted
     from ..hub.staging import quotes_examples
     from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
     from ..training.objectives import MULTIPLE_CHOICE
@@ -111,63 +109,79 @@ def calibrate(
     from .sweep import conditions
 
     quiet_libraries()
-    check_card(checkpoint, folder, card)
-    goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels)
+    check_card(checkpoint, card, in_place)
+    goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels, parse_sizes(batch_size), repeats)
     goal.check()
-    with destination(checkpoint, folder, revision) as change:
-        kinds = (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE)
-        loaded = load_checkpoint(checkpoint, device, revision, "auto", kinds)
-        goal.check_number(limit, len(check_criteria(loaded.model, criterion)))
-        request = request_of(examples, (split, *(test_split or ())), test_file, train_file, not without_labels)
+    folder, change_of = destination(checkpoint, output, in_place, "calibrated", revision)
+    with change_of as change:
+        loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE))
+        goal.check_number(limit, check_criteria(loaded.model, criterion))
+        files = {} if test_file is None else {"test": test_file}
+        request = examples.request((split, *(test_split or ())), files=files, train_file=train_file)
+        if request.own is not None:
+            request = replace(request, own=replace(request.own, labelled=not without_labels))
         warn_of_training_files(loaded, request)
         again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
         arguments = requested_data(loaded, request)
         column = difficulty_column(difficulty, arguments)
         own, *tests = (
-            with_texts(rows, loaded.tokenizer, batch_size, arguments.info, column)
+            with_texts(rows, loaded.tokenizer, arguments.info, column)
             for rows in calibration_splits(loaded, request, limit, seed)
         )
-        ways = {"criteria": criterion, "max_depth": max_depth, "answer_name": answer_name(loaded), "repeats": repeats}
-        found = calibrated(loaded.model, own[1], dict(tests), goal, **ways, progress=True)
+        ways = {"criteria": criterion, "only_exits": only_exits, "max_depth": max_depth}
+        found = calibrated(
+            loaded.model, own[1], dict(tests), goal, **ways, answer_name=answer_name(loaded), progress=True
+        )
         source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
-        found = {**source, **found, **conditions(loaded.model, batch_size), "seed": seed, "difficulty": column}
+        found = {**source, **found, **conditions(loaded.model), "seed": seed, "difficulty": column}
         if request.own is not None and not quotes_examples(Path(checkpoint)):
             found = without_quotes(found)
         show(found)
         if found["chosen"] is None:
             out.print("Nothing is stored: the checkpoint stays as it is.")
             raise typer.Exit(1)
-        fields = store(loaded, found, source, change, in_place=folder is None)
-        if again is not None:
-            measured = again.card
-            if again.kept is None:
-                # as its users load it
-                stopping = load_checkpoint(checkpoint, device, None, "auto", kinds)
-                stopping.model.config.update(fields)
-                measured = again.evaluated(stopping, change.new, batch_size, progress=True)
-            put_card(change, with_calibration(measured, found, change.new), before=again.card)
-        elif card:
-            put_calibrated(change, checkpoint, found)
-    for path in change.written if folder is None else [folder]:
+        store(change, loaded, found, source, in_place)
+        if card:
+            put_on_card(change, loaded, found, again)
+    for path in change.written if in_place else [folder]:
         wrote(path)
-    tell_of_card(None if again is None else again.kept, not card and folder is None and has_card(checkpoint))
+    if again is not None and again.kept is not None:
+        out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
+    if in_place and not card and has_card(checkpoint):
+        out.print("The card does not show this calibration yet: add --card before the checkpoint is published.")
 
 
-def tell_of_card(kept: str | None, outdated: bool) -> None:
-    """Print why a card keeps earlier results, or that it is out of date."""
-    if kept is not None:
-        out.print(f"The card keeps its results of before the calibration: {kept}.", markup=False)
-    if outdated:
-        out.print("The card does not tell of this exit yet: give --card, too, before it is published.")
+def store(
+    change: "Change", checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], in_place: bool
+) -> None:
+    """Let a checkpoint stop as was chosen: in its own folder, or in a copy."""
+    from ..analysis.calibration import apply_calibration
+    from ..analysis.tables import CALIBRATION_FILE
+    from ..files import write_json
+    from ..hub.checkpoint import put_config, save_checkpoint
+
+    weights = len(checkpoint.model.state_dict())
+    fields = apply_calibration(checkpoint.model, found, **source)
+    if in_place and len(checkpoint.model.state_dict()) == weights:
+        put_config(change, fields)
+    else:
+        save_checkpoint(checkpoint.model, change.new, None if in_place else checkpoint.tokenizer)
+    write_json(change.new / CALIBRATION_FILE, found)
 
 
-def request_of(
-    examples: options.Examples, splits: Sequence[str], test_file: str | None, train_file: str | None, labelled: bool
-) -> "Request":
-    """The data to calibrate and test on, of which a user's own need labels if they are to be `labelled`."""
-    files = {} if test_file is None else {"test": test_file}
-    request = examples.request(splits, files=files, train_file=train_file)
-    return request if request.own is None else replace(request, own=replace(request.own, labelled=labelled))
+def put_on_card(change: "Change", checkpoint: "LoadedCheckpoint", found: dict[str, Any], again: Any) -> None:
+    """Put a calibration on the card, with results that are measured `again`; None: of a converted checkpoint."""
+    from ..hub.card import put_card
+    from ..hub.converted_card import put_calibrated
+    from ..hub.sections import with_calibration
+
+    if again is None:
+        put_calibrated(change, checkpoint.name, found)
+        return
+    measured = again.card
+    if again.kept is None:
+        measured = again.evaluated(checkpoint, change.new, BATCH_SIZE, progress=True)
+    put_card(change, with_calibration(measured, found, change.new), before=again.card)
 
 
 def warn_of_training_files(checkpoint: "LoadedCheckpoint", request: "Request") -> None:
@@ -200,39 +214,30 @@ def calibration_splits(
             yield rows
 
 
-def store(
-    checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], change: "Change", in_place: bool
-) -> dict[str, Any]:
-    """Store a choice in the checkpoint's folder or, if not `in_place`, a calibrated copy -> the new config fields."""
-    from ..analysis.calibration import calibrated_fields
-    from ..analysis.tables import CALIBRATION_FILE
-    from ..files import write_json
-    from ..hub.checkpoint import put_config, save_checkpoint
+def destination(
+    checkpoint: str, output: Path | None, in_place: bool, ending: str, revision: str | None = None
+) -> tuple[Path, AbstractContextManager["Change"]]:
+    """The folder to write into, and a change of it: the checkpoint's own, or a new one of a copy.
 
-    fields = calibrated_fields(checkpoint.model, found, **source)
-    if in_place:
-        put_config(change, fields)
-    else:
-        checkpoint.model.config.update(fields)
-        save_checkpoint(checkpoint.model, change.new, checkpoint.tokenizer)
-    write_json(change.new / CALIBRATION_FILE, found)
-    return fields
-
-
-def destination(checkpoint: str, folder: Path | None, revision: str | None = None) -> AbstractContextManager["Change"]:
-    """A change of the checkpoint's folder, or one that makes the new `folder` of a copy.
+    Args:
+        ending: of the new folder's name, after that of the checkpoint.
 
     Raises:
-        ValueError: there is no place for the files.
+        ValueError: the flags contradict each other, or there is no place for the files.
     """
     from ..files import changed_files
     from .shared_change import made_by_first
 
-    if folder is not None:
-        return made_by_first(copied(checkpoint, folder, revision), folder)
-    if not Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint {checkpoint} is no local folder: name a new one for a changed copy with --out")
-    return made_by_first(changed_files(checkpoint), checkpoint)
+    source = Path(checkpoint)
+    if in_place and output is not None:
+        raise ValueError(f"--output {output} and --in_place: a checkpoint is changed or copied, choose one")
+    if in_place and not source.is_dir():
+        raise ValueError(f"--in_place: checkpoint {checkpoint} is no local folder; name a new one with --output")
+    if in_place:
+        return source, made_by_first(changed_files(source), source)
+    beside = source.resolve() if source.is_dir() else Path(source.name)
+    folder = output or beside.with_name(f"{beside.name}-{ending}")
+    return folder, made_by_first(copied(checkpoint, folder, revision), folder)
 
 
 @contextmanager
@@ -244,18 +249,20 @@ def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Cha
     from ..training.model import revision_options
     from ..training.recipes import RECIPE_FILE
 
+    def refuse(_: Any) -> None:
+        raise ValueError(
+            f"the folder of the copy, {folder}, is not empty: name a new one with --output, or pass --in_place to "
+            "change the checkpoint itself"
+        )
+
     recipe = Path(checkpoint) / RECIPE_FILE
-    with new_folder(folder, lambda _: refuse(folder)) as built:
+    with new_folder(folder, refuse) as built:
         yield Change(folder, built)
         write_lineage(built, checkpoint, revision)
         # the copy reads texts as the checkpoint does
         write_inputs(built, checkpoint, **revision_options(checkpoint, revision))
         if recipe.is_file():
             shutil.copyfile(recipe, built / RECIPE_FILE)
-
-
-def refuse(folder: Path) -> None:
-    raise ValueError(f"--out: {folder} is not empty; name a new folder, or leave it out to change the checkpoint")
 
 
 def has_card(checkpoint: str) -> bool:
@@ -265,14 +272,14 @@ def has_card(checkpoint: str) -> bool:
     return any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
 
 
-def check_card(checkpoint: str, folder: Path | None, card: bool) -> None:
+def check_card(checkpoint: str, card: bool, in_place: bool) -> None:
     """Raise a ValueError if there is no card where there should be one."""
-    from ..hub.base_model import CARD_FILE, CONVERTED_FILE
-
-    if card and (folder is not None or not has_card(checkpoint)):
+    if card and not in_place:
+        raise ValueError("--card: a copy has no card, and the checkpoint's would not be true of it; pass --in_place")
+    if card and not has_card(checkpoint):
         raise ValueError(
-            f"--card: {folder or checkpoint} has no {CARD_FILE}; a training run writes it, and `convert` its "
-            f"{CONVERTED_FILE}: leave --card out"
+            f"--card: {checkpoint} has no card.json or converted.json, which training and `convert` write: leave "
+            "--card out"
         )
 
 
@@ -292,6 +299,18 @@ def parse_budget(text: str | None) -> tuple[str, float] | None:
         return measures[name], float(share)
     except (KeyError, ValueError) as error:
         raise ValueError(f"budget is {text!r}: pass a share of full depth, as in depth=0.5 or time=0.5") from error
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """The sizes of batches of an option, each once.
+
+    Raises:
+        ValueError: they are no whole numbers above 0.
+    """
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdecimal() and 0 < int(word) <= options.MOST for word in words):
+        raise ValueError(f"--batch_size is {text!r}: pass numbers of examples with commas between, as in 1,32")
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def difficulty_column(name: str | None, arguments: "DataArguments") -> str | None:
@@ -322,7 +341,7 @@ def difficulty_column(name: str | None, arguments: "DataArguments") -> str | Non
 
 
 def with_texts(
-    rows: "EvaluationSplit", tokenizer: Any, batch_size: int, info: "BenchmarkInfo", column: str | None
+    rows: "EvaluationSplit", tokenizer: Any, info: "BenchmarkInfo", column: str | None
 ) -> tuple[str, "Examples"]:
     """The name of a split, and its examples with the texts that the model reads and their difficulty."""
     from ..analysis.calibration import Examples
@@ -336,7 +355,7 @@ def with_texts(
     whole = [[text if isinstance(text, str) else " ".join(text) for text in column] for column in read]
     texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
     difficulty = None if column is None else rows.dataset[column][:]
-    return rows.name, Examples(rows.batches(tokenizer, batch_size), texts, difficulty)
+    return rows.name, Examples(rows.batches(tokenizer, BATCH_SIZE), texts, difficulty)
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
@@ -358,13 +377,21 @@ def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     return lambda answer: checkpoint.tokenizer.decode(answer, skip_special_tokens=True)
 
 
-HEADS = (("threshold", True), ("accuracy", True), ("steps", True), ("time", True), ("errors", True), ("safe", False))
+COLUMNS = (
+    ("", False),
+    ("value", True),
+    ("accuracy", True),
+    ("steps", True),
+    ("time", True),
+    ("errors", True),
+    ("certified", False),
+)
 
 
 def show(found: dict[str, Any]) -> None:
     """Print what was chosen, and how it does on further splits."""
     title = f"{found['split']}: {found['n']:,} examples, at most {found['max_depth']} steps"
-    out.print(table(title, [("criterion", False), *HEADS], curve_lines(found)))
+    out.print(table(title, COLUMNS, setting_lines(found)))
     for line in (*verdict(found), *little_learned(found)):
         out.print(line, markup=False)
     for name, test in found["tests"].items():
@@ -376,31 +403,48 @@ def show(found: dict[str, Any]) -> None:
             "" if test["spearman"] is None else f", rank correlation of steps and difficulty {test['spearman']:+.2f}"
         )
         out.print(f"{name}: risk {percent(test['risk'])}, time {percent(test['relative_time'])}{trend}", markup=False)
+        if found["budget"] is None and test["risk"] > found["tolerance"]:
+            out.print(
+                f"On {name} the risk is {percent(test['risk'])}, above the tolerance of "
+                f"{number(found['tolerance'] * 100)}%: the guarantee holds for data like the calibration's only.",
+                markup=False,
+            )
 
 
-def curve_lines(found: dict[str, Any]) -> list[list[str]]:
-    """Full depth; and the whole curve of a single criterion, or of several the threshold chosen of each."""
-    full = found["full_depth"]
-    lines = [["full depth", "", *run_cells(full), "", ""]]
+def setting_lines(found: dict[str, Any]) -> list[list[str]]:
+    """Full depth; the certified fixed depth with the fewest steps; the whole curve of a single criterion, or of several
+    the setting chosen of each.
+    """
+    fixed = fastest(found["fixed_depths"])
+    lines = [["full depth", "", *run_cells(found["full_depth"]), "", ""]]
+    families = {"fixed depth": [] if fixed is None else [fixed]}
     for name, own in found["criteria"].items():
         rows = own["curve"]
-        if len(found["criteria"]) > 1:
-            rows = [row for row in rows if setting_value(row) == own["chosen"]]
-        cells = (
-            [name, f"{setting_value(row):g}", *run_cells(row), percent(row["risk"]), "yes" if row["safe"] else "no"]
-            for row in rows
+        families[name] = (
+            rows if len(found["criteria"]) == 1 else [row for row in rows if value_of(row) == own["chosen"]]
         )
-        lines += list(cells) or [[name, "none", "", "", "", "", ""]]
+    for name, rows in families.items():
+        lines += [
+            [name, f"{value_of(row):g}", *run_cells(row), percent(row["risk"]), "yes" if row["safe"] else "no"]
+            for row in rows
+        ] or [[name, "none", "", "", "", "", ""]]
     return lines
 
 
-def setting_value(row: dict[str, Any]) -> float:
-    """The threshold of a row, or the patience of a criterion without."""
-    return row["patience"] if row["threshold"] is None else row["threshold"]
+def fastest(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The fastest of those rows that were timed."""
+    timed = (row for row in rows if row["relative_time"] is not None)
+    return min(timed, key=lambda row: row["relative_time"], default=None)
+
+
+def value_of(row: dict[str, Any]) -> float:
+    """The threshold or depth of a row, or the patience of a criterion without a threshold."""
+    return next(row[name] for name in ("threshold", "max_depth", "patience") if row.get(name) is not None)
 
 
 def run_cells(row: dict[str, Any]) -> list[str]:
-    return [percent(row["accuracy"]), steps(row["mean_depth"]), percent(row["relative_time"])]
+    time = row.get("relative_time")
+    return [percent(row["accuracy"]), steps(row["mean_depth"]), "" if time is None else percent(time)]
 
 
 def test_cells(row: dict[str, Any]) -> list[str]:
@@ -421,50 +465,45 @@ def little_learned(found: dict[str, Any]) -> list[str]:
 
 
 def verdict(found: dict[str, Any]) -> list[str]:
-    """The choice, and what is promised of it."""
+    """The choice, and what is guaranteed."""
     error = {
-        "lost": "full depth is right and the early exit wrong",
-        "differs": "the early exit answers otherwise than full depth",
+        "lost": "full depth is right and the setting wrong",
+        "differs": "the setting answers otherwise than full depth",
     }[found["risk"]]
+    sizes = " and ".join(map(str, found["batch_sizes"]))
     lines = [
-        f"errors: {error}; time: of a forward pass over that at full depth, of each batch the median of "
-        f"{found['repeats']} alternating passes over {found['timed_examples']:,} examples ({found['device']}, batches "
-        f"of {found['batch_size']})."
+        f"errors: {error}; time: of a forward pass compared with full depth, in batches of {sizes} ({found['device']}, "
+        f"of each batch the median of {found['repeats']} alternating passes). Only the settings ahead are timed."
     ]
     chosen, budget = found["chosen"], found["budget"]
+    exits = [{"criterion": name, **row} for name, own in found["criteria"].items() for row in own["curve"]]
+    fixed, early = fastest(found["fixed_depths"]), fastest(exits)
+    most = f"at most {number(found['tolerance'] * 100)}%"
     if chosen is None:
-        most = f"at most {number(found['tolerance'] * 100)}% errors with a confidence of {percent(found['confidence'])}"
-        reason = f"spares steps with {most}" if budget is None else "is within the budget"
-        return [*lines, f"No threshold {reason}."]
-    setting = f"{chosen['criterion']} at {setting_value(chosen):g}"
+        if early is not None or (fixed is not None and not found["only_exits"]):
+            return [*lines, "No certified setting is faster than full depth."]
+        certain = f"{most} errors with a confidence of {percent(found['confidence'])}"
+        return [*lines, f"No setting {f'spares steps with {certain}' if budget is None else 'is within the budget'}."]
     covered = "answers to examples like these"
     if "unit" in found:
         covered = "labelled tokens of a sequence, on average over sequences like these,"
-    if budget is None:
-        promise = (
-            f". With a confidence of {percent(found['confidence'])} at most {number(found['tolerance'] * 100)}% of the "
-            f"{covered} are errors, with these weights."
+    guarantee = (
+        f". With a confidence of {percent(found['confidence'])} {most} of the {covered} are errors, with these weights."
+        if budget is None
+        else ", the best one within the budget; nothing is guaranteed of its errors."
+    )
+    lines.append(f"Chosen: {setting_name(chosen)}{guarantee}")
+    other, kind = (early, "exit") if chosen["criterion"] == "fixed_depth" else (fixed, "fixed depth")
+    if other is not None:
+        lines.append(
+            f"It takes {percent(found['calibrated']['relative_time'])} of the time of full depth; the best {kind}, "
+            f"{setting_name(other)}, takes {percent(other['relative_time'])}."
         )
-    else:
-        promise = ", the best one within the budget; nothing is promised of its errors."
-    lines.append(f"Chosen: {setting}{promise}")
-    rows = found["criteria"][chosen["criterion"]]["curve"]
-    own = next(row for row in rows if setting_value(row) == setting_value(chosen))
-    if own["relative_time"] >= 1:
-        lines.append(f"It spares steps, but no time here ({percent(own['relative_time'])} of full depth).")
-    return [*lines, *rival_lines(own, found["fixed_depths"])]
+    return lines
 
 
-def rival_lines(exit_row: dict[str, Any], fixed_depths: list[dict[str, Any]]) -> list[str]:
-    """The fastest fixed depth that is as accurate as an exit; nothing without labels."""
-    from ..hub.findings import fixed_rival
-
-    if exit_row["accuracy"] is None or not fixed_depths:
-        return []
-    rival = fixed_rival({"calibrated": exit_row, "fixed_depths": fixed_depths})
-    if rival is None:
-        return ["No fixed depth that was tried is as accurate."]
-    depth = f"max_depth={rival['max_depth']} in place of the exit"
-    if rival["relative_time"] <= exit_row["relative_time"]:
-        return [f"A fixed depth is as accurate in no more time: {depth} takes {percent(rival['relative_time'])}."]
-    return [f"The fastest fixed depth as accurate, {depth}, takes {percent(rival['relative_time'])} of the time."]
+def setting_name(row: dict[str, Any]) -> str:
+    """A setting for readers."""
+    if row.get("max_depth") is not None:
+        return f"a fixed depth of {row['max_depth']}"
+    return f"{row['criterion']} at {value_of(row):g}"

@@ -17,7 +17,7 @@ from rich.progress import Progress, TextColumn
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from .. import NDRConfig, NDRForSequenceClassification
-from ..analysis.calibration import Examples, calibrated_fields
+from ..analysis.calibration import Examples, Goal, apply_calibration
 from ..analysis.calibration import calibrate as calibrated
 from ..analysis.tables import CALIBRATION_FILE
 from ..benchmarks.sequence_tokenizers import word_tokenizer
@@ -184,14 +184,16 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
     train(model, tokenizer, seed, max_steps)
     out.print(f"It is calibrated on {CALIBRATED:,} chains of 1 to 9 functions. Those of 3 or more are not in training.")
     validation, test = examples(tokenizer, seed + 1), examples(tokenizer, seed + 2)
-    found = calibrated(model, validation, {"test": test}, criteria=["confidence"], max_depth=MOST_STEPS, repeats=1)
+    goal = Goal(batch_sizes=(HALF,), repeats=1)
+    ways = {"criteria": ["confidence"], "only_exits": True, "max_depth": MOST_STEPS}
+    found = calibrated(model, validation, {"test": test}, goal, **ways)
     if found["chosen"] is None:
         raise ValueError(
             f"after {max_steps} steps of training no confidence is high enough to stop early: train for longer "
             "(--max-steps)"
         )
-    model.config.update(calibrated_fields(model, found, benchmark="chains", config="demo", split="validation"))
-    compare({**found, **conditions(model, HALF)})
+    apply_calibration(model, found, benchmark="chains", config="demo", split="validation")
+    compare({**found, **conditions(model)})
     answer(model, tokenizer)
     save_checkpoint(model, folder, tokenizer)
     write_json(folder / CALIBRATION_FILE, found)

@@ -6,7 +6,7 @@ import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .calibrate import Checkpoint, Copy, MaxDepth, destination
+from .calibrate import Checkpoint, InPlace, MaxDepth, Output, destination
 from .console import out, quiet_libraries, wrote
 
 
@@ -20,7 +20,8 @@ def fit_probe(
     limit: options.Limit = 5000,
     seed: options.Seed = 0,
     batch_size: options.BatchSize = 64,
-    folder: Copy = None,
+    output: Output = None,
+    in_place: InPlace = False,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
@@ -34,7 +35,8 @@ def fit_probe(
     quiet_libraries()
     examples.refuse("the fit of a probe", {"slice_by": examples.slice_by})
     request = examples.request([split])
-    with destination(checkpoint, folder, revision) as change:
+    folder, change_of = destination(checkpoint, output, in_place, "probed", revision)
+    with change_of as change:
         kinds = (*OF_SEQUENCES, *OF_TOKENS)
         loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
         model, tokenizer = loaded.model, loaded.tokenizer
@@ -44,10 +46,10 @@ def fit_probe(
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_depth=max_depth, seed=seed, progress=True)
         model.exit_probe, model.config.exit_probe_size = probe, size
-        save_checkpoint(model, change.new, None if folder is None else tokenizer)
+        save_checkpoint(model, change.new, None if in_place else tokenizer)
     for line in report(found, rows.name, size, replaces):
         out.print(line, markup=False)
-    wrote(checkpoint if folder is None else folder)
+    wrote(folder)
 
 
 def report(found: dict[str, Any], split: str, size: int, replaces: bool) -> list[str]:

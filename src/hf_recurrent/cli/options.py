@@ -91,7 +91,7 @@ BatchSize = Annotated[int, typer.Option(min=1, max=MOST, help="Examples in a bat
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", file_okay=False, callback=a_folder, help="Where to write; the checkpoint's folder if not given."
+        "--output", file_okay=False, callback=a_folder, help="Where to write; the checkpoint's folder if not given."
     ),
 ]
 MaxDepth = Annotated[int | None, typer.Option(min=1, help="Depth limit instead of the checkpoint's.")]

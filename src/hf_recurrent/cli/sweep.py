@@ -75,7 +75,7 @@ def sweep(
             found = sweep_thresholds(
                 loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
             )
-            tables[rows.name] = {**found, **conditions(loaded.model, batch_size), "seed": seed}
+            tables[rows.name] = {**found, "batch_size": batch_size, **conditions(loaded.model), "seed": seed}
             if request.own is None or quotes_examples(target):
                 pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
                 tables[rows.name]["pictures"] = pictures
@@ -98,7 +98,7 @@ def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
     from ..hub.lint import CARD_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write the results with --out")
+        raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write the results with --output")
     target = Path(checkpoint) if folder is None else folder
     if card and not (target / CARD_FILE).is_file():
         raise ValueError(f"--card: {target} has no {CARD_FILE}; a training run writes it, leave --card out otherwise")
@@ -146,7 +146,7 @@ def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:
     return rows.dataset[column][:]
 
 
-def conditions(model: Any, batch_size: int) -> dict[str, Any]:
+def conditions(model: Any) -> dict[str, Any]:
     """Conditions that times depend on."""
     import torch
 
@@ -155,7 +155,7 @@ def conditions(model: Any, batch_size: int) -> dict[str, Any]:
     name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
-    return {"batch_size": batch_size, "device": name, "dtype": str(model.dtype).removeprefix("torch.")}
+    return {"device": name, "dtype": str(model.dtype).removeprefix("torch.")}
 
 
 def show(name: str, found: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from ..files import plain
-from ..models.common.exit_criteria import LEARNED
+from ..models.common.exit_criteria import FIXED, LEARNED
 from .card_data import CardData
 from .findings import measured_as_trained
 
@@ -56,7 +56,7 @@ def calibration_command(data: CardData) -> str | None:
     tests = {split: row["n"] for split, row in found["tests"].items() if split != ALL_TESTS}
     arguments = ["hf-recurrent", "calibrate", data.repo_id, *settings, "--split", found["split"]]
     for split in tests:
-        arguments += ["--test-split", split]
+        arguments += ["--test_split", split]
     for criterion in found["tried"]:
         arguments += ["--criterion", criterion]
     arguments += ["--limit", str(max(found["n"], *tests.values(), 0))]
@@ -68,10 +68,16 @@ def calibration_command(data: CardData) -> str | None:
     else:
         arguments += ["--tolerance", str(found["tolerance"]), "--confidence", str(found["confidence"])]
     if found["risk"] == DIFFERS:
-        arguments.append("--without-labels")
+        arguments.append("--without_labels")
+    # earlier versions chose from exits alone
+    if found.get("only_exits", True):
+        arguments.append("--only_exits")
+    if found["chosen"]["criterion"] == FIXED:
+        # the checkpoint takes fewer steps now
+        arguments += ["--max_depth", str(found["max_depth"])]
     if found["difficulty"] is not None:
         arguments += ["--difficulty", found["difficulty"]]
-    return shlex.join([*arguments, "--out", "calibrated"])
+    return shlex.join([*arguments, "--output", "calibrated"])
 
 
 def benchmark_settings(data: CardData) -> list[str] | None:

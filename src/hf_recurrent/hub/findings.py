@@ -7,7 +7,7 @@ from typing import Any
 
 from ..analysis.halting import difficulty_key
 from ..analysis.tables import is_ordered
-from ..models.common.exit_criteria import LEARNED
+from ..models.common.exit_criteria import FIXED, LEARNED
 
 SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
@@ -166,8 +166,8 @@ def relation(
 
 
 def has_exit(calibration: Mapping[str, Any] | None) -> bool:
-    """Whether a calibration chose an exit that stops the model."""
-    return calibration is not None and calibration["chosen"] is not None
+    """Whether a calibration chose an exit that stops the model, rather than a fixed depth."""
+    return calibration is not None and calibration["chosen"] is not None and calibration["chosen"]["criterion"] != FIXED
 
 
 def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
@@ -232,17 +232,22 @@ def time_saved(card: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"split": split, "saved": 1 - found["relative_time"], "change": change}
 
 
+def timed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The fixed depths whose time is known."""
+    return [row for row in calibration["fixed_depths"] if row["relative_time"] is not None]
+
+
 def fixed_rival(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The fastest fixed depth that is as accurate as the calibrated exit on the calibration split; None without one."""
     accuracy = calibration["calibrated"]["accuracy"]
-    rivals = [row for row in calibration["fixed_depths"] if accuracy is not None and row["accuracy"] >= accuracy]
+    rivals = [row for row in timed_depths(calibration) if accuracy is not None and row["accuracy"] >= accuracy]
     return min(rivals, key=lambda row: row["relative_time"], default=None)
 
 
 def fixed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The fixed depths to set beside the calibrated exit: that nearest to it in time, and its `fixed_rival`."""
     time, rival = calibration["calibrated"]["relative_time"], fixed_rival(calibration)
-    rows = calibration["fixed_depths"]
+    rows = timed_depths(calibration)
     nearest = min(rows, key=lambda row: abs(row["relative_time"] - time), default=None)
     return [row for row in rows if row is nearest or row is rival]
 

@@ -54,11 +54,15 @@ def with_calibration(card: Card, calibration: Mapping[str, Any], folder: Path) -
 
 def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
     """A calibration as a card holds it: of its criteria the names, `tried`, and the chosen row of their curves."""
+    shown = {name: value for name, value in calibration.items() if name != "criteria"}
+    shown |= {"tried": list(calibration["criteria"])}
+    if "calibrated" in shown:
+        return shown
+    # of an earlier version
     chosen = calibration["chosen"]
     curve = calibration["criteria"][chosen["criterion"]]["curve"] if chosen else ()
     rows = (row for row in curve if all(row[name] == chosen[name] for name in ("threshold", "patience")))
-    shown = {name: value for name, value in calibration.items() if name != "criteria"}
-    return {**shown, "tried": list(calibration["criteria"]), "calibrated": next(rows, None)}
+    return {**shown, "calibrated": next(rows, None)}
 
 
 def _with_section(card: Card, section: str, content: dict[str, Any], drawn: Drawn) -> Card:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from ..files import read_json
 from ..models.common.exit_calibration import PROBE, tensors_digest
-from ..models.common.exit_criteria import LEARNED
+from ..models.common.exit_criteria import FIXED, LEARNED
 from .findings import has_exit
 
 REMEDY = "run `hf-recurrent calibrate` with --card, which measures and shows what is stored"
@@ -25,8 +25,8 @@ def contradictions(folder: Path, card: Mapping[str, Any]) -> Iterator[str]:
     if not (folder / "config.json").is_file():
         return
     config, calibration = read_json(folder / "config.json"), card.get("calibration")
-    stored = None if config.get("exit_calibration") is None else exit_of(config)
-    shown = None
+    record, shown = config.get("exit_calibration"), None
+    stored = None if record is None or record.get("criterion") == FIXED else exit_of(config)
     if has_exit(calibration):
         chosen = calibration["chosen"]
         learned = chosen["criterion"] == LEARNED

@@ -19,6 +19,8 @@ from .fields import shown, size_limit
 
 # the model's own halting
 LEARNED = "learned"
+# in the place of a criterion in `exit_calibration`: every input takes the same steps
+FIXED = "fixed_depth"
 
 
 class ExitCriterion(NamedTuple):

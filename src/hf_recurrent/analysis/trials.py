@@ -1,0 +1,199 @@
+"""The answers of a model at many settings, and the time that it takes at some of them.
+
+Shapes: B examples of a batch, L steps of full depth.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt
+from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
+from .depth_record import DepthRecord, can_record, caps_depth, halts_rows, stops_rows
+from .exit_settings import Setting
+from .inference import Batch, config_fields, interleaved_seconds, mean_steps, median_seconds, progress_bar
+from .model_facts import stack_depths
+from .sweep import evaluate, example_depths
+from .tables import join_batches
+from .token_answers import judged
+from .token_halting import answer_steps
+
+# numbers in the states that a record of a batch may hold
+MOST_NUMBERS = 1 << 26
+# examples and batches of each size that are timed, of all lengths
+TIMED_EXAMPLES, TIMED_BATCHES = 256, 32
+# a smaller difference of relative times is noise
+SMALLEST_DIFFERENCE = 0.01
+
+
+class Trials:
+    """A model at several settings.
+
+    Args:
+        model: a task model that iterates one block.
+        full: the setting of full depth.
+        labelled: whether labels of batches are true, or only mark what is compared.
+    """
+
+    def __init__(self, model: Any, full: Setting, labelled: bool):
+        self.model, self.full, self.labelled = model, full, labelled
+
+    def fields(self, setting: Setting) -> dict[str, Any]:
+        """Config fields of a run at a setting."""
+        return {"num_hidden_layers": self.full.max_depth, **setting.fields}
+
+    def in_record(self, setting: Setting) -> bool:
+        """Whether a pass at full depth shows what the model would answer at a setting."""
+        if not can_record(self.model):
+            return False
+        if setting.criterion == FIXED:
+            return not caps_depth(self.model)
+        return halts_rows(self.model) if setting.criterion == LEARNED else stops_rows(self.model, setting.criterion)
+
+    def answers(
+        self, batches: Sequence[Batch], settings: Iterable[Setting], progress: bool = False
+    ) -> dict[Setting, pd.DataFrame]:
+        """Frames with a row for each example: the columns of `judged`, without labels `answer` and `confidence` alone,
+        and `steps`, those of the example: the mean over its units or, where each token is answered for, over those of
+        its labelled tokens.
+
+        One pass answers at all settings that are `in_record`, and each other setting takes a pass of its own.
+        """
+        settings = list(settings)
+        recorded = [setting for setting in settings if self.in_record(setting)]
+        found = {}
+        if recorded:
+            criteria = {setting.criterion for setting in recorded} - {FIXED, LEARNED}
+            with config_fields(self.model, **self.full.fields), inference_mode(self.model):
+                own = [
+                    self._recorded(piece, recorded, sorted(criteria))
+                    for batch in progress_bar(dealt(batches), progress, "recording every step", "batch")
+                    for piece in self._pieces(batch)
+                ]
+            parts = collected(own)
+            found = {setting: pd.DataFrame(join_batches(part[setting] for part in parts)) for setting in recorded}
+        rest = [setting for setting in settings if setting not in found]
+        bar = progress_bar(rest, progress and bool(rest), "evaluating", "setting")
+        return {**found, **{setting: self.run(batches, setting) for setting in bar}}
+
+    def run(self, batches: Sequence[Batch], setting: Setting) -> pd.DataFrame:
+        """As `answers`, by a pass at the setting."""
+
+        def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
+            steps = {"steps": answer_steps(self.model, output, batch)} if batch.by_token else {}
+            return {**self._answered(output, batch), **steps}
+
+        found = evaluate(self.model, batches, self.fields(setting), columns)
+        return found.assign(steps=found.get("steps", example_depths(found, stack_depths(self.model.config))))
+
+    def times(
+        self,
+        batches: Sequence[Batch],
+        settings: Sequence[Setting],
+        sizes: Sequence[int],
+        repeats: int,
+        progress: bool = False,
+    ) -> dict[Setting, dict[str, Any]]:
+        """The time of some settings compared with full depth's, which has a time, too.
+
+        Of each setting `times`, size of batches -> `seconds` of a pass and `relative_time`; the mean `relative_time`;
+        and its `noise`, by which it differs between repeats.
+        """
+        ways = [self.full, *settings]
+        seconds = {}
+        for size in sizes:
+            timed = {setting: (self.fields(setting), lambda batch: self.model(**batch)) for setting in ways}
+            with inference_mode(self.model):
+                seconds[size] = interleaved_seconds(self.model, timed, timed_batches(batches, size), repeats, progress)
+        found = {}
+        for setting in ways:
+            # of each size, in each repeat
+            relative = np.array([seconds[size][setting].sum(0) / seconds[size][self.full].sum(0) for size in sizes])
+            times = {}
+            for size in sizes:
+                own, whole = (median_seconds(seconds[size][key]) for key in (setting, self.full))
+                times[str(size)] = {"seconds": own, "relative_time": own / whole}
+            found[setting] = {
+                "times": times,
+                "relative_time": float(np.mean([each["relative_time"] for each in times.values()])),
+                "noise": max(SMALLEST_DIFFERENCE, float(np.ptp(relative.mean(0))) / 2),
+            }
+        return found
+
+    def _answered(self, output: Any, batch: Batch) -> dict[str, np.ndarray]:
+        found = judged(output, batch, self.model.config)
+        return found if self.labelled else {name: found[name] for name in ("answer", "confidence")}
+
+    def _recorded(
+        self, batch: Batch, settings: Sequence[Setting], criteria: Sequence[str]
+    ) -> dict[Setting, dict[str, np.ndarray]]:
+        """Columns (B,) at each setting, from one pass."""
+        record = DepthRecord(self.model, batch.inputs, criteria)
+        found: dict[Setting, dict[str, np.ndarray]] = {}
+        by_depth = {record.most_steps: self._answered(record.output, batch)}
+        for setting in settings:
+            steps = self._steps(record, setting)
+            if record.num_rows > len(batch.labels):
+                output = record.stopped_after(steps)
+                found[setting] = {
+                    **self._answered(output, batch),
+                    "steps": mean_steps(output.ponder_steps, len(batch.labels)),
+                }
+                continue
+            # many settings stop a row after the same number of steps
+            taken = steps.cpu().numpy()
+            columns = {name: np.empty_like(values) for name, values in by_depth[record.most_steps].items()}
+            for depth in np.unique(taken).tolist():
+                if depth not in by_depth:
+                    by_depth[depth] = self._answered(record.stopped_after(depth), batch)
+                for name, values in columns.items():
+                    values[taken == depth] = by_depth[depth][name][taken == depth]
+            found[setting] = {**columns, "steps": taken.astype(float)}
+        return found
+
+    def _steps(self, record: DepthRecord, setting: Setting) -> torch.Tensor:
+        if setting.criterion == FIXED:
+            return record.fixed_steps(setting.max_depth)
+        if setting.criterion == LEARNED:
+            return record.steps_by_mass(setting.threshold)
+        rule = CRITERIA[setting.criterion]
+        return record.steps_by(ExitRule(rule, setting.threshold, setting.patience, self.model.config.min_depth))
+
+    def _pieces(self, batch: Batch) -> Iterator[Batch]:
+        """Parts of a batch whose records fit into memory."""
+        config = self.model.config
+        of_row = batch.inputs["input_ids"][0].numel() * config.hidden_size * (self.full.max_depth + 1)
+        most = max(1, MOST_NUMBERS // of_row)
+        for start in range(0, len(batch.labels), most):
+            inputs = {name: values[start : start + most] for name, values in batch.inputs.items()}
+            yield Batch(inputs, batch.labels[start : start + most], batch.by_token)
+
+
+def timed_batches(batches: Sequence[Batch], size: int) -> list[dict[str, torch.Tensor]]:
+    """Inputs of batches of at most `size` examples, without padding that all of them have, of all lengths."""
+    starts = [(batch, start) for batch in batches for start in range(0, len(batch.labels), size)]
+    number = min(TIMED_BATCHES, max(1, TIMED_EXAMPLES // size), len(starts))
+    places = np.linspace(0, len(starts) - 1, number).round().astype(int)
+    return [
+        without_padding({name: values[start : start + size] for name, values in batch.inputs.items()})
+        for batch, start in (starts[place] for place in places)
+    ]
+
+
+def without_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Inputs without the columns that no example has a token in."""
+    found = dict(inputs)
+    for stack in ("", "decoder_"):
+        mask = inputs.get(f"{stack}attention_mask")
+        if mask is None:
+            continue
+        used = mask.flatten(0, -2).any(0).nonzero()
+        columns = slice(int(used.min()), int(used.max()) + 1)
+        for name in ("input_ids", "attention_mask", "token_type_ids"):
+            if f"{stack}{name}" in found:
+                found[f"{stack}{name}"] = found[f"{stack}{name}"][..., columns]
+    return found
