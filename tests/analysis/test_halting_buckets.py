@@ -1,19 +1,37 @@
+"""Buckets of difficulty columns."""
+
+import itertools
+
 import numpy as np
 import pytest
 
 from hf_recurrent.analysis.tables import bucketize, is_numeric, slice_frame
 
-
-def test_few_values_are_their_own_buckets():
-    buckets = bucketize(np.array([3, 1, 3]))
-    assert buckets.categories.tolist() == ["1", "3"]
-    assert buckets.codes.tolist() == [1, 0, 1]
+RANGES = ["1–10", "11–20", "21–30", "31–40", "41–50", "51–60", "61–70", "71–80"]  # noqa: RUF001
+WORDS = [f"w{i:02}" for i in range(20)]
 
 
-def test_many_values_become_readable_quantiles():
-    buckets = bucketize(np.arange(1, 81))
-    assert buckets.categories.tolist() == ["1–10", "11–20", "21–30", "31–40", "41–50", "51–60", "61–70", "71–80"]  # noqa: RUF001
-    assert np.bincount(buckets.codes).tolist() == [10] * 8
+@pytest.mark.parametrize(
+    ("values", "labels", "codes"),
+    [
+        ([3, 1, 3], ["1", "3"], [1, 0, 1]),
+        (range(1, 81), RANGES, np.repeat(range(8), 10)),
+        # large floats are written out
+        ([1234.5, 20000.25], ["1234", "20000"], [0, 1]),
+        ([4] * 50, ["4"], [0] * 50),
+        ([0.5], ["0.5"], [0]),
+        (["MIN", "MAX", "MIN"], ["MAX", "MIN"], [1, 0, 1]),
+        ([True, False], ["False", "True"], [1, 0]),
+        # the most frequent names, and the others
+        (WORDS + ["w19"] * 5, [*WORDS[:10], "w19", "other"], [*range(10), *[11] * 9, *[10] * 6]),
+        # a value called "other" is in the bucket of the others
+        (["other"] * 5 + WORDS, [*WORDS[:10], "other"], [*[10] * 5, *range(10), *[10] * 10]),
+    ],
+)
+def test_buckets_are_readable_and_in_order(values, labels, codes):
+    buckets = bucketize(np.array(values))
+    assert buckets.categories.tolist() == labels
+    assert buckets.codes.tolist() == list(codes)
 
 
 def test_ties_stay_together_and_no_bucket_is_empty():
@@ -24,62 +42,27 @@ def test_ties_stay_together_and_no_bucket_is_empty():
     assert len(buckets.categories) <= 8
 
 
-def test_order_and_labels_on_random_columns():
-    generator = np.random.default_rng(0)
-    for scale in (1e-6, 1.0, 1e6):
-        values = generator.normal(size=200) * scale
-        buckets = bucketize(values)
-        assert len(set(buckets.categories)) == 8
-        tops = [values[buckets.codes == i].max() for i in range(8)]
-        bottoms = [values[buckets.codes == i].min() for i in range(8)]
-        assert all(top < bottom for top, bottom in zip(tops[:-1], bottoms[1:], strict=True))
-
-
-def test_large_floats_are_written_out():
-    assert bucketize(np.array([1234.5, 20000.25])).categories.tolist() == ["1234", "20000"]
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_order_and_labels_on_random_columns(scale):
+    values = np.random.default_rng(0).normal(size=200) * scale
+    buckets = bucketize(values)
+    assert len(set(buckets.categories)) == 8
+    groups = [values[buckets.codes == number] for number in range(8)]
+    assert all(low.max() < high.min() for low, high in itertools.pairwise(groups))
 
 
 def test_close_floats_get_different_labels():
-    values = 1 + np.arange(40) * 1e-9
-    labels = bucketize(values).categories
+    labels = bucketize(1 + np.arange(40) * 1e-9).categories
     assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize("values", [[4] * 50, [4], [0.5]])
-def test_constant_columns(values):
-    buckets = bucketize(np.array(values))
-    assert len(buckets.categories) == 1
-    assert set(buckets.codes) == {0}
+def test_missing_names_are_a_bucket_and_missing_numbers_an_error():
+    column = slice_frame({"operator": ["MIN", None, "MIN"]}, 3)["operator"]
+    assert bucketize(column).categories.tolist() == ["MIN", "None"]
+    assert bucketize(column).codes.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="finite"):
+        bucketize(np.array([1.0, np.nan]))
 
 
 def test_strings_and_truth_values_are_not_numeric():
-    assert bucketize(np.array(["MIN", "MAX", "MIN"])).categories.tolist() == ["MAX", "MIN"]
-    assert bucketize(np.array([True, False])).categories.tolist() == ["False", "True"]
-    assert not is_numeric(np.array([True, False]))
-    assert not is_numeric(np.array(["1", "2"]))
-    assert is_numeric(np.array([1, 2]))
-
-
-def test_missing_names_are_a_bucket():
-    column = slice_frame({"operator": ["MIN", None, "MIN"]}, 3)["operator"]
-    assert bucketize(column).codes.tolist() == [0, 1, 0]
-    assert bucketize(column).categories.tolist() == ["MIN", "None"]
-
-
-def test_a_value_called_other_is_in_the_bucket_of_the_others():
-    buckets = bucketize(np.array(["other"] * 5 + [f"w{i:02}" for i in range(20)]))
-    assert len(buckets.categories) == 11
-    assert (buckets == "other").sum() == 5 + 10
-
-
-def test_many_strings_keep_the_most_frequent():
-    values = np.array([f"w{i}" for i in range(20)] + ["w19"] * 5)
-    buckets = bucketize(values)
-    assert len(buckets.categories) == 12
-    assert buckets.categories[-1] == "other"
-    assert (buckets[values == "w19"] == "w19").all()
-
-
-def test_missing_numbers_are_an_error():
-    with pytest.raises(ValueError, match="finite"):
-        bucketize(np.array([1.0, np.nan]))
+    assert [is_numeric(np.array(values)) for values in ([1, 2], [0.5], ["1"], [True])] == [True, True, False, False]

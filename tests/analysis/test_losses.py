@@ -31,12 +31,11 @@ def test_losses_are_those_of_documents_read_alone_token_by_token(name):
         for bits in alone:
             for before, value in enumerate(bits, start=1):
                 octaves.setdefault(int(math.log2(before)), []).append(value)
-        rows = losses.by_position
-        assert [(row["first"], row["last"], row["n"]) for row in rows] == [
-            (2**octave, 2 ** (octave + 1) - 1, len(values)) for octave, values in sorted(octaves.items())
+        assert losses.positions[["first", "last", "tokens"]].to_numpy().tolist() == [
+            [2**octave, 2 ** (octave + 1) - 1, len(values)] for octave, values in sorted(octaves.items())
         ]
         expected = [sum(values) / len(values) for _, values in sorted(octaves.items())]
-        assert [row["bits_per_token"] for row in rows] == pytest.approx(expected, rel=1e-4)
+        assert losses.positions["bits_per_token"].tolist() == pytest.approx(expected, rel=1e-4)
     assert abs(found["document"].bits_per_token - found["segment"].bits_per_token) > 1e-4
 
 
@@ -95,7 +94,7 @@ def test_nothing_to_predict():
 
 def make_losses(nats, tokens):
     """Losses of texts of which only these are known."""
-    return Losses([pd.DataFrame({"nats": nats, "tokens": tokens})])
+    return Losses([pd.DataFrame({"text": range(len(nats)), "nats": nats, "tokens": tokens})])
 
 
 def test_the_best_constant_prediction_is_the_entropy_of_the_labels():
@@ -131,7 +130,7 @@ def test_padding_and_rows_without_a_document_count_nothing():
     mask, text, before = torch.tensor([[1, 1], [0, 0]]), torch.tensor([2, -1]), torch.tensor([7, 0])
     losses.add(logits, labels, mask, text, before, torch.tensor([[2, 4], [9, 9]]))
     assert losses.texts.index.tolist() == [2]
-    expected = {"nats": math.log(5), "tokens": 1, "right": 0, "confidence": 0.2, "read": 2, "steps": 6}
+    expected = {"nats": math.log(5), "tokens": 1, "right": 0, "confidence": 0.2, "depth": 2, "read": 2, "steps": 6}
     assert losses.texts.loc[2].to_dict() == pytest.approx(expected)
-    assert [(row["first"], row["last"], row["n"], row["mean_steps"]) for row in losses.by_position] == [(8, 15, 1, 2)]
+    assert losses.positions[["first", "last", "tokens", "mean_steps"]].to_numpy().tolist() == [[8, 15, 1, 2]]
     assert losses.label_counts.tolist() == [0, 0, 0, 1, 0]

@@ -73,8 +73,9 @@ def test_bytes_are_counted_where_a_token_has_always_the_same(record):
 
 def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
     # half a document of two bytes a token, and another one that was read as a whole; others were not read
-    texts = pd.DataFrame({"nats": 1.0, "tokens": [3, 4], "read": [4, 5], "steps": np.nan})
-    record = RecurrenceRecord("none", 6, 8, 4, {"document": Losses([texts], label_counts=np.ones(1))})
+    sums = {"nats": 1.0, "tokens": [3, 4], "depth": np.nan, "read": [4, 5], "steps": np.nan}
+    texts = pd.DataFrame({"text": [0, 1], "octave": 0, **sums})
+    record = RecurrenceRecord("none", 6, 8, 4, {"document": Losses([texts], np.ones(1))})
     table = recurrence_table(record, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))
     assert (table["documents"], table["bytes"]) == (2, 6 + 8)
 
@@ -95,8 +96,8 @@ def test_positions_compare_the_ways_of_reading(record, table):
     rows = table["by_position"]
     assert [(row["first"], row["last"]) for row in rows] == [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
     assert sum(row["tokens"] for row in rows) == table["tokens"]
-    for row, found in zip(rows, record.losses["segment"].by_position, strict=True):
-        assert row["bits_per_token"]["segment"] == found["bits_per_token"]
+    segment = record.losses["segment"].positions["bits_per_token"].tolist()
+    assert [row["bits_per_token"]["segment"] for row in rows] == segment
     # in the first segment there is nothing to reset
     for row in rows[:3]:
         assert row["bits_per_token"]["segment"] == pytest.approx(row["bits_per_token"]["document"], rel=1e-5)

@@ -118,7 +118,7 @@ def of_texts(model, batches, tokenizer):
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         numbered.append({**inputs, "text": torch.arange(first, first + len(batch["input_ids"]))})
     found = collect_text_losses(model, numbered)
-    return {"bits": found.bits_per_token, "positions": found.positions, "texts": found.texts.to_numpy()}
+    return {name: getattr(found, name).to_numpy() for name in ("positions", "texts")}
 
 
 def of_documents(model, batches, tokenizer):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from card_factory import STEPS, make_card
 
-from hf_recurrent.analysis.losses import EDGES, Corpus, Losses
+from hf_recurrent.analysis.losses import Corpus, Losses
 from hf_recurrent.analysis.recurrence import RecurrenceRecord, recurrence_table
 from hf_recurrent.hub.card import Benchmark, Compared, Example, SplitResult
 
@@ -17,11 +17,13 @@ SEGMENT_LENGTH = 64
 def make_losses(bits, steps=math.nan):
     """Losses of three documents of `bits` a token each; the entropy of their tokens is 2 bits."""
     nats = np.array(bits) * TOKENS * math.log(2)
-    texts = pd.DataFrame({"nats": nats, "tokens": TOKENS, "read": TOKENS + 1, "steps": steps / len(TOKENS)})
-    positions = np.zeros((3, len(EDGES) - 1))
-    positions[1, 1:4] = 100, 300, TOKENS.sum() - 400
-    positions[0] = positions[1] * nats.sum() / TOKENS.sum()
-    return Losses([texts], positions, np.full(4, TOKENS.sum() / 4))
+    shares = np.array([[33, 100, 867], [33, 100, 867], [34, 100, 866]]) / 1000
+    rows = {"text": np.repeat(range(len(TOKENS)), 3), "octave": np.tile(range(3), len(TOKENS))}
+    sums = {"nats": nats[:, None] * shares, "tokens": TOKENS[:, None] * shares}
+    read = np.eye(3)[[0] * len(TOKENS)] + sums["tokens"]
+    rows |= {name: values.ravel() for name, values in {**sums, "read": read}.items()}
+    parts = pd.DataFrame({**rows, "steps": steps / len(nats) / 3, "depth": math.nan})
+    return Losses([parts], np.full(4, TOKENS.sum() / 4))
 
 
 def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5, 1.6, 1.71), gates=True, **changes):

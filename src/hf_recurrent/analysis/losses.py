@@ -1,6 +1,6 @@
 """Losses of a causal language model on texts, summed while they are read, and the statistics that follow from them.
 
-Shapes: B batch, S tokens, D texts, P bins of positions, V token ids.
+Shapes: B batch, S tokens, D texts, V token ids.
 """
 
 import math
@@ -14,11 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ..inference.processes import of_all
-from ..metrics.functional import position_edges, position_rows, position_sums, word_perplexity
+from ..metrics.functional import word_perplexity
 from ..models.common.token_targets import NO_TARGET
-
-# bins of positions, the same for all texts, so that sums of any add up
-EDGES = position_edges(2**40)
 
 
 class Corpus(NamedTuple):
@@ -38,16 +35,15 @@ class Losses:
     """Losses on texts that are read in one piece or segment by segment, in nats.
 
     Fields:
-        parts: of each batch, a frame with a row for each text in it: its number (the index), and sums over its tokens:
-            `nats`, `tokens` that are predicted, and how many of these are predicted `right`; the `confidence` in the
-            predictions; tokens `read`, and their executed `steps` (NaN for a fixed depth).
-        positions: (3, P) nats, predicted tokens, and steps of the tokens from which they are predicted, by how many
-            tokens of the text come before the predicted one, in bins between `EDGES`.
+        parts: of each batch, a frame of sums over tokens, by the number of their `text` and by the `octave` of how many
+            tokens come before the predicted one (0: one, 1: two or three, ...). Sums are `nats`; `tokens` that are
+            predicted, those that are predicted `right`, the `confidence` in the predictions, and the steps of the
+            tokens that they are predicted from (`depth`); and tokens `read` with their executed `steps`. Steps are NaN
+            for a fixed depth.
         label_counts: (V,) how often each token was to be predicted.
     """
 
     parts: list[pd.DataFrame] = field(default_factory=list)
-    positions: np.ndarray = field(default_factory=lambda: np.zeros((3, len(EDGES) - 1)))
     label_counts: Any = 0
 
     def add(
@@ -69,27 +65,28 @@ class Losses:
             before: (B,) tokens of each text in the segments before.
             steps: (B, S) executed at each token; None for a fixed depth.
         """
-        known, mask = text >= 0, mask.bool()
-        labels = labels.masked_fill(~known[:, None], NO_TARGET)
+        read = mask.bool() & (text >= 0)[:, None]
+        labels = labels.masked_fill(~read, NO_TARGET)
+        predicted = labels != NO_TARGET
         nats = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="none").view_as(labels)
         best, answers = logits.max(-1)
         # the likeliest token's probability from that of the label
         own = logits.gather(-1, labels.clamp(min=0)[..., None]).squeeze(-1)
-        predicted = labels != NO_TARGET
-        by_token = {
-            "nats": torch.where(predicted, nats, 0).double(),
+        steps = torch.full_like(nats, torch.nan) if steps is None else steps
+        octave = torch.frexp((before[:, None] + mask.cumsum(1)).double()).exponent - 1
+        columns = {
+            "text": text[:, None].expand_as(labels),
+            "octave": octave,
+            "nats": torch.where(predicted, nats, 0),
             "tokens": predicted,
             "right": (answers == labels) & predicted,
-            "confidence": torch.where(predicted, (best.float() - own.float() - nats).exp(), 0).double(),
-            "read": mask,
-            "steps": torch.full_like(nats, torch.nan) if steps is None else torch.where(mask, steps, 0),
+            "confidence": torch.where(predicted, (best.float() - own.float() - nats).exp(), 0),
+            "depth": torch.where(predicted, steps, torch.nan),
+            "read": read,
+            "steps": steps,
         }
-        rows = {name: values.sum(1)[known].cpu().numpy() for name, values in by_token.items()}
-        self.parts.append(pd.DataFrame(rows, index=text[known].cpu().numpy()))
-        place = (before[:, None] + mask.cumsum(1))[predicted].cpu().numpy()
-        taken = torch.zeros_like(nats) if steps is None else steps
-        sums, counts = position_sums(by_token["nats"][predicted].cpu().numpy(), place, EDGES)
-        self.positions += [sums, counts, position_sums(taken[predicted].double().cpu().numpy(), place, EDGES)[0]]
+        tokens = pd.DataFrame({name: values[read].double().cpu().numpy() for name, values in columns.items()})
+        self.parts.append(tokens.groupby(["text", "octave"]).sum(min_count=1))
         self.label_counts += np.bincount(labels[predicted].cpu().numpy(), minlength=logits.shape[-1])
 
     def of_all(self) -> "Losses":
@@ -99,11 +96,7 @@ class Losses:
             ValueError: nothing was to be predicted.
         """
         found = of_all(self)
-        whole = Losses(
-            [part for each in found for part in each.parts],
-            np.sum([each.positions for each in found], axis=0),
-            sum(each.label_counts for each in found),
-        )
+        whole = Losses([part for each in found for part in each.parts], sum(each.label_counts for each in found))
         if not whole.parts or not whole.num_tokens:
             raise ValueError("no token was to be predicted: pass texts of two tokens or more")
         return whole
@@ -111,7 +104,18 @@ class Losses:
     @cached_property
     def texts(self) -> pd.DataFrame:
         """The sums of each text (D), by its number."""
-        return pd.concat(self.parts).groupby(level=0).sum(min_count=1)
+        texts = pd.concat(self.parts).groupby("text").sum(min_count=1)
+        return texts.set_axis(texts.index.astype(int))
+
+    @cached_property
+    def positions(self) -> pd.DataFrame:
+        """A row for each octave of positions: `first` and `last`, `tokens`, `bits_per_token` and `mean_steps`."""
+        sums = pd.concat(self.parts).groupby("octave").sum(min_count=1)
+        sums = sums[sums["tokens"] > 0]
+        first = 2 ** sums.index.astype(int)
+        places = pd.DataFrame({"first": first, "last": 2 * first - 1, "tokens": sums["tokens"].astype(int)})
+        bits, steps = sums["nats"] / sums["tokens"] / np.log(2), sums["depth"] / sums["tokens"]
+        return places.assign(bits_per_token=bits, mean_steps=steps)
 
     @property
     def num_tokens(self) -> int:
@@ -133,14 +137,6 @@ class Losses:
         """Bits of the best constant prediction: the entropy of the predicted tokens' frequencies."""
         shares = self.label_counts[self.label_counts > 0] / self.num_tokens
         return float(-(shares * np.log2(shares)).sum())
-
-    @property
-    def by_position(self) -> list[dict[str, float | int]]:
-        """`position_rows` of the tokens, from the beginning of the texts on, with `mean_steps`."""
-        rows = position_rows(*self.positions[:2], EDGES)
-        halts = not math.isnan(self.mean_steps)
-        means = (taken / count for _, count, taken in self.positions.T if count)
-        return [{**row, "mean_steps": float(mean) if halts else None} for row, mean in zip(rows, means, strict=True)]
 
     def table(self, corpus: Corpus | None) -> dict[str, Any]:
         """The statistics of all texts.

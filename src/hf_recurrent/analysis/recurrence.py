@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from ..benchmarks.long_documents.tokenizers import token_num_bytes
@@ -247,7 +248,8 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
         difference, error = (None, None) if carry == DOCUMENT else mean_difference(losses, own)
         row = {"carry": carry, "bits_per_token": own.bits_per_token, "bits_per_byte": by_byte}
         carries.append({**row, "difference": difference, "standard_error": error})
-    by_position = {carry: own.by_position for carry, own in record.losses.items()}
+    bits = pd.DataFrame({carry: own.positions["bits_per_token"] for carry, own in record.losses.items()})
+    places = losses.positions[["first", "last", "tokens"]].assign(bits_per_token=bits.to_dict("records"))
     return plain(
         {
             **table,
@@ -256,17 +258,7 @@ def recurrence_table(record: RecurrenceRecord, corpus: Corpus | None = None) -> 
             "max_depth": record.max_depth,
             "segment_length": record.segment_length,
             "carries": carries,
-            "by_position": [
-                {
-                    "first": rows[0]["first"],
-                    "last": rows[0]["last"],
-                    "tokens": rows[0]["n"],
-                    "bits_per_token": {
-                        name: row["bits_per_token"] for name, row in zip(by_position, rows, strict=True)
-                    },
-                }
-                for rows in zip(*by_position.values(), strict=True)
-            ],
+            "by_position": places.to_dict("records"),
             "gates": None if record.gates is None else gate_table(record.gates, record.window_size),
         }
     )

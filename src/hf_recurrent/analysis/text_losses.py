@@ -88,8 +88,8 @@ def text_table(
     table |= {"texts": kind, "threshold": threshold if halting_threshold is None else halting_threshold}
     table["token_accuracy"] = float(texts["right"].sum() / losses.num_tokens)
     table["perplexity"] = float(2.0 ** table["bits_per_token"]) if table["bits_per_token"] < 1000 else None
-    for row, found in zip(table["by_position"], losses.by_position, strict=True):
-        row["mean_steps"] = found["mean_steps"]
+    for row, steps in zip(table["by_position"], losses.positions["mean_steps"], strict=True):
+        row["mean_steps"] = steps
     texts = texts.assign(bits=texts["nats"] / np.log(2), bytes=losses.predicted_bytes(sizes)[1])
     halts, steps = config.capabilities.halts, texts["steps"] / texts["read"].clip(1)
 
