@@ -179,16 +179,14 @@ def halting_mass(
         max_depth: L, where a call had another depth than there are probabilities.
     """
     probabilities, steps = np.asarray(probabilities, dtype=np.float64)[:, :max_depth], np.asarray(steps)
-    if max_depth is not None:
-        probabilities = np.pad(probabilities, ((0, 0), (0, max_depth - probabilities.shape[1])))
     units, depth = probabilities.shape
-    mass = np.zeros((units, depth + 1))
-    if adds_probabilities(halting):
-        mass[:, 1:] = np.where(np.arange(1, depth + 1) < steps[:, None], probabilities, 0.0)
-    else:
-        survived = np.cumprod(1 - probabilities, axis=1)
-        before = np.concatenate([np.ones((units, 1)), survived[:, :-1]], axis=1)[:, :depth]
-        mass[:, :depth] = np.where(np.arange(depth) < steps[:, None], probabilities * before, 0.0)
+    added = adds_probabilities(halting)
+    if not added:
+        left = np.cumprod(1 - probabilities, axis=1)
+        probabilities = probabilities * np.pad(left, ((0, 0), (1, 0)), constant_values=1.0)[:, :depth]
+    mass = np.zeros((units, 1 + max(depth, max_depth or 0)))
+    states = np.arange(depth) + added
+    mass[:, states] = np.where(states < steps[:, None], probabilities, 0.0)
     mass[np.arange(units), steps] = np.clip(1 - mass.sum(axis=1), 0.0, 1.0)
     return mass
 
@@ -206,18 +204,14 @@ def halting_columns(output: Any, config: Any, depth: int, stack: str = MODEL) ->
     live, steps, mass = unit_mass(output, config, depth, stack)
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
-    example, counts = np.nonzero(live)[0], live.sum(1)
-    starts = counts.cumsum() - counts
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        """Mean of (U, ...) over the units of each example: (B, ...)."""
-        return np.add.reduceat(values, starts, dtype=np.float64) / np.expand_dims(counts, tuple(range(1, values.ndim)))
-
+    example = np.nonzero(live)[0]
+    units = pd.DataFrame(np.column_stack([steps, steps == depth, mass])).groupby(example)
+    means = units.mean().to_numpy()
     return {
-        "steps": mean(steps),
-        "deepest": np.maximum.reduceat(steps, starts),
-        "forced": mean(steps == depth),
-        "mass": mean(mass),
+        "steps": means[:, 0],
+        "deepest": units[0].max().to_numpy(),
+        "forced": means[:, 1],
+        "mass": means[:, 2:],
         "step_counts": joint_counts(example, steps, (len(live), depth + 1)),
         # of several choices their mean
         "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")).reshape(len(live), -1).mean(1),
