@@ -1,12 +1,17 @@
 """`hf-recurrent experts`: which experts of a checkpoint serve which tokens."""
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from ..templating import NOTHING
 from . import options
 from .console import out, quiet_libraries, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 LEGEND = "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
 
@@ -58,26 +63,22 @@ def experts(
     report(change)
 
 
-def drawings(name: str, found: dict[str, Any]) -> list[Any]:
+def drawings(name: str, found: dict[str, Any]) -> "Iterator[Table]":
     """A table of the modules of a split, and one of the experts of each feed-forward module."""
     heads = [("module", False), *((text, True) for text in ("experts", "of a token", "used", "busiest", "balance"))]
-    modules = found["modules"]
-    drawn = [table(f"{name}: {found['n']:,} examples", heads, (module_cells(*item) for item in modules.items()))]
-    for title, module in modules.items():
+    rows = []
+    for title, module in found["modules"].items():
+        balance = NOTHING if module["balance"] is None else f"{module['balance']:.3f}"
+        sizes = module["num_experts"], module["per_token"], len(module["experts"])
+        rows.append([title, *sizes, f"{max(module['shares']):.1%}", balance])
+    yield table(f"{name}: {found['n']:,} examples", heads, rows)
+    heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
+    for title, module in found["modules"].items():
         if "feed-forward" in title and module["num_experts"] > 1:
-            heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
-            drawn.append(table(f"{name}: {title}", heads, map(expert_cells, module["experts"])))
-    return drawn
-
-
-def module_cells(name: str, module: dict[str, Any]) -> list[str]:
-    balance = NOTHING if module["balance"] is None else f"{module['balance']:.3f}"
-    sizes = (module["num_experts"], module["per_token"], len(module["experts"]))
-    return [name, *map(str, sizes), f"{max(module['shares']):.1%}", balance]
-
-
-def expert_cells(expert: dict[str, Any]) -> list[str]:
-    from rich.markup import escape
-
-    tokens = (" ".join(item["token"] for item in expert[key]) for key in ("by_count", "by_information"))
-    return [str(expert["expert"]), f"{expert['share']:.1%}", *map(escape, tokens)]
+            rows = []
+            for expert in module["experts"]:
+                tokens = [
+                    escape(" ".join(item["token"] for item in expert[key])) for key in ("by_count", "by_information")
+                ]
+                rows.append([expert["expert"], f"{expert['share']:.1%}", *tokens])
+            yield table(f"{name}: {title}", heads, rows)
