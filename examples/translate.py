@@ -51,9 +51,9 @@ for part, own in {"train": pairs[:8500], "validation": pairs[8500:9000], "test":
 # %%
 CONFIG = """{hidden_size: 64, num_hidden_layers: 4, num_decoder_layers: 2, num_attention_heads: 2, head_dim: 16,
   attention_experts: 4, attention_experts_per_token: 2, feed_forward_experts: 4, feed_forward_experts_per_token: 2,
-  intermediate_size: 64, relative_window: 3, layer_norm: pre, tie_word_embeddings: false, halting_bias_init: -2.0,
-  ponder_loss_weight: 0.001, router_loss_weight: 0.01, dropout: 0.0, attention_dropout: 0.0, activation_dropout: 0.0,
-  router_dropout: 0.0}"""
+  intermediate_size: 64, relative_window: 3, layer_norm: pre, tie_word_embeddings: false, halting: token,
+  halting_bias_init: -2.0, ponder_loss_weight: 0.001, router_loss_weight: 0.01, dropout: 0.0, attention_dropout: 0.0,
+  activation_dropout: 0.0, router_dropout: 0.0}"""
 command = f"""train --model_type sut --source_column words --target_column digits --tokenizer words --use_cpu true
   --train_file {folder}/train.jsonl --validation_file {folder}/validation.jsonl --test_file {folder}/test.jsonl
   --max_steps 400 --max_tokens 1536 --learning_rate 0.003 --lr_schedule cosine2 --warmup_steps 100 --adam_beta2 0.98

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.configuration_utils import PreTrainedConfig
 
-from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
+from hf_recurrent import ARCHITECTURES, GUTConfig
 from support.families import TINY
 
 ROOT = Path(__file__).parents[1]
@@ -66,8 +66,6 @@ def test_other_architectures_keep_the_objective_of_their_paper(architecture):
 def test_a_choice_of_halting_chooses_the_objective():
     assert GUTConfig(halting="token").depth_objective == "mixture"
     assert GUTConfig(halting="token", depth_objective="expected").depth_objective == "expected"
-    # whose exits are not calibrated
-    assert SUTConfig(is_encoder_decoder=True).halting == "token"
     with pytest.raises(Exception, match="it trains no halting head, but halting is 'global'; set halting='none'"):
         GUTConfig(halting="global", depth_objective="every_step")
 

@@ -240,6 +240,7 @@ def test_sources_and_targets(evaluated, succeed, refuse, tmp_path):
     tokenizer = train_tokenizer("bytes", [], frame="seq2seq")
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "attention_experts": 3, "attention_experts_per_token": 2}
+    sizes |= {"halting": "token"}
     sizes |= {"num_attention_heads": 1, "head_dim": 8, "feed_forward_experts": 3, "feed_forward_experts_per_token": 2}
     torch.manual_seed(0)
     config = SUTConfig(is_encoder_decoder=True, vocab_size=len(tokenizer), intermediate_size=12, **sizes, **ids)

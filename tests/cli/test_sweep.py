@@ -35,6 +35,7 @@ def translator(tmp_path_factory):
         vocab_size=len(tokenizer),
         hidden_size=16,
         num_hidden_layers=3,
+        halting="token",
         attention_experts=2,
         attention_experts_per_token=1,
         feed_forward_experts=4,

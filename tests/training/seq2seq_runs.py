@@ -13,6 +13,7 @@ from hf_recurrent.training.seq2seq_trainer import RecurrentSeq2SeqTrainer
 
 PAD, END = 0, 3
 SIZES = {
+    "halting": "token",
     "hidden_size": 16,
     "num_hidden_layers": 3,
     "attention_experts": 3,

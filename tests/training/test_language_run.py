@@ -51,7 +51,8 @@ def speeches(tmp_path_factory):
 
 
 def flags(folder, path, **options):
-    chosen = {"model_type": "gut", "config": SIZES, **OPTIONS, "train_file": path, "output_dir": folder, **options}
+    config = SIZES.replace("}", ", halting: global}")
+    chosen = {"model_type": "gut", "config": config, **OPTIONS, "train_file": path, "output_dir": folder, **options}
     return [part for name, value in chosen.items() if value is not None for part in (f"--{name}", str(value))]
 
 

@@ -23,7 +23,9 @@ from hf_recurrent.training.run import matching_script
 
 pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
 
-SIZES = '{"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48, "num_hidden_layers": 3}'
+SIZES = (
+    '{"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 48, "num_hidden_layers": 3, "halting": "token"}'
+)
 OPTIONS = ["--use_cpu", "true", "--disable_tqdm", "true", "--per_device_train_batch_size", "16", "--config", SIZES]
 OPTIONS += ["--model_type", "ut", "--learning_rate", "0.02", "--write_predictions", "true"]
 TOWNS, VERBS = ("Rome", "Oslo", "Paris", "Bern"), ("sings", "sleeps", "runs")

@@ -27,6 +27,8 @@ CHUNKS = {"chunk_size": 6, "num_memory_slots": 3}
 
 def recipe_in(folder, **changes):
     config = {**FLIP_FLOP["config"], **changes.pop("config", {})}
+    if changes.get("model_type") in ("xpos_transformer", "tlb"):
+        config.pop("halting")
     path = folder / "tiny.yaml"
     path.write_text(yaml.safe_dump({**FLIP_FLOP, **changes, "config": config}))
     return str(path)

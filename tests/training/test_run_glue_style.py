@@ -19,6 +19,7 @@ from hf_recurrent.training.evaluate import Request, load_checkpoint
 from hf_recurrent.training.reevaluation import prepare_reevaluation
 from hf_recurrent.training.trainer import RecurrentTrainer
 from support.compare import assert_close
+from support.families import papers_halting
 from support.scripts import run_script
 
 # a resumed run warns of nothing but the checkpoint it skips
@@ -226,7 +227,7 @@ def test_sentence_pairs_and_other_families(script, write_recipe, tmp_path, model
     config = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
     recipe = write_recipe(
         model_type=model,
-        config={**config, "pair_encoding": "siamese"},
+        config={**config, **papers_halting(model), "pair_encoding": "siamese"},
         benchmark="logical_inference",
         benchmark_params={"num_train": 32, "num_validation": 8, "num_test": 12},
         max_steps=2,

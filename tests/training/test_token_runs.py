@@ -31,7 +31,8 @@ from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, with
 pytestmark = pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
 
 SIZES = '{"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}'
-OPTIONS = ["--use_cpu", "true", "--disable_tqdm", "true", "--per_device_train_batch_size", "8", "--config", SIZES]
+HALTING = SIZES.replace("}", ', "halting": "token"}')
+OPTIONS = ["--use_cpu", "true", "--disable_tqdm", "true", "--per_device_train_batch_size", "8", "--config", HALTING]
 IOB = ("B-PER", "I-PER", "O")
 
 

@@ -25,6 +25,7 @@ def make_rows(count=16):
 
 def make_trainer(folder, config=None, **options):
     fields = {"vocab_size": 12, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_labels": 3}
+    fields |= {"halting": "global"}
     model = GUTForSequenceClassification(GUTConfig(num_hidden_layers=4, **{**fields, **(config or {})}))
     defaults = {
         "max_steps": 6,

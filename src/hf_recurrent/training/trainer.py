@@ -242,7 +242,7 @@ class RecurrentTrainer(Trainer):
             mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
             prefix = "encoder_" if stack == ENCODER else ""
             names = (f"{prefix}halting_mass/step_{step}" for step in range(mass.shape[1]))
-            masses |= dict(zip(names, torch.from_numpy(mass.T).to(self.args.device, torch.float32), strict=True))
+            masses |= dict(zip(names, torch.tensor(mass.T).to(self.args.device, torch.float32), strict=True))
         return masses
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):

@@ -252,7 +252,7 @@ class RecurrentConfig(PreTrainedConfig):
                 f"the checkpoint's model_type is {stored!r}: {cls.__name__} reads {cls.model_type!r}; load it by "
                 "AutoConfig and AutoModel classes, or by the classes of its own architecture"
             )
-        for name in (*FOLLOWING, "halting", "depth_objective"):
+        for name in (*FOLLOWING, "depth_objective"):
             given = kwargs.get(name, name)
             require(given is not None, name, None, "only a new config fills it in; pass a value, or leave it out")
         config_dict = renamed(config_dict)

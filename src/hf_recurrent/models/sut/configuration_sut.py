@@ -13,9 +13,10 @@ from ..common.presets import SUT_PAPERS, SUT_SIZES
 class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     """Configuration of the Sparse Universal Transformer ("Sparse Universal Transformer", https://arxiv.org/abs/2310.07096).
 
-    Defaults are the sizes of the paper's SUT base on WMT'14. A model of one stack has no halting head by default:
-    training supervises every depth step, and an `exit_criterion` that `hf-recurrent calibrate` chooses stops early. An
-    encoder-decoder learns to halt, as in the paper; so does one stack by `SUTConfig.preset("sparse_universal")`.
+    Defaults are the sizes of the paper's SUT base on WMT'14. By default the model has no halting head. Training
+    supervises every depth step, and an `exit_criterion` that `hf-recurrent calibrate` chooses stops early. In an
+    encoder-decoder each step of the encoder then takes a pass of the decoder in training.
+    `SUTConfig.preset("sparse_universal")` is the paper's SUT, which learns to halt.
 
     The rows of the paper's tables are, besides sizes: one expert each
     (`attention_experts=1, attention_experts_per_token=1, feed_forward_experts=1, feed_forward_experts_per_token=1`) the
@@ -25,7 +26,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     fields are those of `AttentionConfig`, where `num_attention_heads` and `intermediate_size` are of one expert, and of
     `RecurrentConfig`.
 
-    Parameters by default: 19,761,920 (`SUTModel`), 46,864,384 (`SUTForConditionalGeneration`).
+    Parameters by default: 19,761,920 (`SUTModel`), 46,337,024 (`SUTForConditionalGeneration`).
 
     Args:
         head_dim: width of a head; an eighth of `hidden_size` if None.
@@ -42,9 +43,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         scale_embeddings: multiply embeddings by the square root of the width.
         layer_norm: after each residual sum ("post") or before each sub-layer, and once at the end ("pre").
         halting: tokens learn to halt one by one by stick-breaking, as in the paper ("token"), or there is no halting
-            head ("none"). If None, "none" for one stack and "token" for an encoder-decoder: `hf-recurrent calibrate`
-            chooses no exits for encoder-decoders, and supervising every step of an encoder runs the decoder once for
-            each.
+            head ("none").
         halting_threshold: halting mass in (0, 1] beyond which a token stops; may be changed after loading.
         halting_bias_init: initial bias of the halting head; None for the reference implementation's head, which has
             none and at first halts half of the remaining mass after each step.
@@ -111,7 +110,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     absolute_positions: bool = True
     scale_embeddings: bool = True
     layer_norm: Literal["post", "pre"] = "post"
-    halting: Literal["token", "none"] | None = None
+    halting: Literal["token", "none"] = "none"
     halting_threshold: Threshold = 0.999
     halting_bias_init: Finite | None = None
     halted_tokens: Literal["frozen", "released"] = "frozen"
@@ -137,8 +136,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     decoder_start_token_id: TokenId | None = None
 
     def __post_init__(self, **kwargs):
-        if self.halting is None:
-            self.halting = "token" if self.is_encoder_decoder else "none"
         if self.head_dim is None:
             # several experts serve a token, whose heads need not divide the width
             self.head_dim = max(1, self.hidden_size // 8)
@@ -161,7 +158,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
         across = ("cross_attention",) if self.is_encoder_decoder else ()
         learned = replace(
             super().capabilities,
-            halting=self.halting or "none",
+            halting=self.halting,
             halting_unit="token" if halts else None,
             shared_block=True,
             stops_when_halted=self.hard_stop and self.halted_tokens == "frozen",
