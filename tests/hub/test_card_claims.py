@@ -11,7 +11,7 @@ import yaml
 from hf_recurrent.benchmarks import benchmark_info
 from hf_recurrent.hub import render_card
 from hf_recurrent.hub.commands import evaluation_command
-from hf_recurrent.hub.findings import above_majority
+from hf_recurrent.hub.findings import above_majority, collapsed_halting
 from hf_recurrent.hub.lint import FRONT_MATTER
 from hf_recurrent.hub.metadata import eval_results_yaml
 from hf_recurrent.hub.phrases import phrase
@@ -83,6 +83,40 @@ def test_limitations_follow_from_the_tables(card):
     assert "Away from its training distribution it is weaker: 41.0% on `deep`." in said
     said = " ".join(limitations(DataArguments(benchmark="listops"), {"test": table}))
     assert "most frequent" not in said
+
+
+def halting_table(mean=4.0, spearman=None, **changes):
+    slices = {"length": {"spearman": spearman}, "depth": {"spearman": -0.9}}
+    table = {"fixed_depth": False, "halting": "global", "max_depth": 10, "n": 400, "steps": {"mean": mean}}
+    return {**table, "slices": slices, **changes}
+
+
+TEXTS = {"fixed_depth": False, "halting": "token", "max_depth": 4, "documents": 400, "mean_steps": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (
+            halting_table(1.49),
+            "on `test` the model takes 1.49 of 10 depth steps on average. Train with `halting: none` and",
+        ),
+        (halting_table(spearman=-0.45), "takes fewer depth steps on longer inputs (rank correlation -0.45)."),
+        (TEXTS, "takes 1.20 of 4 depth steps on average."),
+        ({**TEXTS, "mean_steps": 3.0, "by_column": {"length": {"spearman": -0.5}}}, "(rank correlation -0.50)."),
+        # what is no collapse: an exit, a fixed depth, one step, a weak trend, one that few examples cannot tell
+        (halting_table(1.2, halting="confidence"), None),
+        (halting_table(fixed_depth=True, halting="none", steps=None), None),
+        (halting_table(1.0, max_depth=1), None),
+        (halting_table(1.5, spearman=-0.25), None),
+        (halting_table(spearman=-0.45, n=10), None),
+        ({**TEXTS, "mean_steps": 3.0}, None),
+    ],
+)
+def test_learned_halting_that_collapsed_is_told_with_the_remedy(table, found):
+    lines = collapsed_halting({"validation": halting_table(), "test": table})
+    assert len(lines) == (found is not None)
+    assert not found or found in lines[0]
 
 
 def test_a_command_names_recipes_so_that_they_are_found(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 import torch
@@ -86,10 +87,15 @@ def published(folder):
     return card, text
 
 
-def test_classes(run):
+def test_classes(run, capsys):
     rows = [{"text": text, "label": text.split()[0], "hard": i % 3} for i, text in enumerate(texts(36))]
     folder = run(rows, "--slice_by", "hard", max_steps=80, save_steps=80, learning_rate=0.02)
     card, text = published(folder)
+    (words,) = card.compared
+    assert (words.name, words.values) == ("TF-IDF with logistic regression", {"validation": [1.0]})
+    assert f"| TF-IDF with logistic regression | {words.num_parameters} | 100.0% |" in text
+    printed = capsys.readouterr().out.split("this model majority TF-IDF with logistic regression\n")[1]
+    assert printed.splitlines()[0].split()[::2] == ["validation", "0.3333"]
     config = config_of(folder)
     assert config["problem_type"] == "single_label_classification"
     assert config["id2label"] == {"0": "bad", "1": "good", "2": "odd"}
@@ -112,6 +118,22 @@ def test_classes(run):
     assert "none to test on" in text
 
 
+def test_a_run_and_its_card_warn_of_learned_halting_that_collapses(run, capsys):
+    rows = [{"text": text, "label": text.split()[0]} for text in texts(12)]
+    card, text = published(run(rows, config={**TINY["config"], "halting_bias_init": 9.0}))
+    (found,) = (line for line in card.limitations if line.startswith("Learned halting has collapsed: on `validation`"))
+    assert "depth steps on average. Train with `halting: none` and `depth_objective: every_step`, and choose" in found
+    assert found in text
+    assert capsys.readouterr().out.count(f"\n\nWarning: {found}") == 1
+
+
+def test_a_run_without_scikit_learn_says_how_to_compare(run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
+    card, _ = published(run([{"text": text, "label": i % 2} for i, text in enumerate(texts(12))]))
+    assert card.compared == []
+    assert "\n\nNot compared with TF-IDF and logistic regression, which needs scikit-learn" in capsys.readouterr().out
+
+
 def test_several_labels(run):
     sets = [["war"], ["old", "war"], [], ["new"]]
     rows = [{"text": text, "label": sets[i % 4]} for i, text in enumerate(texts(24))]
@@ -129,6 +151,7 @@ def test_several_labels(run):
         sum(row["prediction"] == row["label"] for row in found) / len(found)
     )
     assert card.results[0].table["majority_baseline"] == pytest.approx(0.25)
+    assert 0 <= card.compared[0].values["validation"][0] <= 1
     assert "(outputs.logits[0] > 0)" in text
 
 
@@ -171,6 +194,9 @@ def test_numbers(run):
     table = card.results[0].table
     assert table["accuracy"] == pytest.approx(expected.pop("r_squared"), abs=1e-5)
     assert table["scores"] == pytest.approx(expected, abs=1e-5)
+    (words,) = card.compared
+    assert words.name == "TF-IDF with ridge regression"
+    assert words.values["validation"][0] > 0.8, "the first word tells the label"
     assert "print(outputs.logits.item(), outputs.ponder_steps)" in text
 
 
@@ -181,6 +207,7 @@ def test_pairs(encoding, run, capsys):
     ]
     folder = run(rows, "--config", json.dumps({"pair_encoding": encoding}))
     card, text = published(folder)
+    assert card.compared[0].values.keys() == {"validation"}
     assert card.example.text_pair is not None
     assert card.results[0].table["positive_label"] == "a|c"
     assert re.search(r"^- On `validation`: macro f1 .*, f1 of `a\|c` \d", text, re.MULTILINE)

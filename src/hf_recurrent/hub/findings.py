@@ -7,7 +7,7 @@ from typing import Any
 
 from ..analysis.halting import difficulty_key
 from ..analysis.tables import is_ordered
-from ..models.common.exit_criteria import FIXED, LEARNED
+from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
 
 SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
@@ -17,6 +17,8 @@ MODERATE, STRONG = 0.3, 0.6
 FEWEST_AT_END = 10
 # share of answers that must be wrong, to tell from them what is hard
 FEWEST_ERRORS = 0.05
+# mean steps below which a model hardly uses its depth
+FEWEST_STEPS = 1.5
 # columns of which more makes an example no harder: every read of a flip-flop string shows the bit again
 NO_DIFFICULTY = frozenset({"num_reads"})
 
@@ -98,6 +100,31 @@ def calibrated_trend(calibration: Mapping[str, Any], split: str) -> dict[str, An
     column = calibration["difficulty"] if is_ordered(row["value"] for row in rows) else None
     harder = None if column is None else accuracy_falls(rows)
     return {**relation(column, found["spearman"], found["n"], buckets, found["mean_depth"]), "harder": harder}
+
+
+def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is wrong with learned halting that stops at once, or earlier on longer inputs, in a sentence, and a remedy.
+
+    Args:
+        tables: of the splits of a model, by their names: those of examples, texts or documents.
+    """
+    for split, table in tables.items():
+        if table["fixed_depth"] or table["halting"] in CRITERIA or table["max_depth"] == 1:
+            continue
+        mean = table["steps"]["mean"] if "steps" in table else table["mean_steps"]
+        columns = table.get("slices", table.get("by_column", {}))
+        correlation = columns.get("length", {}).get("spearman")
+        if mean < FEWEST_STEPS:
+            found = f"takes {mean:.2f} of {table['max_depth']} depth steps on average"
+        elif trend(correlation, table.get("n", table.get("documents"))) == "shrink" and correlation <= -MODERATE:
+            found = f"takes fewer depth steps on longer inputs (rank correlation {correlation:.2f})"
+        else:
+            continue
+        return [
+            f"Learned halting has collapsed: on `{split}` the model {found}. Train with `halting: none` and "
+            "`depth_objective: every_step`, and choose when it stops by `hf-recurrent calibrate`."
+        ]
+    return []
 
 
 def accuracy_falls(rows: Sequence[Mapping[str, Any]]) -> bool | None:

@@ -18,9 +18,9 @@ from .. import __version__
 from ..benchmarks import BenchmarkInfo
 from ..hub import CardData
 from ..hub.base_model import BaseModel
-from ..hub.card import Benchmark, Example, Picture, Plot, Routing, SplitResult, Training
+from ..hub.card import Benchmark, Compared, Example, Picture, Plot, Routing, SplitResult, Training
 from ..hub.card_data import NO_EXAMPLE
-from ..hub.findings import above_majority
+from ..hub.findings import above_majority, collapsed_halting
 from ..hub.tasks import task_for
 from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
@@ -478,7 +478,7 @@ def run_card(
             differences_from_paper=differences,
         ),
         "results": split_results(tables, report, data, config, facts.steps, changes=facts.changes),
-        "limitations": [*limitations, *history(facts, config)],
+        "limitations": [*limitations, *collapsed_halting(tables), *history(facts, config)],
         "plots": [Plot(**{"split": split, **plot}) for plot in plots],
         "base_model": facts.base_model,
         "license": report.license,
@@ -488,8 +488,15 @@ def run_card(
     return CardData(**{**fields, **more})
 
 
-def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Evaluation, facts: RunFacts) -> CardData:
-    """The card of a run that classifies examples or predicts tokens."""
+def card_data(
+    model: Any,
+    data: DataArguments,
+    run: RunArguments,
+    evaluation: Evaluation,
+    facts: RunFacts,
+    compared: Sequence[Compared] = (),
+) -> CardData:
+    """The card of a run that classifies examples or predicts tokens, beside models `compared` on the same examples."""
     objective, tables = objective_on(data), evaluation.tables
     metric = metric_on(data, objective)
     return run_card(
@@ -500,6 +507,7 @@ def card_data(model: Any, data: DataArguments, run: RunArguments, evaluation: Ev
         limitations=limitations(data, tables, objective),
         routing=[Routing(**example) for example in evaluation.routing],
         pictures=[Picture(**example) for example in evaluation.pictures],
+        compared=list(compared),
         threshold_curve=evaluation.curve,
         threshold_rows=evaluation.curve_rows,
     )

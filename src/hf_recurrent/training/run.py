@@ -21,6 +21,7 @@ from ..hub import CardData, Published, check_access, publish_checkpoint, write_c
 from ..hub.base_model import BaseModel, read_base_model
 from ..hub.card import read_card
 from ..hub.errors import explanation
+from ..hub.findings import collapsed_halting
 from ..hub.publish import check_repo_id
 from ..hub.stored import stored_digest
 from ..inference.processes import shared_after_training
@@ -161,8 +162,10 @@ class Run(ABC):
                 with shared_after_training():
                     self.evaluate()
                 if self.is_main_process:
-                    self.write_results(*self.results())
-                    message = self.summary()
+                    card, times = self.results()
+                    self.write_results(card, times)
+                    warned = collapsed_halting({result.split: result.table for result in card.results})
+                    message = "\n\n".join([self.summary(), *(f"Warning: {line}" for line in warned)])
             if self.is_main_process and not finished:
                 self.finish()
             elif self.is_main_process and self.rewrite_card():

@@ -12,10 +12,12 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..hub import CardData
+from ..hub.card import Compared
 from ..hub.checkpoint import save_checkpoint
 from ..inference.processes import from_first
 from ..text_data.labels import Labels
 from .arguments import ARGUMENT_TYPES
+from .baselines import WITHOUT_SKLEARN, baseline_text, compared_texts
 from .card import RunFacts, card_data, metric_on
 from .clock import TrainingClock
 from .data import EvaluationSplit, Splits, collator, load_splits
@@ -234,12 +236,26 @@ class TrainerRun(Run):
         times = {"epoch_seconds": self.clock.all_epochs, "evaluation_seconds": self.evaluation.seconds}
         return self.card(facts), times if self.report_args.timing else None
 
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """A user's own texts answered by their words alone; nothing without scikit-learn."""
+        if self.labels is None:
+            return []
+        try:
+            return [compared_texts(self.splits, self.data_args.info.text_columns, self.labels.problem_type)]
+        except ImportError:
+            return []
+
     def card(self, facts: RunFacts) -> CardData:
-        return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts)
+        return card_data(self.model, self.data_args, self.report_args, self.evaluation, facts, self.compared)
 
     def summary(self) -> str:
         epochs = self.clock.all_epochs if self.report_args.timing else None
-        return summary(self.evaluation, epochs, metric_on(self.data_args, self.objective))
+        metric, tables = metric_on(self.data_args, self.objective), self.evaluation.tables
+        beside = [baseline_text(item, tables, metric) for item in self.compared]
+        if self.labels is not None and not beside:
+            beside = [WITHOUT_SKLEARN]
+        return "\n\n".join([summary(self.evaluation, epochs, metric), *beside])
 
 
 def limit_length(config: Any, data: Any) -> None:
