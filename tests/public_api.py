@@ -17,6 +17,7 @@ from hf_recurrent import (
     GUTModel,
     SUTConfig,
     SUTForConditionalGeneration,
+    evaluate,
     load_benchmark,
     save_checkpoint,
 )
@@ -42,6 +43,7 @@ assert_type(save_checkpoint(translator, Path("folder")), Path)
 
 assert_type(load_authors("folder"), PreTrainedModel)
 
+evaluate(translator, load_benchmark("listops", split="test"), "translation", batch_size=8).examples["steps"]
 load_benchmark("listops", "length_generalization", split="test", num_proc=2, num_test=100)
 load_benchmark("listops", splits="test")
 assert_type(ARCHITECTURES["gut"].paper, str)

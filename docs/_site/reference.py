@@ -88,7 +88,7 @@ def command_line() -> str:
 
 
 def package() -> str:
-    names = ["load_benchmark", "from_pretrained_recurrent", "save_checkpoint"]
+    names = ["load_benchmark", "from_pretrained_recurrent", "save_checkpoint", "evaluate"]
     places = [f"hf_recurrent.{name}" for name in names] + ["hf_recurrent.registry.Architecture"]
     intro = "`hf_recurrent.ARCHITECTURES` is a dictionary of `Architecture` by `model_type`."
     return f"# The package\n\n{intro}\n\n" + blocks(places)

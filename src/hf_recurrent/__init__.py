@@ -11,6 +11,7 @@ from .registry import ARCHITECTURES
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "evaluate": "hf_recurrent.analysis.evaluate",
     "from_pretrained_recurrent": "hf_recurrent.convert",
     "load_benchmark": "hf_recurrent.benchmarks",
     "save_checkpoint": "hf_recurrent.hub.checkpoint",

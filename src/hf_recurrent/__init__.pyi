@@ -1,5 +1,6 @@
 """The public names as type checkers see them: `__init__.py` imports each when it is first used."""
 
+from .analysis.evaluate import evaluate
 from .benchmarks import load_benchmark
 from .convert import from_pretrained_recurrent
 from .hub.checkpoint import save_checkpoint
@@ -220,6 +221,7 @@ __all__ = [
     "XPosTransformerForTokenClassification",
     "XPosTransformerModel",
     "__version__",
+    "evaluate",
     "from_pretrained_recurrent",
     "load_benchmark",
     "save_checkpoint",

@@ -8,7 +8,8 @@ import torch
 from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_batches, naive_rows
 
 from hf_recurrent.analysis import plots
-from hf_recurrent.analysis.halting import TokenKinds, collect_halting, halting_table
+from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.halting import TokenKinds, halting_table
 from hf_recurrent.analysis.maps import token_heat_map
 from hf_recurrent.templating import percent
 
@@ -17,7 +18,7 @@ PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
 
 @pytest.fixture
 def record():
-    return collect_halting(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
+    return evaluate_batches(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
 
 
 def test_the_answer_is_the_last_labelled_token(record):
@@ -71,7 +72,7 @@ def test_left_padding_changes_nothing(whole):
         for name, values in right.items()
     }
     assert not torch.equal(left["labels"], right["labels"])
-    tables = [halting_table(collect_halting(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
+    tables = [halting_table(evaluate_batches(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
     assert tables[0] == tables[1]
 
 
@@ -80,7 +81,7 @@ def test_bad_labels():
     # the first token is never predicted
     batch["labels"][2] = torch.tensor([1] + [-100] * 8)
     with pytest.raises(ValueError, match="row 2 of a batch has no label"):
-        collect_halting(FakeLanguageModel(), [batch])
+        evaluate_batches(FakeLanguageModel(), [batch])
 
 
 class Words:
@@ -112,7 +113,7 @@ def test_figures_of_a_language_model(record, tmp_path):
 
 @pytest.mark.parametrize("halting", ["global", None])
 def test_figures_call_the_accuracy_what_cards_call_it(halting):
-    table = halting_table(collect_halting(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
+    table = halting_table(evaluate_batches(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
     axes = plots.plot_difficulty(table, "x").axes
     title, rows = axes[0].get_title(loc="left"), table["slices"]["x"]["rows"]
     assert title.endswith(f"last-read accuracy {percent(rows[0]['accuracy'])} → {percent(rows[-1]['accuracy'])}")

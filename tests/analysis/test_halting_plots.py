@@ -5,7 +5,8 @@ from fake_classifier import FakeClassifier, batches_of
 from PIL import Image
 
 from hf_recurrent.analysis import plots
-from hf_recurrent.analysis.halting import collect_halting, halting_table
+from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.halting import halting_table
 
 SLICES = {"depth": list(range(40)), "operator": ["MIN", "a|b$"] * 20}
 CURVE = [
@@ -18,13 +19,13 @@ HEAT_MAP = {"rows": ["a", "$x$_" * 9] * 40, "mass": [[0.25, 0.75], [1.0, 0.0]] *
 @pytest.fixture
 def table():
     model = FakeClassifier(torch.rand(40, 5, generator=torch.Generator().manual_seed(0)))
-    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES))
 
 
 @pytest.fixture
 def fixed():
     model = FakeClassifier(None, halting=None)
-    return halting_table(collect_halting(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES))
 
 
 def check_picture(path):
@@ -98,7 +99,7 @@ def test_titles_are_findings(table):
 
 def test_a_model_that_never_steps(tmp_path):
     model = FakeClassifier(torch.ones(3, 4))
-    table = halting_table(collect_halting(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
+    table = halting_table(evaluate_batches(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
     assert table["steps"]["max"] == 0
     listed = plots.save_halting_figures(tmp_path, table)
     # a column with one value compares nothing

@@ -3,7 +3,9 @@ import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
-from hf_recurrent.analysis.halting import collect_halting, halting_table, threshold_curve
+from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.sweep import threshold_curve
 
 
 @pytest.fixture
@@ -13,7 +15,7 @@ def model():
 
 def test_table_against_the_record(model):
     lengths = [i * i for i in range(30)]
-    record = collect_halting(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
+    record = evaluate_batches(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
     table = halting_table(record)
     assert table["n"] == 30
     assert table["accuracy"] == 10 / 30
@@ -41,13 +43,13 @@ def test_table_against_the_record(model):
 def test_correlation_with_difficulty():
     rows = torch.tensor([[0.95, 0, 0], [0, 0.95, 0], [0, 0, 0.95], [0, 0, 0]])
     slices = {"up": [1, 2, 3, 4], "down": [4.0, 3.0, 2.0, 1.0], "same": [5] * 4}
-    table = halting_table(collect_halting(FakeClassifier(rows), batches_of(4, 4), slices=slices))
+    table = halting_table(evaluate_batches(FakeClassifier(rows), batches_of(4, 4), slices=slices))
     related = {name: column["spearman"] for name, column in table["slices"].items()}
     assert related == {"up": pytest.approx(1), "down": pytest.approx(-1), "same": None}
 
 
 def test_fixed_depth_says_so():
-    record = collect_halting(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
+    record = evaluate_batches(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
     table = halting_table(record)
     assert table["fixed_depth"]
     assert table["max_depth"] == 4
@@ -66,7 +68,7 @@ def test_threshold_curve(model):
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
     for row in curve:
-        record = collect_halting(model, batches, halting_threshold=row["threshold"])
+        record = evaluate_batches(model, batches, halting_threshold=row["threshold"])
         assert row["mean_steps"] == pytest.approx(record.examples["steps"].mean())
         assert row["mean_ponder_cost"] == pytest.approx(record.examples["ponder_cost"].mean())
         assert row["seconds"] > 0

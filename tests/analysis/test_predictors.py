@@ -5,7 +5,8 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from hf_recurrent.analysis.inference import predictions, require_right_answers
+from hf_recurrent.analysis.answers import answers
+from hf_recurrent.analysis.inference import Batch, require_right_answers
 from hf_recurrent.analysis.predictors import ClassifierPredictor, TextPredictor
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -50,8 +51,14 @@ def test_multiple_labels():
 def test_one_number(problem_type):
     model = classifier(num_labels=1, problem_type=problem_type)
     assert columns(ClassifierPredictor(model, {}), [[2.5], [-1]], [1, 3]) == {"prediction": [2.5, -1], "steps": [1, 3]}
-    found = predictions(SequenceClassifierOutput(logits=torch.tensor([[2.5], [-1]])), np.array([2, 0]), model.config)
-    assert {name: column.tolist() for name, column in found.items()} == {"label": [2, 0], "prediction": [2.5, -1]}
+    output = SequenceClassifierOutput(logits=torch.tensor([[2.5], [-1]]))
+    found = answers(output, Batch({}, np.array([2, -1])), model.config)
+    assert {name: column.tolist() for name, column in found.items()} == {
+        "label": [2, -1],
+        "answer": [2.5, -1],
+        "right": [False, True],
+        "loss": [0.25, 0],
+    }
     with pytest.raises(ValueError, match="the model predicts a number"):
         require_right_answers(model)
 

@@ -18,13 +18,13 @@ import pytest
 import torch
 from datasets import Dataset
 
-from hf_recurrent.analysis.halting import collect_halting, halting_table
+from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
 from hf_recurrent.analysis.probe import judged_answers
 from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.analysis.text_losses import collect_text_losses
-from hf_recurrent.analysis.token_halting import collect_tokens
 from hf_recurrent.inference import processes
 from hf_recurrent.text_data.rows import Rows
 from hf_recurrent.training.seq2seq_data import PairSplit
@@ -88,11 +88,11 @@ def pieces(batch, size: int = 3) -> list[dict[str, torch.Tensor]]:
 
 
 def of_classifier(model, batches, tokenizer):
-    return halting_table(collect_halting(model, batches))
+    return halting_table(evaluate_batches(model, batches))
 
 
 def of_tokens(model, batches, tokenizer):
-    return halting_table(collect_tokens(model, batches))
+    return halting_table(evaluate_batches(model, batches))
 
 
 def of_thresholds(model, batches, tokenizer):
@@ -203,7 +203,7 @@ def test_more_processes_than_batches(monkeypatch):
     expected = of_classifier(model, batches[:1], None)
     for found in together(lambda: of_classifier(copy.deepcopy(model), batches[:1], None), 2, monkeypatch):
         assert_alike(found, expected)
-    with pytest.raises(ValueError, match="no batches to collect halting statistics from"):
+    with pytest.raises(ValueError, match="there are no batches to evaluate on"):
         together(lambda: of_classifier(copy.deepcopy(model), [], None), 2, monkeypatch)
 
 

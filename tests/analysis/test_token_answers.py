@@ -1,16 +1,16 @@
-"""Sweeps and calibrations of models that answer for each token, beside what `collect_tokens` sees of them."""
+"""Sweeps and calibrations of models that answer for each token, compared with evaluations."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from hf_recurrent.analysis.answers import each_error
 from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
+from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.sweep import sweep_thresholds
-from hf_recurrent.analysis.token_answers import each_error
-from hf_recurrent.analysis.token_halting import collect_tokens
 from hf_recurrent.models.common.exit_probe import ExitProbe
 from support.families import BY_NAME, slow
 from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
@@ -23,11 +23,11 @@ from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, with
 def test_a_sweep_agrees_with_an_evaluation(name, head):
     model, batches = make_head(name, head), [make_head_batch(name, head, seed=seed) for seed in (0, 1)]
     found = sweep_thresholds(model, batches, [0.3], repeats=1)
-    table = halting_table(collect_tokens(model, batches))
+    table = halting_table(evaluate_batches(model, batches))
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table["accuracy"])
-    assert own["loss"] == pytest.approx(collect_tokens(model, batches).examples["nll"].mean(), rel=1e-5)
-    lower = halting_table(collect_tokens(model, batches, halting_threshold=0.3))
+    assert own["loss"] == pytest.approx(evaluate_batches(model, batches).examples["nll"].mean(), rel=1e-5)
+    lower = halting_table(evaluate_batches(model, batches, halting_threshold=0.3))
     assert found["thresholds"][0]["accuracy"] == pytest.approx(lower["accuracy"])
     assert lower["threshold"] == 0.3
     assert found["thresholds"][0]["stacks"]["model"]["calls"] <= own["stacks"]["model"]["calls"]

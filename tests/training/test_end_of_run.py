@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent
-from hf_recurrent.analysis.halting import collect_halting
+from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.training import card
 from hf_recurrent.training.arguments import DataArguments
@@ -71,7 +71,7 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
 
     for row in evaluation.curve:
         batches = curve_split.batches(tokenizer, 8)
-        alone = collect_halting(model, batches, halting_threshold=row["threshold"]).examples
+        alone = evaluate_batches(model, batches, halting_threshold=row["threshold"]).examples
         assert row["accuracy"] == (alone["prediction"] == alone["label"]).mean()
         assert_close(row["mean_steps"], alone["steps"].mean())
         assert_close(row["mean_ponder_cost"], alone["ponder_cost"].mean())

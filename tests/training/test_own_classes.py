@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tiny_run import TINY
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from hf_recurrent.analysis.inference import several_labels
+from hf_recurrent.analysis.answers import several_labels
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.metrics.classification import class_scores, number_scores

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer, pipeline
 
-from hf_recurrent.analysis.token_halting import collect_tokens
+from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.card import read_card
 from hf_recurrent.metrics.entities import entity_scores, is_iob
@@ -138,7 +138,7 @@ def test_each_labelled_token_counts(name, head):
     batch["labels"] = batch["labels"].masked_fill(~labelled, NO_TARGET)
     with torch.no_grad():
         output = model(**without_targets(batch))
-    record = collect_tokens(model, [batch])
+    record = evaluate_batches(model, [batch])
     found = record.examples
     logits, labels = output.logits[labelled], batch["labels"][labelled]
     assert found["prediction"].tolist() == logits.argmax(-1).tolist()
@@ -158,7 +158,7 @@ def test_each_labelled_token_counts(name, head):
 def test_no_labelled_token():
     batch = make_head_batch("ut", TOKENS)
     with pytest.raises(ValueError, match="no token has a label"):
-        collect_tokens(make_head("ut", TOKENS), [{**batch, "labels": torch.full_like(batch["labels"], NO_TARGET)}])
+        evaluate_batches(make_head("ut", TOKENS), [{**batch, "labels": torch.full_like(batch["labels"], NO_TARGET)}])
 
 
 def test_tokens_belong_to_words():

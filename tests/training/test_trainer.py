@@ -6,7 +6,7 @@ import torch
 from transformers import EvalPrediction
 
 from hf_recurrent import AlbertRecurrentConfig, AlbertRecurrentForSequenceClassification
-from hf_recurrent.analysis.halting import collect_halting
+from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForSequenceClassification
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
@@ -64,7 +64,7 @@ def test_trackers_get_the_halting_mass_of_evaluations(tmp_path, depth):
     assert not any("halting_mass" in name for name in trainer.evaluate())
     trainer.args.report_to = ["tensorboard"]
     reported = trainer.evaluate()
-    record = collect_halting(trainer.model, trainer.get_eval_dataloader(), max_depth=depth)
+    record = evaluate_batches(trainer.model, trainer.get_eval_dataloader(), max_depth=depth)
     expected = {f"eval_halting_mass/step_{step}": mass for step, mass in enumerate(record.mass.mean(0))}
     assert {name: reported[name] for name in reported if "halting_mass" in name} == pytest.approx(expected, abs=1e-6)
     assert max(expected.values()) < 1

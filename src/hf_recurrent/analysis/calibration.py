@@ -54,12 +54,12 @@ from ..models.common.exit_calibration import exit_digest
 from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.labels import MULTI
+from .answers import answers_are_of_tokens, each_error, each_right
 from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
 from .inference import Batch, has_labels, prepare_batch
 from .model_facts import is_classifier, labels_tokens
 from .risk_control import bounded_risk_p_values, fewest_examples, fixed_sequence, risk_p_values
 from .tables import bucketize, is_numeric
-from .token_answers import answers_are_of_tokens, each_error, each_right
 from .trials import Trials
 
 LOST, DIFFERS = "lost", "differs"
@@ -241,7 +241,10 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> tuple[list[Batch]
         raise ValueError("there are no examples to calibrate on, or to test with")
     if all(map(has_labels, batches)):
         found = [prepare_batch(model, batch) for batch in batches]
-        if any((batch.labels < 0).any() for batch in found if batch.labels.ndim == 1):
+        unlabelled = (
+            batch.labels < 0 if batch.labels.ndim == 1 else (batch.labels == NO_TARGET).all(1) for batch in found
+        )
+        if any(rows.any() for rows in unlabelled):
             raise ValueError(
                 "labels hold numbers below 0, which mark examples without a right answer: leave those out, or "
                 "calibrate without labels"

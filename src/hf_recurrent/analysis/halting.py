@@ -4,33 +4,21 @@ Shapes: B batch, N examples, U halting units of an example (1, 2 for a siamese p
 K kinds of tokens, L maximum depth steps; state 0 is the input, state i the result of i depth steps.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.api.types import is_float_dtype
 
 from ..files import plain
-from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt, of_any
+from ..inference.processes import of_any
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
-from .inference import (
-    Batch,
-    as_numpy,
-    interleaved_seconds,
-    mean_steps,
-    predictions,
-    predicts_tokens,
-    prepare_batch,
-    progress_bar,
-    stack_output,
-)
+from .inference import as_numpy, predicts_tokens, stack_output
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
-from .tables import join_batches, joint_counts, slice_frame, slice_table
+from .tables import joint_counts, slice_frame, slice_table
 
 
 class TokenKinds(NamedTuple):
@@ -45,7 +33,7 @@ class TokenKinds(NamedTuple):
 
 @dataclass(frozen=True)
 class HaltingRecord:
-    """Results of `collect_halting`.
+    """The halting of examples, and what is answered for them.
 
     Fields:
         halting: the model's exit criterion or, if that is "learned", its halting strategy; "none" for a fixed depth.
@@ -218,60 +206,6 @@ def halting_columns(output: Any, config: Any, depth: int, stack: str = MODEL) ->
     }
 
 
-def collect_halting(
-    model: torch.nn.Module,
-    batches: Iterable[Mapping[str, Any]],
-    *,
-    slices: Mapping[str, Sequence] | None = None,
-    max_depth: int | None = None,
-    halting_threshold: float | None = None,
-    kinds: TokenKinds | None = None,
-    progress: bool = False,
-) -> HaltingRecord:
-    """Predictions of a model over `batches`, and when each example stopped.
-
-    The prediction of a causal language model is that of the last labelled token.
-
-    Args:
-        model: a sequence classifier or causal language model with `config`; its training mode is restored afterwards.
-        batches: a data loader or any iterable of batches with `labels`: `(B,)` classes, or `(B, S)` token ids aligned
-            with `input_ids`, -100 where there is none.
-        slices: column name -> one value per example, in the order of the batches.
-        max_depth: depth limit of this run, in steps; None keeps the configured depth.
-        halting_threshold: threshold of this run; None keeps the configured one.
-        kinds: kinds of tokens to tell apart in the halting statistics of a language model.
-        progress: show a progress bar.
-
-    Raises:
-        ValueError: there are no batches, they have no labels, or a slice column does not fit them.
-    """
-    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
-    config, unit, found = model.config, None, []
-    depth = config.num_hidden_layers if max_depth is None else max_depth
-    for given in progress_bar(dealt(batches), progress, "halting statistics", "batch"):
-        batch, tokens = prepare_batch(model, given), None
-        with inference_mode(model):
-            output = model(**batch.inputs, output_halting=True, **options)
-        columns = predictions(output, batch.labels, config)
-        answer_at = columns.pop("answer_at", None)
-        if config.capabilities.halts:
-            unit = unit_kind(output, config)
-            columns |= halting_columns(output, config, depth)
-            if answer_at is not None:
-                steps = output.ponder_steps.cpu().numpy()
-                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
-                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
-        found.append((columns, tokens))
-    found = collected(found)
-    if not found:
-        raise ValueError("no batches to collect halting statistics from")
-    tokens = [own for _, own in found if own is not None]
-    kept = pd.concat(tokens) if tokens else None
-    return HaltingRecord.of_run(
-        config, join_batches(columns for columns, _ in found), slices, unit, **options, tokens=kept
-    )
-
-
 def token_steps(input_ids: np.ndarray, steps: np.ndarray, kinds: TokenKinds | None) -> pd.DataFrame:
     """`HaltingRecord.tokens` of a batch: ids and executed steps (B, S), negative at padding."""
     live = steps >= 0
@@ -371,43 +305,3 @@ def token_tables(tokens: pd.DataFrame, max_depth: int) -> dict[str, dict[str, An
         rows = [{"value": kind, "low": None, "high": None, **row(tokens["kind"] == kind)} for kind in kinds]
         tables["kind"] = {"numeric": False, "rows": rows}
     return tables
-
-
-def threshold_curve(
-    model: torch.nn.Module, batches: Iterable[Mapping[str, Any]], thresholds: Sequence[float]
-) -> list[dict[str, float]]:
-    """Evaluate and time the model at each halting threshold, one row per threshold.
-
-    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` of a pass over all batches, already
-    on the device, and `relative_time`, these over those of the highest threshold. A model of fixed depth has no such
-    threshold, nor has one that stops by an exit criterion: they give an empty list.
-    """
-    capabilities = model.config.capabilities
-    if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
-        return []
-    columns: dict[float, list[dict[str, np.ndarray]]] = {value: [] for value in thresholds}
-
-    def read(threshold: float, batch: Batch, output: Any) -> None:
-        found = predictions(output, batch.labels, model.config)
-        steps, cost = mean_steps(output.ponder_steps, len(batch.labels)), as_numpy(output.ponder_cost)
-        columns[threshold].append({**found, "steps": steps, "ponder_cost": cost})
-
-    ways = {value: ({"halting_threshold": value}, lambda batch: model(**batch.inputs)) for value in thresholds}
-    with inference_mode(model):
-        prepared = [prepare_batch(model, batch) for batch in batches]
-        seconds = {
-            value: each.sum() for value, each in interleaved_seconds(model, ways, prepared, 1, read=read).items()
-        }
-    examples = {value: join_batches(found) for value, found in columns.items()}
-    rows = [
-        {
-            "threshold": value,
-            "accuracy": accuracy(found["prediction"], found["label"]),
-            "mean_steps": found["steps"].mean(),
-            "mean_ponder_cost": found["ponder_cost"].mean(),
-            "seconds": seconds[value],
-            "relative_time": seconds[value] / seconds[max(thresholds)],
-        }
-        for value, found in examples.items()
-    ]
-    return plain(rows)

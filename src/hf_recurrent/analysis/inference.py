@@ -1,4 +1,4 @@
-"""Running a model over batches without changing it, and its predictions.
+"""Running a model over batches without changing it.
 
 Shapes: B batch, S tokens, T tokens of a target, V vocabulary, C classes.
 """
@@ -15,11 +15,11 @@ from ..inference.processes import from_first, is_first
 from ..models.common.classification import predicts_number
 from ..models.common.seq2seq import read_mask
 from ..models.common.token_targets import NO_TARGET
-from ..text_data.labels import JOINED, MULTI, NO_LABEL
 from .model_facts import DECODER, ENCODER, answers_tokens
 
 # labels of a causal language model, each at the token before it, as in transformers
 SHIFTED = "shift_labels"
+LABELS = ("labels", "label", SHIFTED, "start_positions", "end_positions")
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def mean_steps(steps: torch.Tensor | None, batch: int) -> np.ndarray:
 
 
 class Batch(NamedTuple):
-    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, or token ids
-    (B, S) or (B, T), -100 where there is none.
+    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, (B, 2) first and
+    last tokens of spans, or token ids (B, S) or (B, T), -100 where there is none.
 
     The inputs of an encoder and decoder include the target, shifted by one token. `by_token` is whether each label
     (B, S) is of the answer at its own place, and counts by itself.
@@ -95,10 +95,16 @@ class Batch(NamedTuple):
     by_token: bool = False
 
 
-def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
-    """A batch of a data loader, moved to the model's device, as inputs and labels: no loss is wanted.
+def has_labels(batch: Mapping[str, Any]) -> bool:
+    """Whether a batch of a data loader has labels."""
+    return not batch.keys().isdisjoint(LABELS)
 
-    The labels of a causal language model that are named `shift_labels` stand at the tokens that predict them.
+
+def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
+    """A batch of a data loader as inputs and labels: no loss is wanted.
+
+    Labels of a causal language model that are named `shift_labels` stand at the tokens that predict them; others have
+    none at tokens that padding on the left predicts. A decoder gets its inputs.
 
     Raises:
         ValueError: it has no labels.
@@ -106,27 +112,17 @@ def split_labels(batch: Mapping[str, Any], model: Any) -> Batch:
     if not has_labels(batch):
         raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
     inputs = to_device(batch, model)
-    shifted = SHIFTED in inputs
-    labels = inputs.pop(SHIFTED if shifted else "labels").cpu().numpy()
-    labels = labels if np.issubdtype(labels.dtype, np.floating) else labels.astype(np.int64)
-    return Batch(inputs, labels, shifted or answers_tokens(model))
-
-
-def has_labels(batch: Mapping[str, Any]) -> bool:
-    """Whether a batch of a data loader has labels."""
-    return "labels" in batch or SHIFTED in batch
-
-
-def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
-    """`split_labels`, with the decoder's inputs, and without labels of tokens that padding on the left predicts."""
-    inputs, labels, by_token = found = split_labels(batch, model)
-    if by_token:
-        return found
+    given = [inputs.pop(name) for name in LABELS if name in inputs]
+    targets = torch.stack(given, -1) if len(given) > 1 else given[0]
+    of_tokens = len(given) == 1 and targets.shape == inputs["input_ids"].shape and not targets.is_floating_point()
+    labels = targets.cpu().numpy()
+    labels = labels if targets.is_floating_point() else labels.astype(np.int64)
+    if SHIFTED in batch or answers_tokens(model):
+        return Batch(inputs, labels, by_token=True)
     if model.config.capabilities.two_stacks:
-        targets = torch.as_tensor(labels, device=inputs["input_ids"].device)
-        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets.long())
         inputs["decoder_attention_mask"] = read_mask(targets, None, None)
-    elif labels.ndim > 1 and np.issubdtype(labels.dtype, np.integer) and "attention_mask" in inputs:
+    elif of_tokens and "attention_mask" in inputs:
         # as in the model's own loss
         after_padding = np.pad(inputs["attention_mask"].cpu().numpy()[:, :-1] == 0, ((0, 0), (1, 0)))
         labels = np.where(after_padding, NO_TARGET, labels)
@@ -166,31 +162,6 @@ def predicts_tokens(output: Any) -> bool:
     return logits is not None and logits.dim() == 3
 
 
-def confidences(logits: torch.Tensor) -> np.ndarray:
-    """Probability of the predicted class (...) of logits (..., C)."""
-    return as_numpy(logits.float().softmax(-1).amax(-1))
-
-
-def predictions(output: Any, labels: np.ndarray, config: Any) -> dict[str, np.ndarray]:
-    """Columns `label`, `prediction` and `confidence` `(B,)`; of a language model those of `token_predictions`.
-
-    By the `problem_type` of `config`, labels are class ids; with several labels the names of all that apply, joined,
-    and `confidence` is the product of their probabilities; of a regression numbers, without `confidence`.
-    """
-    if predicts_tokens(output):
-        return token_predictions(output.logits, labels)
-    if predicts_number(config):
-        return {"label": labels.reshape(-1), "prediction": as_numpy(output.logits.float()).reshape(-1)}
-    if config.problem_type == MULTI:
-        predicted, confidence = several_labels(output.logits, config)
-        return {"label": joined_labels(labels, config), "prediction": predicted, "confidence": confidence}
-    return {
-        "label": labels.reshape(-1),
-        "prediction": output.logits.argmax(-1).cpu().numpy(),
-        "confidence": confidences(output.logits),
-    }
-
-
 def require_right_answers(model: Any) -> None:
     """Raise a ValueError if a model predicts a number, which is neither right nor wrong."""
     if predicts_number(model.config):
@@ -198,56 +169,6 @@ def require_right_answers(model: Any) -> None:
             "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
             "halting_threshold or max_depth"
         )
-
-
-def joined_labels(shares: np.ndarray, config: Any) -> np.ndarray:
-    """The names (B,) of the classes with more than one half of shares (B, C), joined; `NO_LABEL` without any."""
-    chosen = [[str(config.id2label[label]) for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
-    return np.array([JOINED.join(names) or NO_LABEL for names in chosen], dtype=object)
-
-
-def several_labels(logits: torch.Tensor, config: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The joined names (B,) of the predicted classes from logits (B, C), and the probability of just these."""
-    shares = as_numpy(logits.float().sigmoid())
-    return joined_labels(shares, config), np.maximum(shares, 1 - shares).prod(-1)
-
-
-def answer_name(label: Any, config: Any) -> str:
-    """The right answer of one example for readers: the name of a class, of all that apply, or a number."""
-    if config.problem_type == MULTI:
-        return joined_labels([label], config)[0]
-    return f"{float(label):.4g}" if predicts_number(config) else str(config.id2label[int(label)])
-
-
-def token_predictions(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Predictions of the labelled tokens of each sequence, as columns `(B,)`.
-
-    Args:
-        logits: (B, S, V); those of a token predict the next one.
-        labels: (B, S) token ids where a prediction counts, -100 elsewhere; the first token is not predicted.
-
-    Returns:
-        `label` and `prediction`, token ids of each sequence's last labelled token; `answer_at`, the position from which
-        that one is predicted, and `confidence`, its probability; `labelled` and `right`, the numbers of tokens that
-        have a label and that were predicted.
-
-    Raises:
-        ValueError: a sequence has no label to predict.
-    """
-    predicted, wanted = logits[:, :-1].argmax(-1).cpu().numpy(), labels[:, 1:]
-    labelled = wanted != NO_TARGET
-    if not labelled.any(1).all():
-        raise ValueError(f"row {int(labelled.any(1).argmin())} of a batch has no label after its first token")
-    last = labelled.shape[1] - 1 - labelled[:, ::-1].argmax(1)
-    rows = np.arange(len(last))
-    return {
-        "label": wanted[rows, last],
-        "prediction": predicted[rows, last],
-        "answer_at": last,
-        "confidence": confidences(logits[rows, last]),
-        "labelled": labelled.sum(1),
-        "right": ((predicted == wanted) & labelled).sum(1),
-    }
 
 
 def interleaved_seconds(

@@ -9,6 +9,16 @@ from ..models.common.token_head import TokenHead
 
 # the stack of a model that has one, and those of a model that has two
 MODEL, ENCODER, DECODER = "model", "encoder", "decoder"
+# ends of the names of classes -> tags of tasks on the Hub
+TASKS = {
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForMaskedLM": "fill-mask",
+    "ForCausalLM": "text-generation",
+    "ForConditionalGeneration": "translation",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+}
 # halting strategies by which every token halts by itself in any model
 TOKEN_HALTING = ("token", "act", "act_universal")
 
@@ -45,6 +55,12 @@ def stack_depths(config: Any) -> dict[str, int]:
     if config.capabilities.two_stacks:
         return {ENCODER: config.num_hidden_layers, DECODER: config.num_decoder_layers}
     return {MODEL: config.num_hidden_layers}
+
+
+def task_of(model: Any) -> str | None:
+    """The tag of a model's task on the Hub, by the name of its class; None without a head."""
+    name = type(model).__name__
+    return next((task for head, task in TASKS.items() if name.endswith(head)), None)
 
 
 def is_classifier(model: Any) -> bool:

@@ -25,7 +25,7 @@ from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from ..models.common.token_targets import NO_TARGET
-from .inference import prepare_batch, progress_bar, split_labels
+from .inference import prepare_batch, progress_bar
 from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
@@ -101,8 +101,7 @@ def fit_probe(
 
     Args:
         model: a classifier of sequences or tokens, or a language model, that iterates one block.
-        batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels, of one
-            that answers for each token with labels (B, S), -100 where there is none.
+        batches: as of `evaluate_batches`.
         size: inner width of the probe.
         max_depth: depth of the model, instead of its own.
         seed: of the choice of tokens and of held-out examples, and of the probe.
@@ -234,7 +233,7 @@ def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
 
 def goals_of(model: Any, batch: Mapping[str, Any], first: int) -> Goals:
     """The goals of a batch, whose `first` example has that number; tokens are in the order of rows."""
-    inputs, labels, by_token = split_labels(batch, model) if is_classifier(model) else prepare_batch(model, batch)
+    inputs, labels, by_token = prepare_batch(model, batch)
     labels = torch.as_tensor(labels)
     rows = torch.arange(first, first + len(labels))
     if is_classifier(model):

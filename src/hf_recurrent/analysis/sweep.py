@@ -31,16 +31,18 @@ import torch
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import LEARNED
 from ..models.common.token_targets import NO_TARGET
+from .answers import answers, each_right
+from .evaluate import each_batch
 from .halting import unit_kind, unit_mass
 from .inference import (
     Batch,
-    config_fields,
+    as_numpy,
     encoder_inputs,
     example_inputs,
     interleaved_seconds,
+    mean_steps,
     median_seconds,
     prepare_batch,
     progress_bar,
@@ -48,9 +50,8 @@ from .inference import (
     stack_input_ids,
     stack_output,
 )
-from .model_facts import DECODER, ENCODER, halting_unit, stack_depths
+from .model_facts import DECODER, ENCODER, halting_unit, stack_depths, stopping_rule
 from .tables import bucketize, join_batches, slice_frame
-from .token_answers import each_right, judged
 
 # those of the paper and three beyond them
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -101,8 +102,7 @@ def sweep_thresholds(
 
     Args:
         model: a classifier of sequences or tokens, language model or sequence-to-sequence model that halts.
-        batches: as of `collect_halting`; of a sequence-to-sequence model with token ids of the target as labels, of one
-            that answers for each token as of `collect_tokens`.
+        batches: as of `evaluate_batches`.
         thresholds: halting masses in (0, 1]; the model's own is added. None: `THRESHOLDS`.
         slices: column name -> a value for each example, to tell results apart by.
         repeats: number of passes over all batches that are timed.
@@ -126,13 +126,13 @@ def sweep_thresholds(
 
     def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
         written = {"written": generates_target(model, batch)} if generate else {}
-        return judged(output, batch, config) | written
+        return answers(output, batch, config) | written
 
+    examples = {
+        value: trial(model, prepared, threshold_fields(value), columns)
+        for value in progress_bar(settings, progress, "evaluating", "threshold")
+    }
     with inference_mode(model):
-        examples = {
-            value: evaluate(model, prepared, threshold_fields(value), columns)
-            for value in progress_bar(settings, progress, "evaluating", "threshold")
-        }
         timed = interleaved_seconds(model, passes, prepared, repeats, progress)
     seconds = {way: median_seconds(each) for way, each in timed.items()}
     buckets = {column: bucketize(values) for column, values in slice_frame(slices, len(examples[own])).items()}
@@ -204,7 +204,7 @@ def timed_stacks(model: Any, settings: Mapping[Hashable, Mapping[str, Any]]) -> 
     return {(key, stack): (fields, partial(run, stack=stack)) for key, fields in settings.items() for stack in stacks}
 
 
-def evaluate(
+def trial(
     model: Any,
     batches: Iterable[Batch],
     fields: Mapping[str, Any],
@@ -216,12 +216,12 @@ def evaluate(
         fields: values of config fields, instead of the model's.
         columns: function of an output and its batch to columns (B,).
     """
-    found = []
-    with config_fields(model, **fields), inference_mode(model):
-        for batch in dealt(batches):
-            output = model(**batch.inputs)
-            found.append({**columns(output, batch), **depths(output, batch.inputs, model.config)})
-    return pd.DataFrame(join_batches(collected(found)))
+
+    def of_batch(batch: Batch) -> dict[str, np.ndarray]:
+        output = model(**batch.inputs)
+        return {**columns(output, batch), **depths(output, batch.inputs, model.config)}
+
+    return pd.DataFrame(join_batches(each_batch(model, batches, of_batch, fields)))
 
 
 def generates_target(model: Any, batch: Batch) -> list[bool]:
@@ -286,8 +286,8 @@ def results(examples: pd.DataFrame, max_depth: Mapping[str, int]) -> dict[str, A
     row = {"accuracy": each_right(examples).mean()}
     if "right_tokens" in examples:
         row["token_accuracy"] = examples["right_tokens"].sum() / examples["labelled"].sum()
-    if "nats" in examples:
-        row["loss"] = examples["nats"].sum() / examples["labelled"].sum()
+    if "labelled" in examples:
+        row["loss"] = np.average(examples["loss"], weights=examples["labelled"])
     if "written" in examples:
         row["written_accuracy"] = examples["written"].mean()
     calls = {stack: examples[f"{stack}_calls"].sum() for stack in max_depth}
@@ -390,3 +390,40 @@ def _example_units(model: Any, tokenizer: Any, example: Mapping[str, Any]) -> di
             },
         )
     return found
+
+
+def threshold_curve(
+    model: Any, batches: Iterable[Mapping[str, Any]], thresholds: Sequence[float]
+) -> list[dict[str, float]]:
+    """Evaluate and time the model at each halting threshold, one row per threshold.
+
+    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` of a pass over all batches, already
+    on the device, and `relative_time`, these over those of the highest threshold. A model of fixed depth has no such
+    threshold, nor has one that stops by an exit criterion: they give an empty list.
+    """
+    capabilities = model.config.capabilities
+    if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
+        return []
+
+    found: dict[float, list[dict[str, np.ndarray]]] = {value: [] for value in thresholds}
+
+    def read(threshold: float, batch: Batch, output: Any) -> None:
+        steps, cost = mean_steps(output.ponder_steps, len(batch.labels)), as_numpy(output.ponder_cost)
+        right = answers(output, batch, model.config)["right"]
+        found[threshold].append({"accuracy": right, "mean_steps": steps, "mean_ponder_cost": cost})
+
+    ways = {value: ({"halting_threshold": value}, lambda batch: model(**batch.inputs)) for value in thresholds}
+    with inference_mode(model):
+        prepared = [prepare_batch(model, batch) for batch in batches]
+        taken = interleaved_seconds(model, ways, prepared, 1, read=read)
+    seconds = {value: each.sum() for value, each in taken.items()}
+    rows = [
+        {
+            "threshold": value,
+            **{name: values.mean() for name, values in join_batches(own).items()},
+            "seconds": seconds[value],
+            "relative_time": seconds[value] / seconds[max(thresholds)],
+        }
+        for value, own in found.items()
+    ]
+    return plain(rows)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import torch
 
 from ..text_data.word_tokens import first_tokens, words_of_tokens
+from .evaluate import of_tokens
 from .inference import as_numpy
 from .predictors import Predictor
 from .text_batches import EncodedTexts
-from .token_halting import of_tokens
 
 TOP_K = 5
 

@@ -4,6 +4,7 @@ Shapes: B examples of a batch, L steps of full depth.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,15 @@ import pandas as pd
 import torch
 
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
+from .answers import answers
 from .depth_record import DepthRecord, can_record, caps_depth, halts_rows, stops_rows
+from .evaluate import answer_steps, each_batch
 from .exit_settings import Setting
-from .inference import Batch, config_fields, interleaved_seconds, mean_steps, median_seconds, progress_bar
+from .inference import Batch, interleaved_seconds, mean_steps, median_seconds, progress_bar
 from .model_facts import stack_depths
-from .sweep import evaluate, example_depths
+from .sweep import example_depths, trial
 from .tables import join_batches
-from .token_answers import judged
-from .token_halting import answer_steps
 
 # numbers in the states that a record of a batch may hold
 MOST_NUMBERS = 1 << 26
@@ -57,7 +57,7 @@ class Trials:
     def answers(
         self, batches: Sequence[Batch], settings: Iterable[Setting], progress: bool = False
     ) -> dict[Setting, pd.DataFrame]:
-        """Frames with a row for each example: the columns of `judged`, without labels `answer` and `confidence` alone,
+        """Frames with a row for each example: the columns of `answers`, without labels `answer` and `confidence` alone,
         and `steps`, those of the example: the mean over its units or, where each token is answered for, over those of
         its labelled tokens.
 
@@ -68,13 +68,12 @@ class Trials:
         found = {}
         if recorded:
             criteria = {setting.criterion for setting in recorded} - {FIXED, LEARNED}
-            with config_fields(self.model, **self.full.fields), inference_mode(self.model):
-                own = [
-                    self._recorded(piece, recorded, sorted(criteria))
-                    for batch in progress_bar(dealt(batches), progress, "recording every step", "batch")
-                    for piece in self._pieces(batch)
-                ]
-            parts = collected(own)
+
+            def of_batch(batch: Batch) -> list[dict[Setting, dict[str, np.ndarray]]]:
+                return [self._recorded(piece, recorded, sorted(criteria)) for piece in self._pieces(batch)]
+
+            bar = "recording every step" if progress else None
+            parts = list(chain(*each_batch(self.model, batches, of_batch, self.full.fields, bar)))
             found = {setting: pd.DataFrame(join_batches(part[setting] for part in parts)) for setting in recorded}
         rest = [setting for setting in settings if setting not in found]
         bar = progress_bar(rest, progress and bool(rest), "evaluating", "setting")
@@ -87,7 +86,7 @@ class Trials:
             steps = {"steps": answer_steps(self.model, output, batch)} if batch.by_token else {}
             return {**self._answered(output, batch), **steps}
 
-        found = evaluate(self.model, batches, self.fields(setting), columns)
+        found = trial(self.model, batches, self.fields(setting), columns)
         return found.assign(steps=found.get("steps", example_depths(found, stack_depths(self.model.config))))
 
     def times(
@@ -125,7 +124,7 @@ class Trials:
         return found
 
     def _answered(self, output: Any, batch: Batch) -> dict[str, np.ndarray]:
-        found = judged(output, batch, self.model.config)
+        found = answers(output, batch, self.model.config)
         return found if self.labelled else {name: found[name] for name in ("answer", "confidence")}
 
     def _recorded(

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from torch.utils.data import DataLoader
 
-from ..analysis.halting import TokenKinds, collect_halting, halting_table
+from ..analysis.evaluate import evaluate_batches
+from ..analysis.halting import TokenKinds, halting_table
 from ..analysis.tables import HALTING_FILE
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark, read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
@@ -295,10 +296,10 @@ class EvaluationSplit:
         """What a model answers to each example, and the table of its answers and steps (see `halting_table`).
 
         Args:
-            options: `max_depth`, `halting_threshold` and `progress` of `collect_halting`.
+            options: `max_depth`, `halting_threshold` and `progress` of `evaluate_batches`.
         """
         batches = self.batches(tokenizer, batch_size)
-        record = collect_halting(model, batches, slices=self.slices, kinds=self.kinds, **options)
+        record = evaluate_batches(model, batches, slices=self.slices, kinds=self.kinds, **options)
         table = halting_table(record)
         if self.labels is not None and self.has_classes:
             table |= further_scores(record.examples, self.labels)

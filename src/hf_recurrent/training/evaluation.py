@@ -14,8 +14,8 @@ import pandas
 
 from ..analysis.explain.canvas import symbol_kind
 from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
-from ..analysis.halting import threshold_curve
 from ..analysis.maps import has_memory, memory_map, token_heat_map
+from ..analysis.sweep import threshold_curve
 from ..analysis.tables import HALTING_FILE, write_tables
 from ..files import write_bytes
 from ..inference.processes import alone, is_first

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ..analysis.answers import best_spans
+from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, unit_kind
-from ..analysis.inference import as_numpy, progress_bar, to_device
+from ..analysis.inference import as_numpy, to_device
 from ..analysis.tables import join_batches
-from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
 from ..metrics.answers import exact_match, f1, normalized
 from .collator import SpanCollator
 
@@ -46,23 +46,23 @@ def collect_spans(
         halting_threshold: threshold of this run; None keeps the configured one.
         progress: show a progress bar.
     """
-    config, columns, unit = model.config, [], None
-    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    config, options = model.config, {"max_depth": max_depth, "halting_threshold": halting_threshold}
     depth = config.num_hidden_layers if max_depth is None else max_depth
     halts, longest = config.capabilities.halts, split.rules.max_answer_length
-    with inference_mode(model):
-        batches = dealt(enumerate(split.batches(tokenizer, batch_size)))
-        for number, batch in progress_bar(batches, progress, "reading questions", "batch"):
-            first = number * batch_size
-            inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
-            output = model(**inputs, output_halting=halts, **options)
-            offsets = split.dataset[first : first + len(batch["input_ids"])][OFFSETS]
-            found = window_answers(output, inputs["attention_mask"].bool(), offsets, longest)
-            if halts:
-                unit = unit_kind(output, config)
-                found |= halting_columns(output, config, depth)
-            columns.append(found)
-    windows = join_batches(collected(columns))
+
+    def of_batch(numbered: tuple[int, Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], str | None]:
+        first, batch = numbered[0] * batch_size, numbered[1]
+        inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
+        output = model(**inputs, output_halting=halts, **options)
+        offsets = split.dataset[first : first + len(batch["input_ids"])][OFFSETS]
+        found = window_answers(output, inputs["attention_mask"].bool(), offsets, longest)
+        if not halts:
+            return found, None
+        return found | halting_columns(output, config, depth), unit_kind(output, config)
+
+    batches = enumerate(split.batches(tokenizer, batch_size))
+    found = each_batch(model, batches, of_batch, progress="reading questions" if progress else None)
+    windows, unit = join_batches(columns for columns, _ in found), found[0][1]
     answers = question_answers(windows, split)
     halting = by_question(windows, split.owners) if halts else {}
     return HaltingRecord.of_run(config, answers | halting, split.slices, unit, **options)
@@ -93,22 +93,6 @@ def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], longest
         "score": as_numpy(logits[0][rows, start] + logits[1][rows, end]),
         "null_score": as_numpy(logits[0][rows, before] + logits[1][rows, before]),
     }
-
-
-def best_spans(
-    start: torch.Tensor, end: torch.Tensor, allowed: torch.Tensor, longest: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The greatest sums of scores (B, S) of both ends of spans, and their columns: three tensors (B,).
-
-    Args:
-        allowed: (B, S) bool, tokens that a span may begin or end with.
-        longest: the most tokens of a span.
-    """
-    length = start.shape[1]
-    near = torch.ones(length, length, dtype=torch.bool, device=start.device).triu().tril(longest - 1)
-    sums = start.masked_fill(~allowed, -torch.inf)[:, :, None] + end.masked_fill(~allowed, -torch.inf)[:, None, :]
-    best, place = sums.masked_fill(~near, -torch.inf).flatten(1).max(1)
-    return best, place // length, place % length
 
 
 def question_answers(windows: Mapping[str, np.ndarray], split: "SpanSplit") -> dict[str, np.ndarray]:

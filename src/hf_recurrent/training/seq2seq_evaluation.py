@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table
-from ..analysis.inference import progress_bar, stack_output, to_device
+from ..analysis.inference import stack_output, to_device
 from ..analysis.model_facts import DECODER, ENCODER, stack_depths, stopping_rule
 from ..analysis.tables import join_batches
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
-from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
 from ..metrics.bleu import bleu, compound_split_bleu
 from ..models.common.token_targets import NO_TARGET
 from .metrics import summarize, target_statistics
@@ -75,10 +74,9 @@ def collect_pairs(
             },
         )
 
-    batches = dealt(split.batches(tokenizer, batch_size))
-    with inference_mode(model):
-        own = [of_batch(batch) for batch in progress_bar(batches, progress, "writing targets", "batch")]
-    written, true, statistics, halting = zip(*collected(own), strict=True)
+    bar = "writing targets" if progress else None
+    found = each_batch(model, split.batches(tokenizer, batch_size), of_batch, progress=bar)
+    written, true, statistics, halting = zip(*found, strict=True)
     columns = {stack: [found[stack] for found in halting if stack in found] for stack in depths}
     answers = {"label": np.array(split.references or [*chain(*true)]), "prediction": np.array([*chain(*written)])}
     rule, threshold = stopping_rule(config)

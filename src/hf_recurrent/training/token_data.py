@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..analysis.evaluate import evaluate_batches
 from ..analysis.halting import halting_table
 from ..analysis.maps import token_heat_map
-from ..analysis.token_halting import collect_tokens
 from ..models.common.token_targets import NO_TARGET
 from ..text_data.source import LENGTH
 from ..text_data.word_tokens import first_tokens, words_of_tokens
@@ -125,7 +125,7 @@ class TokenSplit(EvaluationSplit):
 
     def measure(self, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         """What a model predicts of each labelled token, and the table of these (see `halting_table`) with `scores`."""
-        record = collect_tokens(model, self.batches(tokenizer, batch_size), slices=self.slices, **options)
+        record = evaluate_batches(model, self.batches(tokenizer, batch_size), slices=self.slices, **options)
         examples, table = record.examples, halting_table(record)
         if self.labels is not None:
             found, labels = (examples[name].to_numpy() for name in ("prediction", "label"))

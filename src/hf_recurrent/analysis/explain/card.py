@@ -12,7 +12,8 @@ import numpy as np
 
 from ...files import plain
 from ...text_data.labels import MULTI
-from ..inference import answer_name, example_inputs
+from ..answers import answer_name
+from ..inference import example_inputs
 from ..tables import file_name
 from .canvas import PIXELS, NotDrawableError, canvas_of
 from .explanation import MAX_TOKENS, Explanation, explain_encoded

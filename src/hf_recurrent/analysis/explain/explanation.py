@@ -17,7 +17,8 @@ from ...models.common.classification import predicts_number
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ...text_data.labels import MULTI
-from ..inference import as_numpy, attention_implementation, predicts_tokens, several_labels, to_device
+from ..answers import several_labels
+from ..inference import as_numpy, attention_implementation, predicts_tokens, to_device
 from ..model_facts import adds_probabilities, answers_tokens, halting_unit, stopping_rule
 from .canvas import Canvas, NotDrawableError, canvas_of
 from .readout import describe_readout, readout_attention, readout_modules, recorded_calls

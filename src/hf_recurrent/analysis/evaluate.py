@@ -1,0 +1,352 @@
+"""One evaluation of any model of this package on any data set, and the one loop over batches behind it.
+
+Shapes: B examples of a batch, N of all, S tokens, T labelled tokens of an example or of all, L maximum depth steps.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from ..inference.modes import inference_mode
+from ..inference.processes import collected, dealt
+from ..models.common.token_targets import NO_TARGET
+from .answers import answers, mean_of_sequences
+from .halting import (
+    HaltingRecord,
+    TokenKinds,
+    halting_columns,
+    halting_mass,
+    halting_table,
+    token_steps,
+    unit_kind,
+)
+from .inference import LABELS, Batch, as_numpy, config_fields, has_labels, prepare_batch, progress_bar, token_mask
+from .model_facts import stack_depths, stopping_rule, task_of
+from .tables import join_batches
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Item, Result = TypeVar("Item"), TypeVar("Result")
+# columns of a data set that models read
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# columns of an evaluation's examples, besides steps and difficulty
+SHOWN = ("answer", "label", "right", "confidence", "loss", "labelled", "right_tokens")
+
+
+def each_batch(
+    model: Any,
+    batches: Iterable[Item],
+    of_batch: Callable[[Item], Result],
+    fields: Mapping[str, Any] | None = None,
+    progress: str | None = None,
+) -> list[Result]:
+    """The results of a function of a batch, in their order: of each process those for its share, shared with all.
+
+    The model is in evaluation mode, and there are no gradients.
+
+    Args:
+        fields: values of config fields, instead of the model's.
+        progress: text of a progress bar; None shows none.
+    """
+    with config_fields(model, **(fields or {})), inference_mode(model):
+        shown = progress_bar(dealt(batches), progress is not None, progress or "", "batch")
+        return collected([of_batch(batch) for batch in shown])
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model answers to examples, and when it stops.
+
+    Attributes:
+        task: the tag of its task on the Hub, such as "text-classification".
+        examples: a row for each example in its order, with the columns of `answers` (lists of an example's labelled
+            tokens, where each of them is answered for), the mean executed `steps`, and columns of difficulty.
+        record: of the halting units, from which `table` is made: where each labelled token is answered for, its
+            examples are these tokens, with their negative log-likelihoods `nll`.
+    """
+
+    task: str
+    examples: pd.DataFrame
+    record: HaltingRecord
+
+    @cached_property
+    def table(self) -> dict[str, Any]:
+        """Accuracy and steps, overall and by difficulty, see `halting_table`."""
+        return halting_table(self.record)
+
+
+def evaluate(
+    model: Any,
+    dataset: "Dataset",
+    task: str | None = None,
+    *,
+    difficulty: Sequence[str] | None = None,
+    batch_size: int = 32,
+    data_collator: Callable[[list[dict[str, Any]]], Mapping[str, Any]] | None = None,
+    max_depth: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Evaluate a model of this package on encoded examples.
+
+    Args:
+        model: with the head of its task. It is evaluated as it is: by its own halting or exit criterion, and at its own
+            precision.
+        dataset: as a `Trainer` takes it: rows with `input_ids` and `labels` (of a causal language model the inputs, if
+            there are none; of question answering `start_positions` and `end_positions`), or a list of such rows.
+        task: the tag of the task, as a check; None: that of the model.
+        difficulty: columns by which results are told apart; None: all columns of numbers that the model does not read.
+        batch_size: examples in a batch. They are sorted by length; results are in the order of the data set.
+        data_collator: makes padded batches of rows; None: padding on the right.
+        max_depth: depth limit of this run, in steps; None keeps the configured depth.
+        halting_threshold: threshold of this run; None keeps the configured one.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: the model is for another task, the rows are not encoded or have no labels, or a column is not there.
+    """
+    own = task_of(model)
+    if own is None:
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )
+    if task not in (None, own):
+        raise ValueError(f"task is {task!r}, but {type(model).__name__} is for {own!r}: load a model for {task!r}")
+    rows = Rows.of(dataset, difficulty)
+    collate = data_collator or partial(padded_rows, pad_token_id=model.config.pad_token_id or 0)
+
+    def batches() -> Iterator[Mapping[str, Any]]:
+        for start in range(0, len(rows.order), batch_size):
+            batch = dict(collate(rows.at(rows.order[start : start + batch_size])))
+            if own == "text-generation" and not has_labels(batch):
+                batch["labels"] = torch.as_tensor(batch["input_ids"]).masked_fill(~token_mask(batch), NO_TARGET)
+            yield batch
+
+    found = collect(model, batches(), max_depth=max_depth, halting_threshold=halting_threshold, progress=progress)
+    return found.evaluation(model, rows.difficulty, rows.order)
+
+
+def evaluate_batches(
+    model: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    slices: Mapping[str, Sequence] | None = None,
+    max_depth: int | None = None,
+    halting_threshold: float | None = None,
+    kinds: TokenKinds | None = None,
+    progress: bool = False,
+) -> HaltingRecord:
+    """The record of an evaluation on batches, in their order, see `Evaluation`.
+
+    Args:
+        batches: padded inputs with labels, see `prepare_batch`.
+        slices: column of difficulty -> a value for each example or, where each labelled token is answered for, token.
+        kinds: kinds of tokens to tell apart in the halting statistics of a language model.
+
+    Raises:
+        ValueError: there are no batches, they have no labels, or a slice column does not fit them.
+    """
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    return collect(model, batches, **options, kinds=kinds, progress=progress).record(model, slices)
+
+
+class Rows(NamedTuple):
+    """The encoded rows of a data set: columns that models read, their `order` (N,) by length, and difficulties."""
+
+    dataset: Any
+    read: list[str]
+    order: np.ndarray
+    difficulty: dict[str, list[Any]]
+
+    @classmethod
+    def of(cls, dataset: Any, difficulty: Sequence[str] | None) -> "Rows":
+        """Raises a ValueError for rows that are not encoded, and for columns of difficulty that are not there."""
+        columns = list(dataset.column_names if hasattr(dataset, "column_names") else dataset[0])
+        if "input_ids" not in columns:
+            raise ValueError(f"the data set has the columns {', '.join(columns)}: encode it, so that it has input_ids")
+        read = [name for name in (*INPUTS, *LABELS) if name in columns]
+        if difficulty is None:
+            difficulty = [name for name in columns if name not in read and isinstance(dataset[0][name], Real)]
+        for name in difficulty:
+            if name not in columns:
+                raise ValueError(f"difficulty is {name!r}: the data set has the columns {', '.join(columns)}")
+        kept = {name: [row[name] for row in dataset] for name in ("input_ids", *difficulty)}
+        # a question with choices is as long as the longest of them
+        longest = [
+            max((len(part) for part in ids if isinstance(part, Sequence)), default=len(ids))
+            for ids in kept.pop("input_ids")
+        ]
+        return cls(dataset, read, np.argsort(longest, kind="stable"), kept)
+
+    def at(self, places: np.ndarray) -> list[dict[str, Any]]:
+        """The rows at some places, with what models read."""
+        rows = [self.dataset[place] for place in places.tolist()]
+        return [{name: row[name] for name in self.read} for row in rows]
+
+
+class Collected(NamedTuple):
+    """Results of all batches in their order.
+
+    Attributes:
+        columns: (N,) or (N, ...) of `answers` and, of examples that halt, of `halting_columns`.
+        of_tokens: (T,) or (T, ...) of the halting of labelled tokens, where each of them is answered for.
+        unit: what halts, None for a fixed depth.
+        tokens: steps of all tokens of a language model.
+        options: depth limit and threshold.
+    """
+
+    columns: dict[str, np.ndarray]
+    of_tokens: dict[str, np.ndarray]
+    unit: str | None
+    tokens: pd.DataFrame | None
+    options: dict[str, Any]
+
+    @property
+    def by_token(self) -> bool:
+        return "confidences" in self.columns
+
+    def record(self, model: Any, slices: Mapping[str, Sequence] | None) -> HaltingRecord:
+        """The halting units, or labelled tokens, and what is answered for them."""
+        columns = dict(self.columns)
+        if self.by_token:
+            label, answer, confidence, nll = (
+                np.concatenate(columns[name]) for name in ("label", "answer", "confidences", "losses")
+            )
+            kept = {"label": label, "prediction": answer, "confidence": confidence, "nll": nll, **self.of_tokens}
+        else:
+            kept = {"label": columns.pop("label"), "prediction": columns.pop("answer"), **columns}
+            del kept["loss"], kept["right"]
+            counts = {"right": kept.pop("right_tokens", None), "labelled": kept.pop("labelled", None)}
+            # a target is judged as a whole
+            kept |= {} if counts["right"] is None or model.config.capabilities.two_stacks else counts
+        return HaltingRecord.of_run(model.config, kept, slices, self.unit, **self.options, tokens=self.tokens)
+
+    def evaluation(self, model: Any, difficulty: Mapping[str, Sequence], order: np.ndarray) -> Evaluation:
+        """The evaluation of examples that were read in this order (N,)."""
+        columns, of_tokens, slices = self.columns, self.of_tokens, difficulty
+        if self.by_token:
+            counts = columns["labelled"]
+            places = np.argsort(np.repeat(order, counts), kind="stable")
+            of_tokens = {name: values[places] for name, values in of_tokens.items()}
+            slices = {name: np.repeat(values, counts[np.argsort(order)]) for name, values in difficulty.items()}
+        columns = {name: values[np.argsort(order)] for name, values in columns.items()}
+        ordered = self._replace(columns=columns, of_tokens=of_tokens)
+        shown = {name: columns[name] for name in SHOWN if name in columns}
+        steps = columns.get("steps")
+        if self.by_token and of_tokens:
+            steps = mean_of_sequences(of_tokens["steps"], columns["labelled"])
+        depth = self.options["max_depth"] or list(stack_depths(model.config).values())[-1]
+        examples = pd.DataFrame({**shown, "steps": float(depth) if steps is None else steps, **difficulty})
+        return Evaluation(task_of(model), examples, ordered.record(model, slices))
+
+
+def collect(
+    model: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    max_depth: int | None,
+    halting_threshold: float | None,
+    kinds: TokenKinds | None = None,
+    progress: bool = False,
+) -> Collected:
+    """The answers to the examples of batches, and when they stop; of two stacks the decoder."""
+    config, options = model.config, {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    stack, most_steps = list(stack_depths(config).items())[-1]
+    depth = most_steps if max_depth is None else max_depth
+
+    def of_batch(given: Mapping[str, Any]) -> tuple:
+        batch = prepare_batch(model, given)
+        output = model(**batch.inputs, output_halting=True, **options)
+        columns, of_tokens, tokens, unit = answers(output, batch, config), {}, None, None
+        answer_at = columns.pop("answer_at", None)
+        if config.capabilities.halts:
+            unit = unit_kind(output, config, stack)
+            if batch.by_token:
+                of_tokens = halting_of_tokens(model, output, batch, depth)
+            else:
+                columns |= halting_columns(output, config, depth, stack)
+            if answer_at is not None:
+                steps = output.ponder_steps.cpu().numpy()
+                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
+                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
+        return columns, of_tokens, tokens, unit
+
+    found = each_batch(model, batches, of_batch, progress="evaluating" if progress else None)
+    if not found:
+        raise ValueError("there are no batches to evaluate on")
+    columns, of_tokens, tokens, units = zip(*found, strict=True)
+    if not any(own.get("labelled", np.ones(1)).any() for own in columns):
+        raise ValueError("no token has a label: there is nothing to predict")
+    steps = [frame for frame in tokens if frame is not None]
+    return Collected(
+        join_batches(columns), join_batches(of_tokens), units[0], pd.concat(steps) if steps else None, options
+    )
+
+
+def halting_of_tokens(model: Any, output: Any, batch: Batch, depth: int) -> dict[str, np.ndarray]:
+    """Columns (T,) and (T, L + 1) of a `HaltingRecord`: labelled tokens, each with the halting of the unit it is in."""
+    chosen = torch.as_tensor(batch.labels != NO_TARGET, device=output.ponder_steps.device)
+    mask = token_mask(batch.inputs)
+    steps = of_tokens(model, output, "ponder_steps", mask)[chosen].cpu().numpy()
+    probabilities = as_numpy(of_tokens(model, output, "halting_probabilities", mask)[chosen])
+    return {
+        "steps": steps.astype(np.float64),
+        "deepest": steps,
+        "forced": (steps == depth).astype(np.float64),
+        "mass": halting_mass(probabilities, steps, stopping_rule(model.config)[0], depth),
+        "step_counts": np.eye(depth + 1, dtype=np.int64)[steps],
+        "ponder_cost": as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()],
+    }
+
+
+def answer_steps(model: Any, output: Any, batch: Batch) -> np.ndarray:
+    """Mean depth steps (B,) of the labelled tokens of each sequence: others, such as those around it, answer nothing.
+
+    Args:
+        output: of a model that halts, for the inputs of `batch`.
+    """
+    chosen = batch.labels != NO_TARGET
+    if not model.config.capabilities.stops_when_halted:
+        return np.full(len(chosen), float(model.config.num_hidden_layers))
+    steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
+    return (steps * chosen).sum(1) / chosen.sum(1)
+
+
+def of_tokens(model: Any, output: Any, name: str, mask: torch.Tensor) -> torch.Tensor:
+    """A field of an output, such as `ponder_steps`, for each token instead of each halting unit: (B, S, ...).
+
+    Args:
+        mask: (B, S) bool, of the inputs.
+    """
+    by_token = output["ponder_steps"].shape == mask.shape
+    return output[name] if by_token else model.base_model.spread_over_tokens(output[name], mask)
+
+
+def padded_rows(rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """Encoded rows as a batch, padded on the right; lists of choices are padded to one length."""
+
+    def padded(values: list[Any], fill: int) -> torch.Tensor:
+        if not isinstance(values[0], Sequence):
+            return torch.tensor(values)
+        if isinstance(values[0][0], Sequence):
+            return padded([part for parts in values for part in parts], fill).unflatten(0, (len(values), -1))
+        return pad_sequence(list(map(torch.tensor, values)), batch_first=True, padding_value=fill)
+
+    rows = [row if "attention_mask" in row else {**row, "attention_mask": ones_like(row["input_ids"])} for row in rows]
+    fills = {"input_ids": pad_token_id, "labels": NO_TARGET, "shift_labels": NO_TARGET}
+    found = {name: padded([row[name] for row in rows], fills.get(name, 0)) for name in rows[0]}
+    # as transformers' collators have it
+    return {"labels" if name == "label" else name: values for name, values in found.items()}
+
+
+def ones_like(ids: Sequence) -> list:
+    """Ones in the place of the numbers of a list of lists."""
+    return [ones_like(part) if isinstance(part, Sequence) else 1 for part in ids]
