@@ -24,7 +24,6 @@ from .figures import (
     ORANGE,
     depth_axis,
     draw_image,
-    mark_last_steps,
     new_figure,
     number_steps,
     save_all,
@@ -102,32 +101,32 @@ def _accuracy_name(table: Mapping[str, Any]) -> str:
 
 def plot_steps(table: Mapping[str, Any]) -> Figure:
     """Share of halting units that stopped after each number of steps."""
-    counts, units, most = np.array(table["steps_histogram"]), f"{table['unit']}s", table["max_depth"]
-    mean = counts @ np.arange(len(counts)) / counts.sum()
-    title = f"{units.capitalize()} stop after {mean:.1f} of {most} steps on average"
-    return _plot_depths(counts / counts.sum(), "executed depth steps", f"share of {counts.sum():,} {units}", title)
+    counts, units = np.array(table["steps_histogram"]), f"{table['unit']}s"
+    shares = counts / counts.sum()
+    mean = shares @ np.arange(len(shares))
+    title = f"{units.capitalize()} stop after {mean:.1f} of {table['max_depth']} steps on average"
+    figure, axes = _bars(range(len(shares)), shares, mean, title, f"share of {counts.sum():,} {units}")
+    depth_axis(axes, "executed depth steps", len(shares) - 1)
+    return figure
 
 
 def plot_mass(table: Mapping[str, Any]) -> Figure:
     """Mean halting mass of each state: how the output mixes the depths."""
     mass = np.array(table["halting_mass"])
     title = f"Depth {mass.argmax()} has the most weight in the output: {percent(mass.max())} of the halting mass"
-    return _plot_depths(mass, "depth step (0 is the input)", "mean halting mass", title)
-
-
-def _plot_depths(shares: np.ndarray, depth: str, share: str, title: str) -> Figure:
-    """Bars of shares of the depths 0..L, with their mean."""
-    figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
-    axes.bar(range(len(shares)), shares, color=BLUE, width=0.8)
-    _mark_mean(axes, shares @ np.arange(len(shares)))
-    depth_axis(axes, depth, len(shares) - 1)
-    share_axis(axes, share, HEADROOM * max(shares))
+    figure, axes = _bars(range(len(mass)), mass, mass @ np.arange(len(mass)), title, "mean halting mass")
+    depth_axis(axes, "depth step (0 is the input)", len(mass) - 1)
     return figure
 
 
-def _mark_mean(axes: Axes, mean: float) -> None:
+def _bars(places: Sequence[float], shares: np.ndarray, mean: float, title: str, label: str) -> tuple[Figure, Axes]:
+    """Bars of shares at equally distant places, with their mean."""
+    figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
+    axes.bar(places, shares, color=BLUE, width=0.8 * (places[1] - places[0]))
     axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
     axes.legend(**LEGEND)
+    share_axis(axes, label, HEADROOM * max(shares))
+    return figure, axes
 
 
 def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
@@ -273,12 +272,17 @@ def plot_heat_map(heat_map: Mapping[str, Any]) -> Figure:
     part = "" if shown == len(names) else f" (first {shown} of {len(names)})"
     title = f"One example stops after {min(steps)} to {max(steps)} steps{part}"
     figure, (axes,) = new_figure(1, (6.4, 1.5 + 0.19 * max(shown, 4)), title=title)
-    draw_image(axes, mass[:shown], "halting mass")
-    axes.plot(steps[:shown], range(shown), color=ORANGE, marker="|", linestyle="", label="stopped")
-    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
-    axes.set_yticks(range(shown), [shorten(name) for name in names[:shown]], fontsize=8, parse_math=False)
+    _draw_units(axes, names[:shown], mass[:shown], steps[:shown], "halting mass")
     depth_axis(axes, "depth step (0 is the input)", len(mass[0]) - 1)
     return figure
+
+
+def _draw_units(axes: Axes, names: Sequence[str], values: Any, stops: Sequence[float], label: str, **look: Any) -> None:
+    """Values of each halting unit (row) over depth (column), with marks where the units stop."""
+    draw_image(axes, values, label, **look)
+    axes.plot(stops, range(len(names)), color=ORANGE, marker="|", linestyle="", label="stopped")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
+    axes.set_yticks(range(len(names)), [shorten(name) for name in names], fontsize=8, parse_math=False)
 
 
 def plot_token_steps(rows: Rows, column: str) -> Figure:
@@ -344,15 +348,12 @@ def plot_loss_by_position(table: Mapping[str, Any]) -> Figure:
 
 def plot_gate_openness(gates: Mapping[str, Any]) -> Figure:
     """Histogram of state units by the fraction of them that an update forgets."""
-    shares, units = np.array(gates["histogram"]) / gates["units"], gates["units"]
+    shares = np.array(gates["histogram"]) / gates["units"]
+    places = (np.arange(len(shares)) + 0.5) / len(shares)
     title = f"An update forgets {percent(gates['mean'])} of a state unit on average"
-    figure, (axes,) = new_figure(1, (6.4, 3.4), title=title)
-    width = 1 / len(shares)
-    axes.bar((np.arange(len(shares)) + 0.5) * width, shares, color=BLUE, width=0.9 * width)
-    _mark_mean(axes, gates["mean"])
+    figure, axes = _bars(places, shares, gates["mean"], title, f"share of {gates['units']:,} state units")
     axes.set_xlim(0, 1)
     axes.set_xlabel("share that an update forgets")
-    share_axis(axes, f"share of {units:,} state units", HEADROOM * max(shares))
     return figure
 
 
@@ -439,21 +440,15 @@ def _name_points(axes: Axes, places: Sequence[float], rows: Rows, own: float) ->
 
 
 def plot_remaining_mass(picture: Mapping[str, Any]) -> Figure:
-    """Remaining halting mass before each step (row) of each token or other unit (column), one panel per example."""
-    examples, unit = picture["examples"], picture["unit"]
-    widest, depth = max(len(example["names"]) for example in examples), len(examples[0]["remaining"][0])
-    size = max(6.4, 1.6 + 0.19 * widest), len(examples) * (1.3 + 0.14 * max(depth, 8))
+    """Remaining halting mass before each step (column) of each token or other unit (row), one panel per example."""
+    examples = picture["examples"]
+    steps = [taken for example in examples for taken in example["steps"]]
     where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
-    title = f"When each {unit}{where} stops; lines: by the checkpoint's threshold"
-    figure, panels = new_figure(len(examples), size, shared=False, title=title)
+    title = f"A {picture['unit']}{where} stops after {min(steps)} to {max(steps)} steps"
+    figure, panels = new_figure(len(examples), (6.4, 0.8 * len(examples) + 0.19 * len(steps)), title=title)
     for axes, example in zip(panels, examples, strict=True):
-        draw_image(axes, np.transpose(example["remaining"]), "remaining mass", cmap="viridis", vmax=1)
-        mark_last_steps(axes, example["steps"], color=ORANGE, linewidth=1.6)
-        names = [shorten(name) for name in example["names"]]
-        axes.set_xticks(range(len(names)), names, rotation=90, parse_math=False)
-        axes.tick_params(labelsize=7, length=2, labelbottom=True)
-        number_steps(axes, 10)
-        axes.set_ylabel("step")
-        axes.set_xlim(-0.5, widest - 0.5)
-        axes.set_ylim(depth - 0.5, -0.5)
+        stops = np.array(example["steps"]) - 0.5
+        _draw_units(axes, example["names"], example["remaining"], stops, "remaining mass", cmap="viridis", vmax=1)
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_formatter(lambda place, _: f"{place + 1:.0f}")
     return figure
