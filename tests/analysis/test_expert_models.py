@@ -1,15 +1,23 @@
 """Expert statistics of real models: what is collected, told, drawn and shown in a card."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceClassification
-from hf_recurrent.analysis.experts import count_experts, expert_table, require_experts
+from hf_recurrent.analysis.experts import (
+    count_experts,
+    expert_table,
+    load_balance,
+    pointwise_mutual_information,
+    require_experts,
+)
 from hf_recurrent.analysis.plots import save_expert_figures
 from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
@@ -162,3 +170,25 @@ def test_the_card_tells_them(gallery, translated):
     assert "assets/test_expert_usage.png" in shown
     with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:
         assert image.format == "PNG"
+
+
+def test_balance_is_entropy_over_its_most():
+    assert load_balance(np.array([5, 5, 5, 5])) == pytest.approx(1)
+    assert load_balance(np.array([0, 7, 0])) == 0
+    assert math.copysign(1, load_balance(np.array([0, 7, 0]))) == 1
+    expected = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75)) / math.log(3)
+    assert load_balance(np.array([1, 3, 0])) == pytest.approx(expected)
+    assert load_balance(np.array([4])) is None
+    assert load_balance(np.array([0, 0])) is None
+
+
+def test_mutual_information_is_zero_where_tokens_are_alike_to_experts():
+    counts = np.outer([1, 2, 3], [4, 1, 5])
+    assert pointwise_mutual_information(counts) == pytest.approx(np.zeros((3, 3)), abs=1e-12)
+    counts = np.array([[8, 0], [4, 4]])
+    found = pointwise_mutual_information(counts)
+    assert found[0, 0] == pytest.approx(math.log2((8 / 16) / (8 / 16 * 12 / 16)))
+    assert found[1, 1] == pytest.approx(math.log2((4 / 16) / (8 / 16 * 4 / 16)))
+    assert found[1, 0] < 0
+    assert found[0, 1] == -math.inf
+    assert (pointwise_mutual_information(np.zeros((2, 2), dtype=int)) == -math.inf).all()

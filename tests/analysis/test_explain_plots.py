@@ -159,14 +159,6 @@ def test_pixels_that_halt_one_by_one(draw):
     assert any("Attention from the readout, it; 1 is an even share" in text for text in texts)
 
 
-def test_chunks_that_halt_as_a_whole(draw):
-    chunks = np.arange(LENGTH) // 5
-    steps = np.array([1, 3, 0, 2])[chunks]
-    figure, texts = draw(made(PICTURE, unit="chunk", steps=steps, chunks=chunks))
-    np.testing.assert_array_equal(images(figure)[1][1], steps[1:17].reshape(4, 4))
-    assert any(text.startswith("Steps of the chunk of each pixel") for text in texts)
-
-
 def test_pictures_of_a_pair_halt_and_are_drawn_apart(draw):
     first, second = picture(0), picture(1, 3)
     steps = np.repeat([1, 2], [18, 11])

@@ -161,21 +161,20 @@ def test_units_that_never_forget_are_none_in_the_file(record, tmp_path):
     assert data["splits"]["test"] == recurrence_table(gated)
 
 
-def test_figures_and_their_bytes(record, tmp_path):
+def test_figures_and_their_bytes(record, table, tmp_path):
     gated = recurrence_table(RecurrenceRecord("none", 6, 8, 4, record.losses, make_gates()))
-    for run in ("a", "b"):
-        drawn = save_recurrence_figures(tmp_path / run, gated, prefix="test/1")
-        assert [entry["kind"] for entry in drawn] == ["loss_position", "gate_openness"]
-        assert [entry["path"] for entry in drawn] == [
-            "assets/test_1_loss_position.png",
-            "assets/test_1_gate_openness.png",
+    drawn = [save_recurrence_figures(tmp_path / run, gated, prefix="test/1") for run in ("a", "b")]
+    assert (
+        drawn[0]
+        == drawn[1]
+        == [
+            {"kind": kind, "path": f"assets/test_1_{kind}.png", "column": None}
+            for kind in ("loss_position", "gate_openness")
         ]
-    for entry in drawn:
-        assert (tmp_path / "a" / entry["path"]).read_bytes() == (tmp_path / "b" / entry["path"]).read_bytes()
-        with Image.open(tmp_path / "a" / entry["path"]) as image:
+    )
+    for entry in drawn[0]:
+        first, second = (tmp_path / run / entry["path"] for run in ("a", "b"))
+        assert first.read_bytes() == second.read_bytes()
+        with Image.open(first) as image:
             assert len(np.unique(np.asarray(image.convert("L")))) > 10
-            assert "Software" not in image.info
-
-
-def test_without_gates_there_is_one_figure(table, tmp_path):
     assert [entry["kind"] for entry in save_recurrence_figures(tmp_path, table)] == ["loss_position"]
