@@ -119,7 +119,7 @@ format: $(STAMP)
 cards: $(STAMP)
 	$(BIN)/hf-recurrent cards refresh model_cards
 	for folder in tests/checkpoints/*/; do $(BIN)/hf-recurrent card render $$folder; done
-	$(BIN)/hf-recurrent cards build model_cards --out build/model_cards.html
+	$(BIN)/hf-recurrent cards build model_cards --output build/model_cards.html
 
 # what the tests of the browsable page need; on Debian and its kin, as root
 browser:

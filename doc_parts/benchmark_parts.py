@@ -1,8 +1,9 @@
 """What benchmarks say of themselves, and examples that their generators make."""
 
 from hf_recurrent.benchmarks import BenchmarkInfo, benchmark_info
-from hf_recurrent.benchmarks.export.settings import format_value, parse_settings
+from hf_recurrent.benchmarks.export.settings import format_value
 from hf_recurrent.benchmarks.show import describe_example, examples
+from hf_recurrent.files import mapping
 
 from .tables import table
 
@@ -53,7 +54,8 @@ def parameters(name: str, config: str | None = None) -> str:
 def shown_examples(name: str, config: str, number: str, *settings: str) -> str:
     """Examples from easy to hard, as `hf-recurrent benchmark show` picks them."""
     blocks, info = [], benchmark_info(name, config)
-    for example in examples(name, config, int(number), **parse_settings(settings)):
+    given = mapping("settings", f"{{{', '.join(setting.replace('=', ': ') for setting in settings)}}}")
+    for example in examples(name, config, int(number), **given):
         described = describe_example(name, example.row, config_name=config)
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
         lines = [f"{example.split}: {difficulty}"]

@@ -27,31 +27,27 @@ def link(name: str) -> str:
 
 def score(entry: Entry, split: str) -> str:
     value = entry.accuracy[split]
-    return f"{value:.3f} bits" if entry.card.of_documents else percent(value)
+    return f"{value:.3f} bits" if entry.of_documents else percent(value)
 
 
 def constant_score(entry: Entry, split: str) -> str:
     """What the best constant answer or prediction gets."""
-    (found,) = (result.table for result in entry.card.results if result.split == split)
-    return (
-        f"{found['constant_bits_per_byte']:.3f} bits"
-        if entry.card.of_documents
-        else percent(found["majority_baseline"])
-    )
+    found = entry.results["splits"][split]
+    return f"{found['constant_bits_per_byte']:.3f} bits" if entry.of_documents else percent(found["majority_baseline"])
 
 
 def of_architecture(model_type: str) -> str:
-    chosen = [entry for entry in entries().values() if entry.card.family == model_type]
+    chosen = [entry for entry in entries().values() if entry.results["model"]["type"] == model_type]
     head = ["checkpoint", "task", "parameters", "split", "score", "constant answer", "mean steps"]
     rows = (
         (
             link(entry.name),
             entry.task,
-            f"{entry.card.training.num_parameters:,}",
-            f"`{entry.card.results[0].split}`",
-            score(entry, entry.card.results[0].split),
-            constant_score(entry, entry.card.results[0].split),
-            f"{entry.mean_steps:.2f} of {entry.card.max_depth}",
+            f"{entry.results['model']['parameters']:,}",
+            f"`{entry.main_split}`",
+            score(entry, entry.main_split),
+            constant_score(entry, entry.main_split),
+            f"{entry.mean_steps:.2f} of {entry.main_table['max_depth']}",
         )
         for entry in chosen
     )
@@ -63,7 +59,7 @@ NO_CHECKPOINT = "There is no committed checkpoint of it."
 
 def of_benchmark(name: str) -> str:
     """Every split of every checkpoint that was trained on a benchmark."""
-    chosen = [entry for entry in entries().values() if entry.card.benchmark.name == name]
+    chosen = [entry for entry in entries().values() if entry.results["data"]["name"] == name]
     if not chosen:
         return NO_CHECKPOINT
     head = ["checkpoint", "config", "split", "examples", "score", "constant answer", "mean steps"]
@@ -72,23 +68,22 @@ def of_benchmark(name: str) -> str:
 
 def reached(chosen: Iterable[Entry]) -> Iterable[tuple[str, ...]]:
     for entry in chosen:
-        for result in entry.card.results:
-            found = result.table
+        for split, found in entry.results["splits"].items():
             steps = found.get("steps") or {}
             mean = steps.get("mean")
             yield (
                 link(entry.name),
-                f"`{entry.card.benchmark.config}`",
-                f"`{result.split}`",
+                f"`{entry.results['data']['config']}`",
+                f"`{split}`",
                 f"{found.get('n') or found['documents']:,}",
-                score(entry, result.split),
-                constant_score(entry, result.split),
-                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{entry.card.max_depth} (fixed)",
+                score(entry, split),
+                constant_score(entry, split),
+                f"{mean:.2f}" if mean is not None and not found["fixed_depth"] else f"{found['max_depth']} (fixed)",
             )
 
 
 def calibrated(name: str, split: str) -> dict:
-    return entries()[name].card.to_dict()["calibration"]["tests"][split]
+    return entries()[name].results["calibration"]["tests"][split]
 
 
 def steps_by_difficulty(name: str, split: str = "all tested splits") -> str:
@@ -113,7 +108,7 @@ def steps_by_difficulty(name: str, split: str = "all tested splits") -> str:
 
 def exit_against_fixed_depth(name: str) -> str:
     """The calibrated exit on the calibration split, beside fixed numbers of steps there."""
-    found = entries()[name].card.to_dict()["calibration"]
+    found = entries()[name].results["calibration"]
     fixed = ((f"{row['max_depth']} steps", row) for row in found["fixed_depths"])
     rows = [*fixed, ("full depth", found["full_depth"])]
     return table(

@@ -166,7 +166,7 @@ def compared(paper: str, number: int, row: str) -> Iterator[tuple[float, float]]
 def own_words(entry: Entry) -> str:
     """The scores of a checkpoint whose splits stand for no column."""
     shown = (
-        f"{split} {value:.3f} bits" if entry.card.of_documents else f"{split} {percent(value)[:-1]}"
+        f"{split} {value:.3f} bits" if entry.of_documents else f"{split} {percent(value)[:-1]}"
         for split, value in entry.accuracy.items()
     )
     return f"{link(entry.name)}: {', '.join(shown)}"

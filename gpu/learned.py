@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from transformers import TrainerCallback
 
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
-from hf_recurrent.training.collator import PaddingCollator
-from hf_recurrent.training.data import Splits
+from hf_recurrent.tasks.base import Splits
+from hf_recurrent.training.run import chosen_task
 from hf_recurrent.training.run_folder import last_complete_checkpoint
-from hf_recurrent.training.trainer_run import TrainerRun
+from hf_recurrent.training.stages import Run
 from perf.core import Table
 
 from . import plan, prepare
@@ -61,19 +61,14 @@ class Deadline(TrainerCallback):
             control.should_training_stop = True
 
 
-class Slice(TrainerRun):
+class Slice(Run):
     """A run on prepared files that stops when its time is over."""
 
     def __init__(self, argv: list[str], data: dict[str, prepare.Examples], deadline: Deadline):
-        super().__init__(argv)
+        super().__init__(argv, chosen_task(argv))
         self.data, self.deadline = data, deadline
-
-    def load_splits(self) -> Splits:
-        validation = {name: split for name, split in self.data.items() if name.startswith("validation")}
-        return Splits(train=self.data["train"], validation=validation, evaluation=[])
-
-    def collator(self) -> Callable[[list[dict]], dict[str, Any]]:
-        return PaddingCollator(self.tokenizer, lists_of_labels=self.data["train"].vocabulary is not None)
+        validation = {name: split for name, split in data.items() if name.startswith("validation")}
+        self.task.load_splits = lambda tokenizer: Splits(data["train"], validation, evaluation=[])
 
     def learn(self) -> dict[str, Any]:
         """Train until the deadline -> where training is, and scores of the test splits."""

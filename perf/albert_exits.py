@@ -20,9 +20,7 @@ import torch
 from transformers import AlbertForSequenceClassification, PreTrainedModel
 
 from hf_recurrent.convert import save_original
-from hf_recurrent.training.data import EvaluationSplit
-from hf_recurrent.training.evaluate import Checkpoint, Request, load_checkpoint, load_examples, requested_data
-from hf_recurrent.training.own_examples import OwnExamples
+from hf_recurrent.tasks.checkpoints import Checkpoint, Request, evaluation_splits, load_checkpoint, requested_task
 
 from .core import Table, compared, measure
 from .models import Batch
@@ -69,9 +67,8 @@ class Way(NamedTuple):
 def encoded(checkpoint: Checkpoint, args: argparse.Namespace) -> list[Batch]:
     """The examples in batches of like length."""
     settings = {"text_column": args.text_column, "max_seq_length": args.max_seq_length}
-    request = Request(splits=(SPLIT,), own=OwnExamples({SPLIT: args.examples}, settings=settings))
-    data = requested_data(checkpoint, request)
-    split = EvaluationSplit.of(SPLIT, load_examples(request, data)[SPLIT], data, checkpoint.tokenizer)
+    request = Request(files={SPLIT: args.examples}, arguments=settings)
+    (split,) = evaluation_splits(checkpoint, request, requested_task(checkpoint, request))
     return [dict(batch) for batch in split.batches(checkpoint.tokenizer, args.batch_size)]
 
 

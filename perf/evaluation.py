@@ -15,9 +15,8 @@ from pathlib import Path
 
 import torch
 
-from hf_recurrent.training.arguments import DataArguments
-from hf_recurrent.training.data import EvaluationSplit, load_config, some_examples
-from hf_recurrent.training.evaluate import load_checkpoint
+from hf_recurrent.tasks.base import Split
+from hf_recurrent.tasks.checkpoints import Request, evaluation_splits, load_checkpoint, requested_task
 
 from .core import Table, compared, measure
 
@@ -36,11 +35,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def tables(args: argparse.Namespace) -> Iterator[Table]:
     checkpoint = load_checkpoint(args.checkpoint, "cpu")
-    data = DataArguments(benchmark=args.benchmark, benchmark_config=args.config)
-    examples = some_examples(load_config(data, data.benchmark_config)[args.split], args.examples)
+    request = Request(args.benchmark, args.config, splits=(args.split,), limit=args.examples)
+    task = requested_task(checkpoint, request)
 
-    def split() -> EvaluationSplit:
-        return EvaluationSplit.of(args.split, examples, data, checkpoint.tokenizer)
+    def split() -> Split:
+        return next(evaluation_splits(checkpoint, request, task))
 
     def evaluate() -> None:
         split().measure(checkpoint.model, checkpoint.tokenizer, args.batch_size)
@@ -53,6 +52,6 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
             (checkpoint.model(**batch).logits.argmax(-1) == batch["labels"]).sum()
 
     rows = compared(measure({"bare loop": bare, "evaluate": evaluate}, args), "bare loop")
-    number = len(examples)
+    number = len(split().dataset)
     title = f"Evaluation of {args.checkpoint.name}, {number:,} examples"
     yield Table(title, [{**row, "examples a second": 1e3 * number / row["ms"]} for row in rows])

@@ -23,8 +23,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from hf_recurrent.models.common.exit_criteria import LEARNED
-from hf_recurrent.training.evaluate import load_checkpoint
-from hf_recurrent.training.objectives import TEXT_MODELLING
+from hf_recurrent.tasks.checkpoints import load_checkpoint
 
 from .core import Table, compared, measure
 
@@ -112,7 +111,7 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
 
 def tables_of(folder: Path, args: argparse.Namespace) -> Iterator[Table]:
     """Fixed depths up to twice the usual one, and exits, of a checkpoint."""
-    checkpoint = load_checkpoint(folder, "cpu", objectives=(TEXT_MODELLING,))
+    checkpoint = load_checkpoint(folder, "cpu", tasks=("text-generation",))
     model, depth = checkpoint.model, checkpoint.model.config.num_hidden_layers
     batches = blocks_of(Path(args.text).read_text(encoding="utf-8"), checkpoint.tokenizer, args)
     tokens = sum(ids[:, 1:].numel() for ids in batches)

@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
 from hf_recurrent.analysis.text_batches import TextEncoder, padded_batches
-from hf_recurrent.text_data.rows import Rows
+from hf_recurrent.data.reading import Reading, read_rows
 
 from .core import Table, compared, in_new_process, measure
 
@@ -60,7 +60,7 @@ def peak_of(path: Path, args: argparse.Namespace) -> float:
     """Peak memory in MiB of a process that predicts a file."""
     torch.set_num_threads(args.threads)
     settings = PredictionSettings(keep_columns=("id",), options={"max_depth": args.max_depth})
-    predict_file(*load(args.checkpoint), Rows(path), path.with_suffix(".parquet"), settings)
+    predict_file(*load(args.checkpoint), read_rows(path, Reading()), path.with_suffix(".parquet"), settings)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -68,7 +68,7 @@ def throughput(args: argparse.Namespace, folder: Path) -> list[dict]:
     model, tokenizer = load(args.checkpoint)
     path = write_rows(folder / "throughput.csv", args.throughput_rows)
     settings = PredictionSettings(keep_columns=("id",))
-    encoded = TextEncoder(tokenizer)([row["text"] for row in Rows(path)])
+    encoded = TextEncoder(tokenizer)([row["text"] for row in read_rows(path, Reading())])
     sizes = settings.batch_size, settings.batch_tokens
     batches = [inputs for _, inputs in padded_batches(encoded, *sizes, tokenizer.pad_token_id)]
 
@@ -78,7 +78,9 @@ def throughput(args: argparse.Namespace, folder: Path) -> list[dict]:
             model(**inputs)
 
     def predict() -> None:
-        predict_file(model, tokenizer, Rows(path), folder / "throughput.parquet", settings, overwrite=True)
+        predict_file(
+            model, tokenizer, read_rows(path, Reading()), folder / "throughput.parquet", settings, overwrite=True
+        )
 
     rows = compared(measure({"bare loop": bare, "predict": predict}, args), "bare loop")
     return [{**row, "rows a second": 1e3 * args.throughput_rows / row["ms"]} for row in rows]

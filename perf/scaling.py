@@ -258,7 +258,7 @@ def traffic_table(args: argparse.Namespace) -> Table:
 def waiting_table(args: argparse.Namespace) -> Table:
     rows, draw = [], np.random.default_rng(args.seed)
     for name in args.cards:
-        table = json.loads((CARDS / name / "halting_stats.json").read_text(encoding="utf-8"))["splits"]["test"]
+        table = json.loads((CARDS / name / "results.json").read_text(encoding="utf-8"))["splits"]["test"]
         histogram = np.array(table["steps_histogram"], dtype=float)
         for number in sorted({1, 8, args.world_size}):
             shape = (args.draws, number, args.batch_size)

@@ -20,8 +20,8 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainerCallback
 
+from hf_recurrent.data.batches import PaddingCollator
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
-from hf_recurrent.training.collator import PaddingCollator
 from hf_recurrent.training.trainer import RecurrentTrainer
 
 from .core import Table, Timing, compared

@@ -13,8 +13,7 @@ from transformers import AutoConfig, AutoTokenizer
 import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.cli import main
-from hf_recurrent.hub.card import read_card
-from hf_recurrent.hub.commands import calibration_command, evaluation_command
+from hf_recurrent.hub import read_results
 from hf_recurrent.hub.gallery import build_page, gallery_problems
 from hf_recurrent.hub.tasks import METRICS, auto_class_of
 from support.loopback_hub.cards import front_matter
@@ -48,7 +47,8 @@ def test_checkpoint_answers(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     auto_class = auto_class_of(config.to_dict())
     model = getattr(transformers, auto_class).from_pretrained(folder).eval()
-    if (folder / "recurrence_stats.json").exists():
+    results = read_results(folder)
+    if METRICS[results["metric"]].in_bits:
         # what any Python source goes on with, and how many bits a byte of one takes
         inputs = tokenizer(
             "import os\n\n\nclass Reader:\n    def __init__(self, name):\n        self", return_tensors="pt"
@@ -83,7 +83,7 @@ def test_checkpoint_answers(folder):
         }
         assert {word: found[words.index(f" {word}") + 1] for word in roles} == roles
     else:
-        example = json.loads((folder / "card.json").read_text())["example"]
+        example = results["example"]
         inputs = tokenizer(
             *(example[name] for name in ("text", "text_pair") if example[name] is not None), return_tensors="pt"
         )
@@ -127,40 +127,40 @@ LONGEST = (
     ],
 )
 def test_the_first_number_of_a_card_is_measured_again_by_its_command(folder, tmp_path, monkeypatch):
-    card = read_card(folder)
-    command = evaluation_command(card)
-    if command is None:
+    results = read_results(folder)
+    if results["data"]["arguments"] is None:
         pytest.skip("measured on files that not everybody has")
     monkeypatch.chdir(folder.parent)
-    result = next(result for result in card.results if "/" not in result.split)
-    options = ["--split", result.split, "--json", str(tmp_path / "tables.json")]
-    options += ["--carry", "document"] if card.of_documents else []
+    split, shown = next(iter(results["splits"].items()))
+    options = ["--split", split, "--output", str(tmp_path / "tables.json")]
+    if METRICS[results["metric"]].in_bits:
+        options += ["--carry", "document", "--segment_length", str(shown["segment_length"])]
     with pytest.raises(SystemExit, match="0"):
-        main([*shlex.split(command)[1:], *options])
-    key = METRICS[card.metric].key
+        main(["evaluate", folder.name, *shlex.split(results["data"]["arguments"]), *options])
+    key = METRICS[results["metric"]].key
     (table,) = json.loads((tmp_path / "tables.json").read_text())["splits"].values()
     # another CPU sums in another order, and may answer few examples otherwise
-    assert table[key] == pytest.approx(result.table[key], abs=0.003)
+    assert table[key] == pytest.approx(shown[key], abs=0.003)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ndr-ctl-forward", "ndr-arithmetic"])
 def test_the_exit_of_a_card_is_chosen_again_by_its_command(name, tmp_path, monkeypatch):
-    card = read_card(ROOT / name)
+    calibration = read_results(ROOT / name)["calibration"]
     monkeypatch.chdir(ROOT)
-    command = shlex.split(calibration_command(card))[1:]
+    words = shlex.split(calibration["arguments"])
     with pytest.raises(SystemExit, match="0"):
-        main([*command[: command.index("--output")], "--repeats", "1", "--output", str(tmp_path / "calibrated")])
+        main(["calibrate", name, *words, "--repeats", "1", "--output", str(tmp_path / "calibrated")])
     found = json.loads((tmp_path / "calibrated" / "calibration.json").read_text())
-    chosen, told = card.calibration["chosen"], card.calibration["calibrated"]
-    assert (found["n"], found["max_depth"]) == (card.calibration["n"], card.calibration["max_depth"])
+    chosen, told = calibration["chosen"], calibration["calibrated"]
+    assert (found["n"], found["max_depth"]) == (calibration["n"], calibration["max_depth"])
     # which criterion is the fastest may differ from machine to machine, not what each of them does
     curve = found["criteria"][chosen["criterion"]]["curve"]
     (row,) = (row for row in curve if all(row[key] == chosen[key] for key in ("threshold", "patience")))
     assert row["risk"] == pytest.approx(told["risk"], abs=0.003)
     assert row["accuracy"] == pytest.approx(told["accuracy"], abs=0.003)
     assert row["mean_depth"] == pytest.approx(told["mean_depth"], rel=0.01)
-    for split, test in card.calibration["tests"].items():
+    for split, test in calibration["tests"].items():
         assert found["tests"][split]["full_accuracy"] == pytest.approx(test["full_accuracy"], abs=0.003)
 
 

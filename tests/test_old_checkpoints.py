@@ -4,7 +4,6 @@
 files, and without its code: config, weights, inputs, and what the model computed then in double precision.
 """
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,7 @@ import transformers
 from safetensors.torch import load_file
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.hub.card_data import CardData
-from hf_recurrent.hub.sections import without_curves
 from hf_recurrent.models.common.exit_calibration import calibration_problem, exit_digest
-from hub.calibration_data import make_calibration
-from hub.card_factory import make_card
 from support.compare import assert_close, assert_same
 
 ROOT = Path(__file__).parent / "old_checkpoints"
@@ -94,8 +89,3 @@ def test_settings_that_were_saved_under_former_names(tmp_path):
     assert calibration_problem(again) is None
     with pytest.raises(ValueError, match="no field `min_steps`: did you mean `min_depth`"):
         type(model.config)(min_steps=2)
-
-
-def test_cards_that_were_saved_with_former_names():
-    card = make_card(calibration=without_curves(make_calibration()))
-    assert CardData.from_dict(json.loads(with_former_names(json.dumps(card.to_dict())))) == card

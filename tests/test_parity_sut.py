@@ -267,7 +267,13 @@ def test_a_change_of_the_semantics_is_noticed(mutation):
 
 @pytest.mark.parametrize(("experts", "millions"), [(24, 46.85), (48, 91.00)])
 def test_bodies_have_the_papers_sizes(experts, millions):
-    config = SUTConfig(vocab_size=100, attention_experts=experts, feed_forward_experts=experts, is_encoder_decoder=True)
+    config = SUTConfig(
+        vocab_size=100,
+        attention_experts=experts,
+        feed_forward_experts=experts,
+        is_encoder_decoder=True,
+        halting="token",
+    )
     with torch.device("meta"):
         model = SUTForConditionalGeneration(config)
     embeddings = 100 * config.hidden_size

@@ -105,7 +105,7 @@ def test_an_empty_environment_trains_evaluates_and_publishes(built, tmp_path):
         assert "accelerate launch -m hf_recurrent.train demo" in (tmp_path / "run" / "README.md").read_text()
         command("accelerate launch --cpu -m hf_recurrent.train mine.yaml --output_dir launched", *SMALL)
         assert (tmp_path / "launched" / "model.safetensors").is_file()
-        sizes = ["--set", "num_train=8", "--set", "num_validation=8", "--set", "num_test=16"]
+        sizes = ["--benchmark_params", "{num_train: 8, num_validation: 8, num_test: 16}"]
         assert "test" in command("hf-recurrent evaluate run listops", *sizes)
         (tmp_path / "new.csv").write_text("text\n[MIN 1 2 ]\n")
         command("hf-recurrent predict run --file new.csv --output predictions.csv")

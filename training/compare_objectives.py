@@ -24,10 +24,10 @@ from hf_recurrent.analysis.inference import config_fields
 from hf_recurrent.cli.console import quiet_libraries
 from hf_recurrent.files import write_bytes, write_json
 from hf_recurrent.recipes import find_recipe
-from hf_recurrent.templating import template
-from hf_recurrent.training.evaluate import Checkpoint, Request, evaluate_checkpoint, load_checkpoint
-from hf_recurrent.training.recipes import read_mapping, require_known
-from hf_recurrent.training.trainer_run import TrainerRun
+from hf_recurrent.tasks.checkpoints import Checkpoint, Request, evaluate_checkpoint, load_checkpoint
+from hf_recurrent.templating import require_known, template
+from hf_recurrent.training.recipes import read_mapping
+from hf_recurrent.training.run import run as train_run
 
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "objectives.md"
@@ -67,7 +67,7 @@ class Arguments:
 def train(recipe: str, folder: Path, model_type: str, objective: str, seed: int) -> None:
     """Train one model into `folder`, or resume it; a finished one is left alone."""
     flags = {"model_type": model_type, "config": json.dumps(OBJECTIVES[objective]), "seed": seed, "output_dir": folder}
-    TrainerRun([recipe, *(f"--{name}={value}" for name, value in flags.items())]).execute()
+    train_run([recipe, *(f"--{name}={value}" for name, value in flags.items())])
 
 
 def exits(config: Any) -> dict[str, dict[str, Any]]:

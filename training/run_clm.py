@@ -17,7 +17,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_clm.py")
+    run_and_print(argv, "text-generation")
 
 
 if __name__ == "__main__":

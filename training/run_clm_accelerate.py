@@ -17,7 +17,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_clm_accelerate.py")
+    run_and_print(argv, "long-documents")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_glue_style.py")
+    run_and_print(argv, "text-classification")
 
 
 if __name__ == "__main__":

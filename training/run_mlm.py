@@ -16,7 +16,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_mlm.py")
+    run_and_print(argv, "fill-mask")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_multiple_choice.py")
+    run_and_print(argv, "multiple-choice")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_seq2seq.py")
+    run_and_print(argv, "translation")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from hf_recurrent.training.run import as_command, run_and_print
 
 
 def main(argv: list[str]) -> None:
-    run_and_print(argv, "training/run_token_classification.py")
+    run_and_print(argv, "token-classification")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from hf_recurrent.models.common.fields import NAMES, Bounds
 # packages and modules with a page, and what it is about
 PACKAGES = {
     "benchmarks": "Benchmarks",
-    "documents": "Long documents",
+    "data.segments": "Long documents",
+    "tasks.base": "Tasks",
     "inference": "Inference",
     "convert": "Checkpoints of others",
     "hub": "Cards and publishing",

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import reprlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -256,6 +257,35 @@ def read_text(path: str | os.PathLike) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+
+
+class RecipeLoader(UniqueKeyLoader):
+    """YAML 1.1 reads 7e-4 as a string, where people mean the number, and 010 as 8, 1:30 as 90."""
+
+
+INTEGER, FLOAT = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
+RecipeLoader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] not in (INTEGER, FLOAT)]
+    for first, pairs in UniqueKeyLoader.yaml_implicit_resolvers.items()
+}
+NUMBERS = {
+    INTEGER: r"[-+]?(?:0|[1-9][\d_]*|0x[\da-f]+)",
+    FLOAT: r"[-+]?(?:(?:\d+\.\d*|\.\d+)(?:e[-+]?\d+)?|\d+e[-+]?\d+|\.inf)|\.nan",
+}
+for tag, pattern in NUMBERS.items():
+    RecipeLoader.add_implicit_resolver(
+        tag, re.compile(f"^(?:{pattern})$", re.ASCII | re.IGNORECASE), list("-+.0123456789")
+    )
+
+
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """A mapping, or the YAML or JSON of one as a flag gives it; nothing is an empty one."""
+    parsed = (
+        parse_yaml(value, f"{name} is {reprlib.repr(value)}, which", RecipeLoader) if isinstance(value, str) else value
+    )
+    if parsed is not None and not isinstance(parsed, dict):
+        raise ValueError(f"{name} is {reprlib.repr(value)}: expected a mapping such as '{{key: value}}'")
+    return dict(parsed or {})
 
 
 def absolute(path: str | os.PathLike) -> Path:

@@ -96,6 +96,13 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def require_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
+    known = list(known)
+    if name not in known:
+        raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
+
+
 def near_names(path: Path) -> str:
     """The names beside a path that were probably meant, as a question, or nothing."""
     return near_matches(path.name, (other.name for other in path.parent.glob("*")))

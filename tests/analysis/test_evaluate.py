@@ -7,7 +7,7 @@ from datasets import Dataset
 from sweep_models import make_pairs, make_translator
 
 import hf_recurrent
-from hf_recurrent.text_data.labels import JOINED, NO_LABEL
+from hf_recurrent.data.labels import JOINED, NO_LABEL
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_batch, make_language_model, make_model, make_text
 from support.token_heads import CHOICE, MASKED, SPAN, TOKENS, make_head, make_head_batch
 

@@ -24,10 +24,8 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli.sweep import draw
 from hf_recurrent.files import changed_files
 from hf_recurrent.hub.gallery import gallery_problems, refresh
-from hf_recurrent.hub.phrases import phrase
-from hf_recurrent.hub.sections import with_experts
 from hf_recurrent.hub.staging import is_publishable
-from support.card_text import figures, section
+from support.card_text import figures
 from support.families import BY_NAME, make_batch, make_model
 
 CARDS = Path(__file__).parents[2] / "model_cards"
@@ -150,7 +148,7 @@ def gallery(translated, tmp_path_factory):
     folder, tables = root / NAME, {"test": translated[-1]}
     with changed_files(folder) as change:
         write_tables(change.new, EXPERT_FILE, tables)
-        draw(change, tables, save_expert_figures, with_experts)
+        draw(change, tables, save_expert_figures, "experts")
     refresh(root)
     return root
 
@@ -158,14 +156,10 @@ def gallery(translated, tmp_path_factory):
 def test_the_card_tells_them(gallery, translated):
     assert gallery_problems(gallery) == []
     readme = (gallery / NAME / "README.md").read_text()
-    text, modules = section(readme, "What the experts do"), translated[-1]["modules"]
-    for name, module in modules.items():
-        assert f"- On `test`, {name} {phrase('balance', module)}" in text
+    for name, module in translated[-1]["modules"].items():
+        assert f"| Expert of {name} (balance {module['balance']:.2f}) | Share |" in readme
         first = module["experts"][0]
-        cells = (phrase("tokens", first[key]) for key in ("by_count", "by_information"))
-        assert f"| {first['expert']} | {100 * first['share']:.1f}% | {' | '.join(cells)} |" in text
-    assert text.count("<details") == text.count("</details>") == 5
-    assert "a decoder's tokens are its inputs under teacher forcing" in text
+        assert f"| {first['expert']} of {module['num_experts']} | {100 * first['share']:.1f}% |" in readme
     shown = {figure["path"] for figure in figures(readme)}
     assert "assets/test_expert_usage.png" in shown
     with Image.open(gallery / NAME / "assets" / "test_expert_usage.png") as image:

@@ -10,9 +10,7 @@ from hf_recurrent.analysis.explain import Explanation, explain
 from hf_recurrent.analysis.explain.card import draw_picture, draw_routing, examples_to_draw, routing_facts
 from hf_recurrent.analysis.explain.explanation import explain_symbols
 from hf_recurrent.analysis.explain.plots import plot_explanation
-from hf_recurrent.hub.card import CardData, Plot, Routing, lint_card, read_card, render_card, write_card
-from hf_recurrent.hub.phrases import phrase
-from support.card_text import figures
+from hf_recurrent.hub import lint_card, read_results, write_results
 from support.checkpoints import GUT_LISTOPS
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.symbols import picture, pixel_tokenizer, spelled, texts_of
@@ -96,28 +94,14 @@ def test_tokens_that_stopped_are_not_told_of():
 
 
 def test_a_card_shows_it_and_can_be_published(routing, folder):
-    committed = read_card(GUT_LISTOPS)
-    plots = [*committed.plots, Plot("routing", routing["path"], split="test")]
-    card = replace(committed, plots=plots, routing=[Routing(**routing)])
-    text = write_card(folder, card).read_text()
+    committed = read_results(GUT_LISTOPS)
+    drawn = {"kind": "routing", "path": routing["path"], "column": None, "split": "test"}
+    figures = [*committed["figures"], drawn]
+    text = write_results(folder, {**committed, "figures": figures, "routing": [routing]}).read_text()
     lint_card(folder)
-    assert render_card(read_card(folder)) == text
-    assert CardData.from_dict(card.to_dict()) == card
-    body = text.split("## How it routes\n")[1].split("\n## Usage\n")[0]
-    assert text.count("## How it routes") == 1
-    assert f"The example is `[BOS] {TEXT} [EOS]`" in body
-    assert "`LABEL_2` is right" in body
-    assert "token 6, `[EOS]`, is read out" in body
-    table = [line.split("|")[1:-1] for line in body.splitlines() if line.startswith("| ") and "Step" not in line]
-    assert [int(cells[0]) for cells in table] == [1, 2, 3, 4, 5, 6]
-    for cells, step in zip(table, routing["steps"], strict=True):
-        assert float(cells[1]) == pytest.approx(step["gate"], abs=0.006)
-        assert cells[4].strip() == f"{step['read']} `{routing['tokens'][step['read']]}`"
-        assert float(cells[5]) == pytest.approx(step["weight"], abs=0.006)
-    shown = figures(text)
-    assert sorted(figure["path"] for figure in shown) == sorted(plot.path for plot in card.plots)
-    assert shown[-1]["alt"] == phrase("routing", routing)
-    assert "how far each token's gate is open" in shown[-1]["caption"]
+    assert f"- Tokens: `[BOS] {TEXT} [EOS]`. Answer: " in text
+    assert "; right: `LABEL_2`." in text
+    assert text.count(f"]({routing['path']})") == 1
 
 
 def test_a_picture_and_its_numbers(tmp_path):

@@ -5,11 +5,9 @@ Here the processes are threads with models of their own, and collective calls ex
 
 import copy
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +16,7 @@ import pytest
 import torch
 from datasets import Dataset
 
+from hf_recurrent import SUTConfig, SUTForConditionalGeneration
 from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
@@ -25,18 +24,15 @@ from hf_recurrent.analysis.probe import judged_answers
 from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.analysis.text_losses import collect_text_losses
+from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.inference import processes
-from hf_recurrent.text_data.rows import Rows
-from hf_recurrent.training.seq2seq_data import PairSplit
+from hf_recurrent.tasks import get_task
 from support.batches import rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly
 from support.token_heads import TOKENS, make_head, make_head_batch
 from support.tokenizer import make_tokenizer
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("hub", "training")]
-
-from document_run import make_document_model, make_rows
-from seq2seq_runs import pair_model, pair_rows, pair_tokenizer
+PAIRS = "logical_inference_translation"
 
 
 class Exchange:
@@ -122,13 +118,15 @@ def of_texts(model, batches, tokenizer):
 
 
 def of_documents(model, batches, tokenizer):
-    lengths = (40, 9, 25, 1, 17)
-    return evaluate_split(model, tokenizer, make_rows(lengths), segment_length=8, batch_size=2)
+    texts = [" ".join(f"w{4 + (3 * number + place) % 20}" for place in range(number)) for number in (40, 9, 25, 1, 17)]
+    documents = [{"text": text, "num_bytes": len(text), "num_words": len(text.split())} for text in texts]
+    return evaluate_split(model, tokenizer, Dataset.from_list(documents), segment_length=8, batch_size=2)
 
 
 def of_pairs(model, batches, tokenizer):
-    split = PairSplit("test", Dataset.from_list(pair_rows(7, seed=5)), ())
-    examples, table = split.measure(model, tokenizer, 2)
+    kind, sizes = get_task("translation"), {"num_train": 4, "num_validation": 4, "num_test": 7}
+    task = kind(kind.arguments(benchmark=PAIRS, benchmark_params=sizes))
+    examples, table = task.load_splits(tokenizer).evaluation[0].measure(model, tokenizer, 2)
     texts = {name: examples[name].tolist() for name in ("label", "prediction")}
     return {"target": table["target"], "steps": examples["steps"].to_numpy(), **texts}
 
@@ -143,8 +141,16 @@ def made(name: str):
     if name == "tokens":
         return make_head("ut", TOKENS), pieces(make_head_batch("ut", TOKENS), 2), None
     if name == "documents":
-        return make_document_model(), None, make_tokenizer()
-    return pair_model().eval(), None, pair_tokenizer()
+        return make_language_model(LANGUAGE_BY_NAME["block_recurrent"]), None, make_tokenizer()
+    tokenizer, experts = build_tokenizer(PAIRS), {"attention_experts": 3, "feed_forward_experts": 3}
+    experts |= {f"{name}_per_token": 2 for name in experts}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 1, "head_dim": 8, **experts}
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    torch.manual_seed(0)
+    config = SUTConfig(
+        is_encoder_decoder=True, halting="token", vocab_size=len(tokenizer), intermediate_size=12, **sizes, **ids
+    )
+    return SUTForConditionalGeneration(config).eval(), None, tokenizer
 
 
 WAYS = {
@@ -211,16 +217,15 @@ def test_more_processes_than_batches(monkeypatch):
 def test_processes_predict_one_file(size, tmp_path, monkeypatch):
     model, tokenizer = make_model(BY_NAME["gut"], num_labels=3), make_tokenizer()
     texts = [" ".join(f"w{4 + (row * place) % 20}" for place in range(1, 2 + row % 7)) for row in range(30)]
-    pd.DataFrame({"text": texts}).to_csv(tmp_path / "new.csv", index=False)
     settings = PredictionSettings(batch_size=4)
     monkeypatch.setattr("hf_recurrent.analysis.predict.WINDOW_ROWS", 8)
 
     def predicted(name: str):
-        rows_of_file = Rows(str(tmp_path / "new.csv"))
-        return predict_file(copy.deepcopy(model), tokenizer, rows_of_file, tmp_path / name, settings)
+        table = Dataset.from_dict({"text": texts})
+        return predict_file(copy.deepcopy(model), tokenizer, table, tmp_path / name, settings)
 
     alone = predicted("alone.csv")
     assert together(lambda: predicted("together.csv"), size, monkeypatch) == [alone] * size
     one, other = (pd.read_csv(tmp_path / name) for name in ("alone.csv", "together.csv"))
     pd.testing.assert_frame_equal(one, other, rtol=1e-4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "new.csv", "together.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "together.csv"]

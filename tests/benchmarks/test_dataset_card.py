@@ -10,8 +10,9 @@ import pytest
 from small_export import body, front_matter
 
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
-from hf_recurrent.benchmarks.export.settings import choose, format_value, parse_settings
+from hf_recurrent.benchmarks.export.settings import choose, format_value
 from hf_recurrent.benchmarks.registry import get_benchmark
+from hf_recurrent.files import mapping
 from support.client import LEAVE
 
 
@@ -60,25 +61,6 @@ def test_defaults_are_spelled_as_they_are_read(name):
         config for config in family.export_configs or info.configs if family.member(config).export_configs != ()
     ]:
         defaults = info.parameters[config]
-        read = parse_settings(f"{known}={format_value(value)}" for known, value in defaults.items())
+        given = ", ".join(f"{known}: {format_value(value)}" for known, value in defaults.items())
+        read = mapping("params", f"{{{given}}}")
         assert choose(family, [config], read) == {config: defaults}
-
-
-def test_settings_are_json_or_words():
-    texts = ["a=3", 'b=["[MAX"]', "c=null", "d=MAX", " e = true ", "f=None", "g=0.5", "h=a=b", "i=False"]
-    assert parse_settings(texts) == {
-        "a": 3,
-        "b": ["[MAX"],
-        "c": None,
-        "d": "MAX",
-        "e": True,
-        "f": None,
-        "g": 0.5,
-        "h": "a=b",
-        "i": False,
-    }
-    for text in ("a", "=3", " =3"):
-        with pytest.raises(ValueError, match="expected NAME=VALUE, such as max_depth=3"):
-            parse_settings([text])
-    with pytest.raises(ValueError, match="set='a=2': a is given twice"):
-        parse_settings(["a=1", "a=2"])

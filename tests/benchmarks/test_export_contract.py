@@ -9,8 +9,8 @@ from small_export import SMALL, body, contents, front_matter
 
 from hf_recurrent.benchmarks import benchmark_info, describe_example, load_benchmark
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
-from hf_recurrent.benchmarks.export.settings import parse_settings
 from hf_recurrent.benchmarks.registry import get_benchmark
+from hf_recurrent.files import mapping
 
 # benchmark -> configs (None: all) and parameters
 EXPORTS = {
@@ -130,9 +130,9 @@ def test_the_command_on_the_card_makes_the_same_bytes(export, tmp_path):
     words = shlex.split(re.search(r"```bash\n(.*)\n```", body(folder)).group(1))
     assert words[:5] == ["hf-recurrent", "benchmark", "export", name, name]
     options = list(zip(words[5::2], words[6::2], strict=True))
-    configs = [value for option, value in options if option == "--config"]
-    params = parse_settings(value for option, value in options if option == "--set")
-    assert len(options) == len(configs) + len(params)
+    configs = [value for option, value in options if option == "--benchmark_config"]
+    params = mapping("params", dict(options).get("--benchmark_params"))
+    assert len(options) == len(configs) + bool(params)
     assert bool(configs) == (list(loaded) != list(benchmark_info(name).configs))
     again = export_benchmark(name, tmp_path / "again", configs=configs or None, params=params, cache_dir=tmp_path / "c")
     assert contents(again) == contents(folder)

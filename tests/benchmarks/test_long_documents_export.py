@@ -41,7 +41,7 @@ def test_front_matter(folder):
 def test_the_card_says_what_the_rows_are(folder, generated):
     text = body(folder)
     assert f"`python=={platform.python_version()}`" in text
-    assert "hf-recurrent benchmark export long_documents long_documents --config python" in text
+    assert "hf-recurrent benchmark export long_documents long_documents --benchmark_config python" in text
     assert "PSF-2.0" in text
     for split, rows in generated.items():
         sizes = rows["num_bytes"][:]

@@ -12,6 +12,7 @@ from hf_recurrent.models.common.exit_criteria import FIXED
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
+from support.task_checkpoints import make_checkpoint, write_examples
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -80,17 +81,10 @@ def evaluated(succeed, tmp_path):
     """Runs `evaluate` -> (tables of its splits, stdout, stderr)."""
 
     def evaluated(*words):
-        out, err = succeed("evaluate", *words, "--json", tmp_path / "tables.json")
+        out, err = succeed("evaluate", *words, "--output", tmp_path / "tables.json")
         return json.loads((tmp_path / "tables.json").read_text())["splits"], out, err
 
     return evaluated
-
-
-@pytest.fixture
-def in_both_precisions(evaluated):
-    """Runs `evaluate` -> the tables of its one split in float32 and in bfloat16."""
-    dtypes = ("float32", "bfloat16")
-    return lambda *words: [next(iter(evaluated(*words, "--dtype", dtype)[0].values())) for dtype in dtypes]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,6 +93,19 @@ def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("datasets")))
         yield
+
+
+@pytest.fixture(scope="session")
+def own(tmp_path_factory):
+    """Gives a task's checkpoint, and files of its examples: to validate and to test on."""
+
+    @functools.cache
+    def own(task):
+        folder = tmp_path_factory.mktemp(task)
+        files = [write_examples(folder / name, task, seed=seed) for seed, name in enumerate(("held", "new"))]
+        return make_checkpoint(folder / "model", task), *files
+
+    return own
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -14,13 +15,11 @@ from transformers import AutoModelForSequenceClassification
 from hf_recurrent.analysis.trials import Trials
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli import main
-from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import calibration_problem
 from hf_recurrent.models.common.exit_criteria import FIXED
 from hf_recurrent.templating import percent
-from support.checkpoints import committed_checkpoint
 from support.families import BY_NAME, make_model
 
 pytestmark = pytest.mark.slow
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.slow
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 BENCHMARK = "compositional_table_lookup"
 SIZES = {"num_train": 20, "num_validation": 100, "num_test": 30}
-SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+SET = ["--benchmark_params", json.dumps(SIZES)]
 # what a hundred examples can show
 MODEST = ("--tolerance", "0.05", "--confidence", "0.9", "--repeats", "1")
 CONVERGENCE = ("--criterion", "convergence", "--only_exits", "--max-depth", "16")
@@ -36,7 +35,7 @@ CONVERGENCE = ("--criterion", "convergence", "--only_exits", "--max-depth", "16"
 
 def uncalibrated(folder):
     """A checkpoint that was never trained to halt, as it was before its calibration."""
-    ignored = shutil.ignore_patterns("assets", "card.json", "calibration.json", "*.md", "*.py")
+    ignored = shutil.ignore_patterns("assets", "results.json", "calibration.json", "*.md", "*.py")
     shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", folder, ignore=ignored)
     config = {name: value for name, value in read(folder).items() if not name.startswith(("exit_", "min_depth"))}
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 8}))
@@ -102,7 +101,7 @@ def test_the_choice_is_stored_in_the_checkpoint(calibrated):
     assert fixed["max_depth"] == min(row["max_depth"] for row in found["fixed_depths"] if row["safe"])
     told = f"the best fixed depth, a fixed depth of {fixed['max_depth']}, takes {percent(fixed['relative_time'])}"
     assert f"It takes {percent(own['relative_time'])} of the time of full depth; {told}" in flat
-    # a checkpoint without a card has none that is out of date
+    # a checkpoint without a card has none whose splits are out of date
     assert "--card" not in flat
     assert not any(len(line) > 80 for line in out.splitlines() if not line.startswith("wrote"))
 
@@ -189,59 +188,37 @@ def test_nothing_is_stored_if_nothing_is_safe(run, checkpoint):
 
 
 @pytest.mark.slow
-def test_the_card_shows_what_was_calibrated(evaluated, succeed, tmp_path):
+def test_the_card_shows_what_was_calibrated(refuse, succeed, tmp_path):
     checkpoint = shutil.copytree(MODEL_CARDS / "ndr-ctl-forward", tmp_path / "checkpoint")
     weights = load_file(checkpoint / "model.safetensors")
     save_file({name: weight.bfloat16().float() for name, weight in weights.items()}, checkpoint / "model.safetensors")
     with pytest.raises(ValueError, match="results are of other weights"):
         lint_card(checkpoint)
-    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--in_place", "--card")
-    lint_card(checkpoint)
-    card, found = read_card(checkpoint), read(checkpoint, "calibration.json")
-    assert card.calibration["chosen"] == found["chosen"]
-    # and its results are those of the exit that users get
-    assert (card.halting, card.max_depth) == ("convergence", 16)
-    (far,) = (result.table for result in card.results if result.split == "test_ood")
-    assert far["n"] == 1_000
-    assert far["accuracy"] > 0.9
-    assert read(checkpoint, "halting_stats.json")["splits"]["test_ood"]["accuracy"] == far["accuracy"]
-    (again,) = evaluated(checkpoint, BENCHMARK, "--set", "seed=0", "--split", "test_ood")[0].values()
-    assert again["accuracy"] == pytest.approx(far["accuracy"])
-    assert again["steps"]["mean"] == pytest.approx(far["steps"]["mean"])
-    assert not any("test_ood" in line for line in card.limitations)
-    text = (checkpoint / "README.md").read_text()
-    assert "exit by `convergence` at" in text
-    assert "calibrated since" not in text
-    assert "--exit-criterion" not in text
-    assert "trained without halting, in a number of depth steps drawn from 7 to 14 for each batch; how it stops" in text
-    assert "Halting mass" not in text
-    assert "Ponder cost" not in text
+    out, _ = succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *CONVERGENCE, "--in_place")
     assert f"wrote {checkpoint / 'README.md'}" in out
-    # chosen anew, it was still trained as it was
-    shallower = ("--criterion", "confidence", "--only_exits", "--max-depth", "12", "--in_place", "--card")
-    succeed("calibrate", checkpoint, BENCHMARK, *SET, *MODEST, *shallower)
-    again = read_card(checkpoint)
-    assert (again.halting, again.max_depth) == ("confidence", 12)
-    assert [line for line in again.limitations if "It was trained" in line] == [
-        line for line in card.limitations if "It was trained" in line
-    ]
-
-
-@pytest.mark.slow
-def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
-    checkpoint = shutil.copytree(committed_checkpoint("sut-logical-inference-cpu"), tmp_path / "checkpoint")
-    before = read_card(checkpoint)
-    sizes = ("--set", "num_train=8", "--set", "num_validation=20", "--set", "num_test=4", "--limit", "16")
-    words = ("--criterion", "convergence", "--budget", "depth=0.9", "--without-labels", "--repeats", "1", "--in_place")
-    out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words)
-    assert "The card does not show this calibration yet: add --card" in " ".join(out.split())
-    out, _ = succeed("calibrate", checkpoint, "logical_inference_translation", *sizes, *words, "--card")
-    assert "does not show" not in out
-    assert "The card keeps its results of before the calibration" in " ".join(out.split())
-    card = read_card(checkpoint)
-    assert card.results == before.results
-    assert card.calibration["chosen"]["criterion"] == "convergence"
+    results, found = read_results(checkpoint), read(checkpoint, "calibration.json")
+    assert results["calibration"]["chosen"] == found["chosen"]
+    assert found["arguments"] == shlex.join([BENCHMARK, *SET, *MODEST, *CONVERGENCE])
+    assert f"hf-recurrent calibrate ndr-ctl-forward {found['arguments']}" in (checkpoint / "README.md").read_text()
+    words = ("evaluate", checkpoint, BENCHMARK, "--split", "test_ood", "--card")
+    succeed(*words)
     lint_card(checkpoint)
+    far = read_results(checkpoint)["splits"]["test_ood"]
+    assert (far["n"], far["halting"], far["distribution"]) == (1_000, "convergence", "deeper than training")
+    assert far["accuracy"] > 0.9
+    # others are as they were
+    assert read_results(checkpoint)["splits"]["test"] == results["splits"]["test"]
+    refused = "the card has results of 1,000 examples of 'test_ood', and these data have 30: name the data of the card"
+    assert refused in refuse(*words, *SET)
+
+
+def test_a_copy_has_the_card_of_the_original(succeed, tmp_path):
+    words = (*CONVERGENCE, "--budget", "depth=0.6", "--limit", "40", "--repeats", "1", "--without-labels")
+    succeed("calibrate", MODEL_CARDS / "ndr-ctl-forward", BENCHMARK, *SET, *words, "--output", tmp_path / "copy")
+    lint_card(tmp_path / "copy")
+    results = read_results(tmp_path / "copy")
+    assert (results["name"], results["calibration"]["n"]) == ("copy", 40)
+    assert "--output" not in results["calibration"]["arguments"]
 
 
 @pytest.mark.parametrize(
@@ -262,8 +239,6 @@ def test_results_of_pairs_stay_on_the_card_and_it_is_said(succeed, tmp_path):
         (("--output", "."), "the folder of the copy, ., is not empty: name a new one with --output"),
         (("--output", "x", "--in_place"), "--output x and --in-place: a checkpoint is changed or copied"),
         (("--batch_size", "1,many"), "--batch-size is '1,many': pass numbers of examples with commas between"),
-        (("--in_place", "--card"), "--card: .*checkpoint has no card.json or converted.json"),
-        (("--card",), "--card: a copy has no card, .* pass --in-place"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, checkpoint, words, message):

@@ -35,16 +35,14 @@ def test_list_of_a_benchmark_explains_its_parameters(succeed, name):
     assert out.count("(default)") == 1
 
 
-def test_a_list_is_spelled_as_a_shell_and_set_take_it(run, succeed, refuse):
+def test_a_list_is_spelled_as_a_shell_takes_it(run, succeed, refuse):
     out = run("benchmark", "list", "flip_flop")[1]
-    assert "test_p_ignore" in next(line for line in out.splitlines() if "│ [0.1,0.8,0.98] " in line)
-    words = shlex.split(re.search(r"in quotes for the shell: `(--set .*)`", out)[1])
-    assert words == ["--set", "test_p_ignore=[0.1,0.8,0.98]"]
-    assert "in quotes for the shell" not in run("benchmark", "list", "logical_inference")[1]
-    show = ("benchmark", "show", "flip_flop", "-n", "1", "--set", "train_length=16", "--set")
-    assert "in whole percent, such as [0.3,0.9] (" in refuse(*show, "test_p_ignore=0.3,0.9")
-    assert "such as [512,1024] (" in refuse(*show, "test_lengths=8,16")
-    succeed(*show, "test_p_ignore=[0.3,0.9]")
+    assert "test_p_ignore" in next(line for line in out.splitlines() if "│ [0.1, 0.8, 0.98] " in line)
+    words = shlex.split(re.search(r"`(--benchmark_params .*)`", out)[1])
+    assert words == ["--benchmark_params", "{test_p_ignore: [0.1, 0.8, 0.98]}"]
+    show = ("benchmark", "show", "flip_flop", "-n", "1", "--benchmark_params")
+    assert "in whole percent, such as [0.3,0.9] (" in refuse(*show, "{train_length: 16, test_p_ignore: '0.3,0.9'}")
+    succeed(*show, "{train_length: 16, test_p_ignore: [0.3, 0.9]}")
 
 
 def glossary(out):

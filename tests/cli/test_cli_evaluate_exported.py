@@ -7,14 +7,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-SIZES = [word for size in ("num_train=4", "num_validation=4", "num_test=6") for word in ("--set", size)]
+SIZES = ("--benchmark_params", "{num_train: 4, num_validation: 4, num_test: 6}")
 TEST = "original/test-00000-of-00001.parquet"
 
 
 @pytest.fixture
 def exported(succeed, tmp_path):
     folder = tmp_path / "listops"
-    succeed("benchmark", "export", "listops", folder, "--config", "original", *SIZES)
+    succeed("benchmark", "export", "listops", folder, "--benchmark_config", "original", *SIZES)
     return folder
 
 

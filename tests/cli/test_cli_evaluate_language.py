@@ -1,5 +1,7 @@
 """`hf-recurrent evaluate` on causal language models: last reads, all reads, and steps token by token."""
 
+import json
+
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -10,7 +12,7 @@ from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import papers_halting
 
 SIZES = {"train_length": 12, "num_train": 4, "num_validation": 4, "num_test": 10, "test_p_ignore": 0.3}
-SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+SET = ("--benchmark_params", json.dumps(SIZES))
 TINY = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
 
 pytestmark = pytest.mark.usefixtures("wide")
@@ -43,7 +45,7 @@ def gut(make):
 
 
 def test_reads_and_steps_are_the_models_own(evaluated, gut):
-    tables, out, _ = evaluated(gut, "flip_flop", *SET, "--batch-size", "3")
+    tables, out, _ = evaluated(gut, "flip_flop", *SET, "--batch_size", "3")
     splits = load_benchmark("flip_flop", **SIZES)
     assert list(tables) == ["test_12_p30", "test_24_p30"]
     tokenizer, model = AutoTokenizer.from_pretrained(gut), AutoModelForCausalLM.from_pretrained(gut).eval()

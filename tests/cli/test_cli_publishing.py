@@ -16,7 +16,8 @@ from support.scripts import run_script
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
-SMALL = ["--config", "original", "--set", "num_train=8", "--set", "num_validation=4", "--set", "num_test=6"]
+PARAMS = "{num_train: 8, num_validation: 4, num_test: 6}"
+SMALL = ["--benchmark_config", "original", "--benchmark_params", PARAMS]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_list_names_every_benchmark_and_config(run):
 
 
 def test_show_gives_examples_with_parse_and_label(run):
-    status, out, _ = run("benchmark", "show", "listops", "--number", "2", "--set", "max_depth=2")
+    status, out, _ = run("benchmark", "show", "listops", "--number", "2", "--benchmark_params", "{max_depth: 2}")
     assert status == 0
     texts = [line.strip().removeprefix("text").strip() for line in out.splitlines() if line.strip().startswith("text ")]
     labels = [line.split()[1] for line in out.splitlines() if line.strip().startswith("label ")]
@@ -42,7 +43,7 @@ def test_show_gives_examples_with_parse_and_label(run):
     assert str(evaluate(texts[0])) == labels[0]
     assert f"its value is {labels[0]}" in out
     assert "depth 2" in out
-    status, out, _ = run("benchmark", "show", "logical_inference", "--config", "split_a")
+    status, out, _ = run("benchmark", "show", "logical_inference", "--benchmark_config", "split_a")
     assert status == 0
     assert "split_a" in out
     assert "text_pair" in out
@@ -52,9 +53,9 @@ def test_show_gives_examples_with_parse_and_label(run):
     ("words", "message"),
     [
         (["show", "listop"], "unknown benchmark 'listop'"),
-        (["show", "listops", "--config", "x"], "unknown config 'x'"),
-        (["show", "listops", "--set", "max_depth=0"], "max_depth=0: expected an integer >= 1"),
-        (["export", "listops", "out", "--set", "depth=1"], "unknown parameter 'depth'"),
+        (["show", "listops", "--benchmark_config", "x"], "unknown config 'x'"),
+        (["show", "listops", "--benchmark_params", "{max_depth: 0}"], "max_depth=0: expected an integer >= 1"),
+        (["export", "listops", "out", "--benchmark_params", "{depth: 1}"], "unknown parameter 'depth'"),
         (["publish", "absent", "org/listops"], "absent"),
     ],
 )
@@ -143,14 +144,15 @@ def test_a_card_is_checked_and_rendered_again(run, refuse, run_folder):
     assert run("card", "lint", run_folder)[0] == 0
     before = (run_folder / "README.md").read_bytes()
     (run_folder / "README.md").write_bytes(before + b"by hand")
-    assert "is not what card.json renders to" in refuse("card", "lint", run_folder)
+    assert "is not what results.json renders to" in refuse("card", "lint", run_folder)
     assert run("card", "render", run_folder)[0] == 0
     assert (run_folder / "README.md").read_bytes() == before
-    (run_folder / "card.json").write_text(json.dumps(json.loads((run_folder / "card.json").read_text()) | {"task": 1}))
+    results = json.loads((run_folder / "results.json").read_text())
+    (run_folder / "results.json").write_text(json.dumps(results | {"metric": "magic"}))
     for words in (("card", "render", run_folder), ("card", "lint", run_folder), ("publish", run_folder, "org/x")):
-        assert "card.json cannot be rendered (ValueError: task is 1: expected one of" in refuse(*words)
-    (run_folder / "card.json").unlink()
-    assert "has no card.json" in refuse("card", "render", run_folder)
+        assert "results.json cannot be rendered (KeyError: 'magic')" in refuse(*words)
+    (run_folder / "results.json").unlink()
+    assert "has no results.json" in refuse("card", "render", run_folder)
 
 
 def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
@@ -167,7 +169,7 @@ def test_a_gallery_is_checked_refreshed_and_built(run, run_folder):
     ]
     status, out, _ = run("cards", "refresh", root)
     assert out.splitlines() == ["gut-listops-cpu/README.md", "1 files changed"]
-    assert run("cards", "build", root, "--out", root.parent / "page.html")[0] == 0
+    assert run("cards", "build", root, "--output", root.parent / "page.html")[0] == 0
     assert "gut-listops-cpu" in (root.parent / "page.html").read_text()
 
 

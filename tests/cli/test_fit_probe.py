@@ -15,13 +15,13 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import exit_digest
-from hf_recurrent.training.evaluate import Request, load_checkpoint
+from hf_recurrent.tasks.checkpoints import Request, load_checkpoint
 from support.families import BY_NAME, make_model
 
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
 BENCHMARK = "compositional_table_lookup"
 SIZES = {"num_train": 600, "num_validation": 20, "num_test": 200}
-SET = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+SET = ["--benchmark_params", json.dumps(SIZES)]
 CHANGED = {"config.json", "model.safetensors"}
 
 
@@ -124,7 +124,7 @@ def small_gut(folder, **changes):
 
 
 SHORT = {"num_train": 60, "num_validation": 2, "num_test": 2, "max_depth": 2}
-LISTOPS = ("listops", *(word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")), "--size", "4")
+LISTOPS = ("listops", "--benchmark_params", json.dumps(SHORT), "--size", "4")
 
 
 def test_a_failure_leaves_the_checkpoint_as_it_was(run, succeed, quick, tmp_path, monkeypatch):

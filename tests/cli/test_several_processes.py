@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "gut-listops-cpu"
-DATA = ["listops", "--set", "num_test=60", "--set", "num_validation=100"]
+DATA = ["listops", "--benchmark_params", "{num_test: 60, num_validation: 100}"]
 PROCESSES = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
 
 pytestmark = pytest.mark.nightly
@@ -32,7 +32,7 @@ def command(words, folder, processes: int) -> subprocess.CompletedProcess:
 
 def test_an_evaluation_of_two_is_that_of_one(tmp_path):
     words = ["evaluate", str(CHECKPOINT), *DATA, "--split", "test", "--batch-size", "8"]
-    alone, together = (command([*words, "--json", f"{number}.json"], tmp_path, number) for number in (1, 2))
+    alone, together = (command([*words, "--output", f"{number}.json"], tmp_path, number) for number in (1, 2))
     assert together.returncode == 0, together.stderr
     assert together.stdout == alone.stdout
     tables = [json.loads((tmp_path / f"{number}.json").read_text())["splits"]["test"] for number in (1, 2)]

@@ -7,17 +7,16 @@ import torch
 
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.hub import lint_card
-from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.training.evaluate import Request, evaluate_checkpoint, load_checkpoint
+from hf_recurrent.tasks.checkpoints import Request, evaluate_checkpoint, load_checkpoint
 from support.families import BY_NAME, make_model
 
 SIZES = {"num_train": 20, "num_validation": 5, "num_test": 16}
 # rows of a few tokens
 SHORT = SIZES | {"max_depth": 2}
-SET = [word for name, value in SHORT.items() for word in ("--set", f"{name}={value}")]
-SET_PAIRS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+SET = ["--benchmark_params", json.dumps(SHORT)]
+SET_PAIRS = ["--benchmark_params", json.dumps(SIZES)]
 QUICK = ("--thresholds", "0.5", "--repeats", "1", "--limit", "8")
 PAIRS = "logical_inference_translation"
 
@@ -84,20 +83,20 @@ def test_thresholds_are_those_of_evaluate(succeed, run_folder, tmp_path):
 
 @pytest.mark.slow
 def test_the_card_shows_what_was_swept(succeed, run_folder):
-    before = read_card(run_folder)
+    before = read_results(run_folder)
     splits = ("--split", "test", "--split", "validation")
     out, _ = succeed("sweep", run_folder, "listops", *SET, *QUICK, *splits, "--card")
-    found, card = tables(run_folder), read_card(run_folder)
+    found, results = tables(run_folder), read_results(run_folder)
     assert {name: table["n"] for name, table in found.items()} == {"test": 8, "validation": 5}
     for name, table in found.items():
         pictures = table.pop("pictures")
-        assert card.sweep[name] == table
+        assert results["sweep"][name] == table
         assert pictures[0]["unit"] == "example"
         assert (run_folder / "assets" / f"{name}_trade_off.png").is_file()
-    assert "## What stopping earlier costs" in (run_folder / "README.md").read_text()
+    assert "<summary>Lower halting thresholds on validation</summary>" in (run_folder / "README.md").read_text()
     lint_card(run_folder)
     assert f"wrote {run_folder / 'README.md'}" in out
-    assert card.results == before.results
+    assert results["splits"] == before["splits"]
 
 
 @pytest.mark.slow
@@ -129,7 +128,7 @@ def test_a_translator(succeed, translator, tmp_path):
         (["--thresholds", "0.5,1.5"], "pass halting masses above 0 and up to 1"),
         (["--slice", "width"], "slice is 'width': the examples have length, depth, num_operators, max_arguments"),
         (["--generate"], "generate is for sequence-to-sequence models"),
-        (["--card", "--output", "elsewhere"], "--card: elsewhere has no card.json"),
+        (["--card", "--output", "elsewhere"], "--card: elsewhere has no results.json"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, run_folder, tmp_path, monkeypatch, words, message):

@@ -43,7 +43,7 @@ from support.loopback_hub.faults import Fault
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # what takes long to import; commands are forked from a process that has done so
-PRELOADED = ("cli", "hub.publish", "training.run", "training.reevaluation", "training.document_run", "analysis.plots")
+PRELOADED = ("cli", "hub.publish", "training.run", "analysis.plots")
 SIZES = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 2}
 STEPS = {"max_steps": 6, "warmup_steps": 2, "logging_steps": 1, "save_steps": 2, "use_cpu": True, "disable_tqdm": True}
 CHOICE = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "load_best_model_at_end": True}
@@ -66,12 +66,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         "segment_length": 16,
     },
 }
-SMALL = [f"--set=num_{split}=8" for split in ("train", "validation", "test")]
-LISTOPS = ["listops", *SMALL, "--limit=8", "--batch-size=8"]
+SMALL = ["--benchmark_params", "{num_train: 8, num_validation: 8, num_test: 8}"]
+LISTOPS = ["listops", *SMALL, "--limit=8", "--batch_size=8"]
 # the words of commands, of which the first is a checkpoint whose copy is CHECKPOINT
 COMMANDS: dict[str, tuple[str | None, list[str]]] = {
     "card render": ("ndr-ctl-forward", ["card", "render", "CHECKPOINT"]),
-    "evaluate": ("gut-listops-cpu", ["evaluate", "CHECKPOINT", *LISTOPS, "--json", "OUT/tables.json"]),
+    "evaluate": ("gut-listops-cpu", ["evaluate", "CHECKPOINT", *LISTOPS, "--output", "OUT/tables.json"]),
     "sweep": ("gut-listops-cpu", ["sweep", "CHECKPOINT", *LISTOPS, "--thresholds", "0.5", "--card"]),
     "benchmark export": (None, ["benchmark", "export", "listops", "OUT", *SMALL]),
     **{f"train {name}": (None, ["train", f"RECIPES/{name}.yaml", "--output_dir", "OUT"]) for name in RECIPES},
@@ -264,9 +264,9 @@ class Publication:
         self.heads = {}
         for version in ("first", "second"):
             folder = shutil.copytree(GUT_LISTOPS, place / version, ignore=shutil.ignore_patterns("*.py"))
-            card = json.loads((folder / "card.json").read_text())
-            card["limitations"].append(f"It is the {version}.")
-            (folder / "card.json").write_text(json.dumps(card))
+            results = json.loads((folder / "results.json").read_text())
+            results["limitations"].append(f"It is the {version}.")
+            (folder / "results.json").write_text(json.dumps(results))
             with TroubledHub(("", 0)) as hub:
                 status, shown, _ = run(["card", "render", str(folder)], place)
                 status, shown, _ = run(self.words(version), place, hub=hub)

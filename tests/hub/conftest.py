@@ -2,21 +2,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from card_factory import FIGURE, make_card
 from committed_cards import copy_cards
 from huggingface_hub import HfApi
 from pushing import README, WEIGHTS
 
-from hf_recurrent.hub.card import Plot
 from hf_recurrent.hub.gallery import read_gallery
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub
-
-
-@pytest.fixture
-def card():
-    return make_card()
+from support.results import FIGURE, figure
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +26,10 @@ def entries(committed):
 
 @pytest.fixture
 def picture(tmp_path):
-    """A folder with one figure, and the plot entry that shows it."""
+    """A figure, which is in the test's folder."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "steps.png").write_bytes(FIGURE)
-    return Plot("steps", "assets/steps.png", split="test")
+    return figure()
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 import numpy as np
 import torch
 from datasets import Dataset
-from document_card import make_document_card
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.analysis.plots import save_recurrence_figures
 from hf_recurrent.analysis.recurrence import evaluate_split
-from hf_recurrent.analysis.tables import RECURRENCE_FILE, write_tables
-from hf_recurrent.hub.card import Compared, Plot, SplitResult, write_card
+from hf_recurrent.hub import write_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import VOCAB_SIZE, papers_halting
+from support.results import make_document_results
 from support.tokenizer import make_tokenizer
 
 TINY = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
@@ -38,27 +37,23 @@ def make_document_run(folder, model=None, **changes):
     model, tokenizer = make_document_model() if model is None else model, make_tokenizer()
     save_checkpoint(model, folder, tokenizer)
     tables = {
-        split: evaluate_split(model, tokenizer, make_rows(seed=seed), segment_length=8)
+        split: {
+            "distribution": "as in training",
+            **evaluate_split(model, tokenizer, make_rows(seed=seed), segment_length=8),
+        }
         for seed, split in enumerate(("test", "validation"))
     }
-    write_tables(folder, RECURRENCE_FILE, tables)
-    plots = [
-        Plot(**plot, split=split)
+    figures = [
+        {**plot, "split": split}
         for split, table in tables.items()
         for plot in save_recurrence_figures(folder, table, prefix=split)
     ]
-    compared = [Compared("Slide with one more layer", 999, {"test": [2.0, 3.0]})]
-    card = {
-        "repo_id": folder.name,
-        "family": model.config.model_type,
-        "table": tables["test"],
+    facts = {
+        "type": model.config.model_type,
+        "parameters": model.num_parameters(),
         "max_depth": model.config.num_hidden_layers,
-        "results": [SplitResult(split, table) for split, table in tables.items()],
-        "compared": compared,
-        "plots": plots,
-        **changes,
+        "halting": tables["test"]["halting"],
     }
-    card = make_document_card(**card)
-    training = {**card.to_dict()["training"], "num_parameters": model.num_parameters()}
-    write_card(folder, type(card).from_dict({**card.to_dict(), "training": training}))
+    fields = {"name": folder.name, "model": facts, "splits": tables, "figures": figures}
+    write_results(folder, make_document_results(**{**fields, **changes}))
     return folder

@@ -7,13 +7,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.hub import write_card
+from hf_recurrent.hub import write_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.training.arguments import DataArguments
-from hf_recurrent.training.card import RunFacts, card_data
-from hf_recurrent.training.data import load_splits
+from hf_recurrent.tasks import get_task
+from hf_recurrent.training.arguments import ReportArguments
 from hf_recurrent.training.evaluation import evaluate_run
-from hf_recurrent.training.report_arguments import RunArguments
+from hf_recurrent.training.results import RunFacts, run_results
 from support.families import papers_halting
 
 PARAMETERS = {"train_length": 16, "num_train": 8, "num_validation": 6, "num_test": 12, "test_p_ignore": [0.1, 0.8]}
@@ -32,11 +31,14 @@ def make_language_run(folder, cache, family, **fields):
     # a word, never a special token
     torch.nn.init.constant_(model.get_output_embeddings().bias[: len(tokenizer.all_special_ids)], -100.0)
     save_checkpoint(model.eval(), folder, tokenizer)
-    data = DataArguments(benchmark="flip_flop", benchmark_params=PARAMETERS, cache_dir=str(cache))
-    run = RunArguments(thresholds=[0.5, 0.999], threshold_samples=4)
-    evaluation = evaluate_run(model, tokenizer, load_splits(data, tokenizer).evaluation, folder, run, 8)
-    facts = RunFacts(["tiny.yaml"], folder.name, None, 0, 1.0, 0, 1, torch.device("cpu"))
-    write_card(folder, card_data(model, data, run, evaluation, facts))
+    kind = get_task("text-generation")
+    task = kind(kind.arguments(benchmark="flip_flop", benchmark_params=PARAMETERS, cache_dir=str(cache)))
+    report = ReportArguments(thresholds=[0.5, 0.999], threshold_samples=4)
+    splits = task.load_splits(tokenizer).evaluation
+    evaluation = evaluate_run(model, tokenizer, splits, folder, report, 8)
+    facts = RunFacts(["tiny.yaml"], folder.name, None, 0, 1, torch.device("cpu"), 1.0, 0)
+    results = run_results(folder, model, tokenizer, task, splits, report, evaluation, facts)
+    write_results(folder, results)
     return folder
 
 

@@ -1,185 +1,253 @@
-import ast
-import json
-import re
-from dataclasses import replace
+"""What a card says, in which order, and that it is Markdown and metadata which the Hub reads."""
 
-import numpy as np
+import ast
+import re
+
 import pytest
 import yaml
-from card_factory import make_card
 from huggingface_hub import ModelCard
-from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from hf_recurrent.hub import CardData, lint_card, render_card, write_card
-from hf_recurrent.hub.card import Example, Plot, SplitResult, read_card
-from hf_recurrent.hub.findings import trend, trends
-from hf_recurrent.hub.metadata import eval_results_yaml, front_matter
+from hf_recurrent.hub.card import eval_results_file, render_card
+from hf_recurrent.hub.tasks import TASKS
+from support.card_text import section
+from support.results import (
+    figure,
+    make_calibration,
+    make_document_results,
+    make_document_table,
+    make_language_results,
+    make_results,
+    make_table,
+)
 
-
-def test_results_lie_in_the_folder_whatever_the_benchmark_is_named(tmp_path):
-    card = make_card()
-    folder = tmp_path / "card"
-    folder.mkdir()
-    write_card(folder, replace(card, benchmark=replace(card.benchmark, name="../../x.y", seed=None)))
-    assert [path.name for path in (folder / ".eval_results").iterdir()] == ["-x-y.yaml"]
-    assert [path.name for path in tmp_path.iterdir()] == ["card"]
-
-
-def test_results_show_numbers_baselines_and_the_papers_value(card):
-    text = render_card(card)
-    assert "| `test` | 60 | **66.7%** | 33.3% | 2.50 | 81.2% |" in text
-    assert "| `deep` | 60 | **66.7%** | 33.3% | 2.50 |  |" in text
-    assert "| 1 | 15 | 100.0% | 33.3% | 1.00 | 1 | 1 | 99.0% |" in text
-    assert "| a\\|b | 20 |" in text
-
-
-def test_every_table_row_has_as_many_cells_as_its_header(card):
-    for text in (render_card(card), render_card(make_card(fixed=True))):
-        width = None
-        for line in text.splitlines():
-            if not line.startswith("|"):
-                width = None
-                continue
-            cells = len(re.split(r"(?<!\\)\|", line))
-            width = width or cells
-            assert cells == width, line
-
-
-def test_many_difficulty_tables_are_folded(card):
-    assert "<details>" not in render_card(card)
-    table = card.results[0].table
-    text = render_card(replace(card, results=[SplitResult(f"test_{i}", table) for i in range(4)]))
-    assert text.count("<details>") == text.count("</details>") == 4
-
-
-def test_halting_section_states_the_trend_and_forced_halts(card):
-    text = render_card(card)
-    assert "steps **grow** strongly with depth (Spearman +1.00): 1.00 on average at depth 1, 4.00 at 4." in text
-    assert "| 4 of 4 | 1.30 | 25.0% |" in text
+SWEEP_ROW = {"threshold": 0.9, "accuracy": 0.7, "relative_time": 0.6, "lost": 1, "gained": 1}
+SWEEP_ROW["stacks"] = {"model": {"calls": 4, "most": 10, "share": 0.4, "mean_depth": 1.6, "units": 4}}
+SWEEP = {
+    **{"own_threshold": 0.9, "n": 60, "measured": "accuracy", "thresholds": [SWEEP_ROW]},
+    "full_depth": {**SWEEP_ROW, "threshold": None, "accuracy": 0.75},
+}
+EXPERT = {"expert": 1, "share": 0.75, "by_count": [{"token": "a|b"}], "by_information": []}
+EXPERTS = {"modules": {"feed-forward": {"experts": [EXPERT], "num_experts": 2, "balance": 0.8, "shares": [0.25, 0.75]}}}
+ROUTING = {"path": "assets/r.png", "tokens": ["a|b"], "prediction": "1", "probability": None, "answer": "2"}
+CURVE = {"examples": 30, "rows": [{"threshold": 0.9, "accuracy": 0.5, "mean_steps": 2.0, "relative_time": 0.5}]}
+BASE = {"name": "org/albert", "license": "mit", "license_name": None, "license_link": None, "revision": "0123456789ab"}
+RIVALS = [
+    {"name": "X|Y", "parameters": 9, "values": {"test": [0.9, 0.8]}, "same_model": False},
+    {"name": "GUT on ListOps", "parameters": 234_567, "values": {"test": [0.6], "deep": [0.6]}, "same_model": True},
+]
+EVERYTHING = {
+    **{"compared": RIVALS, "sweep": {"test": SWEEP}, "experts": {"test": EXPERTS}, "threshold_curve": CURVE},
+    **{"calibration": make_calibration(), "routing": [ROUTING], "notice": "A short run.", "model": {"base": BASE}},
+    "figures": [figure(), figure("difficulty", "assets/d.png", "depth"), figure("routing", "assets/r.png")],
+}
+CONVERTED = {"splits": {}, "model": {"base": BASE, "halting": "none"}, "task": "fill-mask"}
+FIXED_DEPTH = {"criterion": "fixed_depth", "threshold": None, "patience": None, "max_depth": 8, "min_depth": 1}
+CARDS = {
+    "classifier": make_results(),
+    "fixed": make_results(fixed=True),
+    "everything": make_results(**EVERYTHING),
+    "language": make_language_results(),
+    "language, fixed": make_language_results(fixed=True),
+    "documents": make_document_results(),
+    "converted": {**make_results(**CONVERTED), "data": None, "training": None},
+}
 
 
-def test_fixed_depth_makes_no_halting_claims():
-    text = render_card(make_card(fixed=True))
-    assert "runs all 4 steps on every input" in text
-    for word in ("onder", "Spearman", "halting_threshold", "ercentile", "adaptive-computation"):
-        assert word not in text
-    assert "recurrent-depth" not in front_matter(make_card(fixed=True))
-    assert "| 4 (fixed) |" in text
-
-
-def test_notice_and_threshold_curve_appear_when_given():
-    row = {"threshold": 0.9, "accuracy": 0.5, "mean_steps": 2.0, "mean_ponder_cost": 1.0, "seconds": 0.25}
-    text = render_card(make_card(notice="A short run.", threshold_curve=[{**row, "relative_time": 0.5}]))
-    assert "> **Note.** A short run." in text
-    assert "| 0.9 | 50.0% | 2.00 | 1.00 | 0.25 | 50.0% |" in text
-    assert "**Note.**" not in render_card(make_card())
-
-
-@pytest.mark.parametrize("pair", [None, "( b or\na )"])
-def test_usage_code_is_python(pair):
-    text = render_card(make_card(example=Example('[MAX 1 "2" ]', pair)))
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 4
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_whole(name):
+    """Tables have as many cells everywhere, folded parts end, Python is Python, and 120 lines are read at once."""
+    text = render_card(CARDS[name])
+    body = text.split("\n---\n", 1)[1]
+    shown = body.partition("<details>")[0]
+    assert len(shown.splitlines()) <= 120
+    assert body.count("<details>") == body.count("</details>") > 1
+    headings = re.findall(r"^## (.*)$", body, re.MULTILINE)
+    assert "## " not in body.partition("<details>")[2]
+    order = ["Usage", "Results", "Does it think longer on harder input?", "Guarantee", "Limitations"]
+    assert headings == [heading for heading in order if heading != "Results" or name != "converted"]
+    width = None
+    for line in body.splitlines():
+        cells = len(re.split(r"(?<!\\)\|", line)) if line.startswith("|") else None
+        assert width is None or cells in (None, width), line
+        width = cells
+    blocks = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
     for block in blocks:
         ast.parse(block)
-    assert '"[MAX 1 \\"2\\" ]"' in blocks[0]
-    assert ("text_pair" in blocks[2]) == (pair is not None)
+    assert len(blocks[0].splitlines()) <= 12
+    assert "pip install hf-recurrent" in shown
+    assert ModelCard(text).data.library_name == "transformers"
+    assert not re.search(r"\bNone\b|\bnan\b|Undefined", body)
 
 
-def test_front_matter_is_plain_yaml_that_the_hub_reads(card):
-    data = yaml.safe_load(front_matter(card))
-    assert data["tags"] == [
-        *["hf_recurrent", "custom_code", "adaptive-computation", "recurrent-depth"],
-        *["gut", "listops"],
-    ]
-    assert data["hf_recurrent"]["halting"]["splits"]["test"]["spearman"] == {"depth": pytest.approx(1)}
-    parsed = ModelCard(render_card(card)).data
-    assert parsed.to_dict()["hf_recurrent"]["family"] == "gut"
-    results = parsed.eval_results
-    assert [(result.dataset_split, result.metric_value) for result in results] == [
-        ("test", 2 / 3),
-        ("deep", 2 / 3),
-    ]
-    assert model_index_to_eval_results(data["model-index"])[0] == "GUT on ListOps"
+def test_results_stand_beside_baselines_other_models_and_fixed_depths():
+    text = section(render_card(CARDS["everything"]), "Results")
+    assert "| `test` | as in training | 60 | **66.7%** | 33.3% | 2.50 of 4 |" in text
+    assert "| `deep` | deeper than training | 60 | **66.7%** | 33.3% | 2.50 of 4 |" in text
+    assert "| X\\|Y | 9 | 85.0% ± 7.1 (2 runs) |" in text
+    assert "| with other seeds too | 234,567 | 63.3% ± 4.7 (2 runs) |" in text
+    assert "| full depth | 75.0% | 16 | 100.0% |" in text
+    assert "| **`convergence` at 0.25** | **74.8%** | **4.50** | **32.0%** |" in text
+    assert "| best fixed depth | 74.0% | 8 | 51.0% |" in text
+    assert "is certified, too. Time is that of a pass, CPU, 1 thread, batches of 1 and 32." in text
+    assert "4 (fixed)" in section(render_card(CARDS["fixed"]), "Results")
 
 
-def test_numpy_and_nan_do_not_reach_the_files(card, tmp_path):
-    table = dict(card.results[0].table, accuracy=np.float32(0.5), ponder_cost=np.float64("nan"), n=np.int64(60))
-    write_card(tmp_path, replace(card, results=[SplitResult("test", table)]))
-    text = (tmp_path / "README.md").read_text()
-    assert "!!python" not in text
-    assert ".nan" not in text
-    summary = yaml.safe_load(text.split("---\n")[1])["hf_recurrent"]["halting"]["splits"]["test"]
-    assert summary["accuracy"] == 0.5
-    assert "ponder_cost" not in summary
+def test_results_older_than_the_exit_are_told():
+    old = make_results(calibration=make_calibration())
+    assert "Measured before the calibration: `test`, `deep`." in render_card(old)
+    table = make_table() | {"halting": "convergence"}
+    assert "Measured before" not in render_card(make_results(calibration=make_calibration(), splits={"test": table}))
+    learned = {"criterion": "learned", "threshold": 0.999, "patience": None, "min_depth": 1}
+    assert "Measured before" not in render_card(make_results(calibration=make_calibration(chosen=learned)))
 
 
-def test_card_is_a_function_of_its_data(card, picture, tmp_path):
-    card = replace(card, plots=[picture])
-    path = write_card(tmp_path, card)
-    lint_card(tmp_path)
-    assert render_card(read_card(tmp_path)) == path.read_text() == render_card(card)
-    assert read_card(tmp_path).to_dict() == card.to_dict()
-    before = {item: item.read_bytes() for item in tmp_path.rglob("*") if item.is_file()}
-    write_card(tmp_path, read_card(tmp_path))
-    assert {item: item.read_bytes() for item in tmp_path.rglob("*") if item.is_file()} == before
+def test_a_fixed_depth_may_be_what_a_calibration_chose():
+    halting = make_results(calibration=make_calibration(chosen=FIXED_DEPTH))
+    text = render_card(halting)
+    assert "| **a fixed depth of 8** | **74.8%** |" in section(text, "Results")
+    assert "It was the fastest certified setting." in text
+    assert "**No**: it runs all 8 steps on every input." in text
+    assert "Measured before the calibration: `test`, `deep`." in text
+    assert "adaptive-computation" not in text
+    assert "ponder_steps" not in text
 
 
-def test_a_bad_card_writes_nothing(card, tmp_path):
-    with pytest.raises(ValueError, match=r"'assets/gone\.png' is missing"):
-        write_card(tmp_path, replace(card, plots=[Plot("steps", "assets/gone.png")]))
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "With 95% confidence, at most 1% of inputs like `validation` of listops are answered right at full depth"),
+        ({}, "3.0% of 200 in `far` (**more than the tolerance**)."),
+        ({}, "a fixed depth can be certified in the same way"),
+        ({"risk": "differs"}, "get another answer by the early exit than at full depth"),
+        (
+            {"budget": {"measure": "relative_time", "most": 0.5}},
+            "No guarantee: the early exit was chosen to take at most 50% of",
+        ),
+        ({"trained_steps": 8}, "Training took at most 8 steps, and full depth is 16 here"),
+        (
+            {"chosen": None, "calibrated": None, "tests": {}},
+            "No guarantee, and it runs as it was trained: no setting was shown",
+        ),
+        ({"chosen": FIXED_DEPTH}, "are answered right at full depth and wrong by this fixed depth. This holds"),
+    ],
+)
+def test_the_guarantee_names_its_data_and_what_was_found(changes, words):
+    assert words in section(render_card(make_results(calibration=make_calibration(**changes))), "Guarantee")
+    assert "No guarantee: no exit was calibrated." in section(render_card(make_results()), "Guarantee")
 
 
-def test_eval_results_carry_difficulty_in_the_task(card, tmp_path):
-    write_card(tmp_path, replace(card, date="2026-01-31"))
-    entries = yaml.safe_load((tmp_path / ".eval_results" / "listops.yaml").read_text())
+def test_everything_else_is_folded():
+    folded = render_card(CARDS["everything"]).partition("<details>")[2]
+    for words in (
+        "hf-recurrent evaluate someone/gut-listops listops --config original --set max_depth=20\n",
+        "hf-recurrent calibrate someone/gut-listops listops --split validation\n",
+        "- `test`: the paper's accuracy 81.2%.",
+        "| 1 | 15 | 100.0% | 33.3% | 1.00 | 99.0% |",
+        "| a\\|b | 20 |",
+        "No accuracy is measurably lost (by two standard errors) on 60 examples down to a threshold of 0.9",
+        "| 0.9 | 70.0% | 40.0% | 1.60 | 60.0% |",
+        "| 1 of 2 | 75.0% | `a\\|b` |  |",
+        "- Tokens: `a|b`. Answer: `1`; right: `2`.",
+        "| 0.9 | 50.0% | 2.00 | 50.0% |",
+        "| 3 | 1 | `[MAX 1 \\| 2 ]` | `7` | `7` |",
+        "| Fine-tuned from | org/albert, licence mit |",
+        "- width 64 instead of 512",
+        '| `operators` | `["MIN", "\\|"]` |',
+        "![How many depth steps were executed, test](assets/steps.png)",
+    ):
+        assert words in folded, words
+    assert "![Depth and accuracy by depth, test](assets/d.png)" in render_card(CARDS["everything"]).partition(folded)[0]
+
+
+@pytest.mark.parametrize("task", [task for task, known in TASKS.items() if known.answer])
+def test_usage_asks_the_model_for_its_answer(task):
+    text = section(render_card(make_results(task=task)), "Usage")
+    assert f"model = {TASKS[task].auto_class}.from_pretrained(" in text
+    assert f"print({TASKS[task].answer}, outputs.ponder_steps)" in text
+    assert ("value[None]" in text) == (task == "multiple-choice")
+
+
+def test_usage_of_models_that_write():
+    assert "The right answer is `1`." in render_card(CARDS["language"])
+    assert "max_new_tokens=1, do_sample=False)" in render_card(CARDS["language"])
+    moving = make_language_results(model={"chunks": {"chunking": "count", "num_chunks": 3}})
+    assert "max_new_tokens=1, do_sample=False, use_cache=False)" in render_card(moving)
+    beams = {"num_beams": 4, "length_penalty": 0.6, "max_new_tokens": 20}
+    pairs = render_card(make_results(task="translation", model={"generation": beams}))
+    assert "generate(**inputs, max_new_tokens=20, num_beams=4, length_penalty=0.6)" in pairs
+
+
+def test_documents_are_measured_in_bits_and_show_what_the_state_is_for():
+    text = render_card(CARDS["documents"])
+    # 1.6 bits a token are 0.8 a byte, and 2 bits of entropy are 1 a byte
+    assert "| `test` | as in training | 3 | **0.800** | 1.000 | 4 (fixed) |" in text
+    assert (
+        "- `test`: 3,000 tokens, read in segments of 64 tokens, 1.600 bits per token, word perplexity 84.82, an update"
+        in text
+    )
+    assert "forgets 20.0% of a state unit on average, and half of the median unit after 3.1 blocks (49 tokens)" in text
+    assert "| everything | 1.700 | +0.1000 ± 0.0000 | untested |" in text
+    assert "| 4\u20137 | 2,601 | 1.600 | 1.700 | 1.603 |" in text
+    helps = make_document_results(splits={"test": make_document_table(documents=6)})
+    assert "| everything | 1.700 | +0.1000 ± 0.0000 | helps |" in render_card(helps)
+    assert "majority" not in text.lower()
+
+
+def test_reads_are_told_by_token():
+    text = render_card(CARDS["language"])
+    assert "accuracy of all labelled tokens 75.0%" in text
+    assert "| r | 4 | 3.25 |" in text
+    assert "`test_64_p80`, length" not in text
+
+
+def test_metadata():
+    data = ModelCard(render_card(make_results(data={"language": ["en"]}))).data.to_dict()
+    assert data["tags"] == ["hf_recurrent", "custom_code", "adaptive-computation", "recurrent-depth", "gut", "listops"]
+    assert (data["pipeline_tag"], data["license"], data["metrics"]) == (
+        "text-classification",
+        "apache-2.0",
+        ["accuracy"],
+    )
+    assert (data["datasets"], data["language"]) == (["someone/listops"], ["en"])
+    table = make_table()
+    (_, lra) = ModelCard(render_card(make_results(splits={"test": table, "lra/test": table}))).data.eval_results
+    assert (lra.dataset_config, lra.dataset_split, lra.metric_value) == ("lra", "test", pytest.approx(2 / 3))
+    fixed = ModelCard(render_card(make_results(fixed=True))).data.tags
+    assert {"adaptive-computation", "recurrent-depth"}.isdisjoint(fixed)
+    assert "chunk-recurrence" in ModelCard(render_card(CARDS["documents"])).data.tags
+    converted = ModelCard(render_card(CARDS["converted"])).data.to_dict()
+    assert (converted["base_model"], converted["license"], converted["pipeline_tag"]) == (
+        "org/albert",
+        "mit",
+        "fill-mask",
+    )
+    assert "model-index" not in converted
+
+
+def test_evaluation_results_carry_difficulty_in_the_task():
+    path, text = eval_results_file(make_results(date="2026-01-31"))
+    entries = yaml.safe_load(text)
+    assert path == ".eval_results/listops.yaml"
     assert entries[0]["dataset"] == {"id": "someone/listops", "task_id": "original/test"}
     assert entries[0]["date"] == "2026-01-31"
     tasks = [entry["dataset"]["task_id"] for entry in entries]
     assert "original/deep/depth=4" in tasks
     assert len(tasks) == len(set(tasks)) == 2 * (1 + 4 + 2)
-    assert all(type(entry["value"]) is float for entry in entries)
+    assert eval_results_file(make_results(data={"dataset_id": None})) is None
+    assert eval_results_file(make_results(data={"name": "../../x.y"}))[0] == ".eval_results/-x-y.yaml"
 
 
-def test_unpublished_data_have_no_eval_results(card, tmp_path):
-    card = replace(card, benchmark=replace(card.benchmark, dataset_id=None))
-    assert eval_results_yaml(card) is None
-    write_card(tmp_path, card)
-    assert not (tmp_path / ".eval_results").exists()
-    assert "datasets" not in yaml.safe_load(front_matter(card))
+def test_a_licence_follows_from_the_weights_and_the_data():
+    def licence(**changes):
+        return ModelCard(render_card(make_results(**changes))).data.license
+
+    assert licence(data={"seed": None}) == "unknown"
+    assert licence(data={"seed": None}, model={"license": "mit"}) == "mit"
+    assert licence(model={"base": BASE}) == "mit"
+    assert licence(model={"base": {**BASE, "license": None}}) == "unknown"
 
 
-def test_card_data_from_json_names_the_place_of_an_error(card):
-    data = json.loads(json.dumps(card.to_dict()))
-    data["training"]["colour"] = "red"
-    with pytest.raises(ValueError, match=r"Training is not as this package writes it: .*colour"):
-        CardData.from_dict(data)
-    del data["training"]["colour"], data["results"][1]["split"]
-    with pytest.raises(ValueError, match=r"SplitResult is not as this package writes it: .*'split'"):
-        CardData.from_dict(data)
-    data["results"] = []
-    with pytest.raises(ValueError, match="at least one split"):
-        CardData.from_dict(data)
-
-
-@pytest.mark.parametrize(
-    ("correlation", "examples", "expected"),
-    [
-        (None, 1000, "undefined"),
-        (0.5, 1000, "grow"),
-        (-0.5, 1000, "shrink"),
-        (0.09, 100_000, "flat"),
-        (0.11, 100_000, "grow"),
-        (0.5, 10, "unclear"),
-        (0.05, 100, "unclear"),
-        (0.0, 402, "flat"),
-        (-0.1, 401, "shrink"),
-    ],
-)
-def test_trend_rule(correlation, examples, expected):
-    assert trend(correlation, examples) == expected
-
-
-def test_only_numeric_columns_have_trends(card):
-    assert [item["column"] for item in trends(card.results[0].table)] == ["depth"]
+@pytest.mark.parametrize("broken", [{"metric": "magic"}, {"splits": {"test": {}}}, {"model": {"type": "bert"}}])
+def test_results_that_are_none_are_named(broken):
+    with pytest.raises(ValueError, match=r"results\.json cannot be rendered"):
+        render_card(make_results(**broken))

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from committed_cards import copy_cards
 from document_run import make_document_run
-from test_gallery import NAME, contents, edit_json, index_rows
+from test_gallery import NAME, contents, index_rows
 
 from hf_recurrent.hub.gallery import build_page, gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.staging import stage_checkpoint
@@ -34,7 +34,7 @@ def page(pristine, tmp_path_factory):
 
 
 def documents_of(root):
-    (entry,) = (entry for entry in read_gallery(root) if entry.card.of_documents)
+    (entry,) = (entry for entry in read_gallery(root) if entry.of_documents)
     return entry
 
 
@@ -45,30 +45,9 @@ def test_the_gallery_is_sound_and_stays_as_it_is(root):
     assert contents(root) == before
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda path: path.unlink(), "rec/recurrence_stats.json is missing: copy it"),
-        (
-            lambda path: edit_json(path, lambda data: data["splits"]["test"].update(bits_per_byte=0.1)),
-            "rec/recurrence_stats.json disagrees with card.json",
-        ),
-    ],
-)
-def test_statistics_must_be_those_of_the_card(root, change, words):
-    change(root / "rec" / "recurrence_stats.json")
-    (problem,) = gallery_problems(root)
-    assert problem.startswith(words)
-
-
-def test_halting_statistics_are_not_needed(root):
-    assert not (root / "rec" / "halting_stats.json").exists()
-    assert (root / NAME / "halting_stats.json").is_file()
-
-
 def test_what_is_published_is_all_that_the_card_shows(root, tmp_path):
     staged = stage_checkpoint(root / "rec", tmp_path / "staged", "org/rec")
-    assert (staged / "recurrence_stats.json").read_bytes() == (root / "rec" / "recurrence_stats.json").read_bytes()
+    assert (staged / "results.json").is_file()
     assert sorted(path.name for path in (staged / "assets").iterdir()) == [
         *("test_gate_openness.png", "test_loss_position.png"),
         *("validation_gate_openness.png", "validation_loss_position.png"),
@@ -79,11 +58,11 @@ def test_the_index_has_a_table_of_documents(root):
     entry, text = documents_of(root), render_index(read_gallery(root))
     rows = index_rows(text, 1)
     assert [row["Split"] for row in rows] == ["`test`", "`validation`"]
-    for row, result in zip(rows, entry.card.results, strict=True):
+    for row, table in zip(rows, entry.results["splits"].values(), strict=True):
         assert row["Checkpoint"] == "[rec](rec)"
-        assert row["Bits"] == f"**{result.table['bits_per_byte']:.3f}**"
-        assert row["Constant prediction"] == f"{result.table['constant_bits_per_byte']:.3f}"
-        assert row["More bits when reset"].startswith(f"{result.table['carries'][1]['difference']:+.4f} \u00b1 ")
+        assert row["Bits"] == f"**{table['bits_per_byte']:.3f}**"
+        assert row["Constant prediction"] == f"{table['constant_bits_per_byte']:.3f}"
+        assert row["More bits when reset"].startswith(f"{table['carries'][1]['difference']:+.4f} \u00b1 ")
         assert row["Measured in"] == "bits per byte"
     # and the others have theirs without them
     assert {row["Checkpoint"].partition("]")[0] for place in (0, 2) for row in index_rows(text, place)} == {f"[{NAME}"}
@@ -109,4 +88,4 @@ def test_fewer_bits_are_sorted_as_better_and_apart_from_accuracies(pristine, pag
     (found,) = re.findall(r'<td class="number" data-sort="(-[\d.]+)">', page)
     assert float(found) == -documents_of(pristine).main_table["bits_per_byte"]
     assert "of long documents, the fewer the better" in page
-    assert json.loads((pristine / "rec" / "card.json").read_text())["metric"] == "bits_per_byte"
+    assert json.loads((pristine / "rec" / "results.json").read_text())["metric"] == "bits_per_byte"

@@ -112,7 +112,7 @@ def published(hub, tmp_path_factory):
     run = shutil.copytree(GUT_LISTOPS, place / "run")
     (run / "training_args.bin").write_bytes(b"a pickle")
     (run / "run.json").write_text('{"data_dir": "/home/ada/data"}')
-    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+    sizes = ["--benchmark_params", json.dumps(SIZES)]
     export = ["hf-recurrent", "benchmark", "export", "listops", "out", *sizes]
     lines = {
         "checkpoint": [str(ROOT / "upload.py"), "run", "org/gut-listops", "--tag", "v1"],

@@ -3,17 +3,16 @@
 import re
 
 import pytest
-from card_factory import make_card, make_table
 from committed_cards import copy_cards
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_gallery import NAME
 
 from hf_recurrent.files import write_json
-from hf_recurrent.hub.card import SplitResult
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.gallery import build_page, read_gallery
 from support.browser import chromium, console_errors, emulate, evaluate, find_programs
+from support.results import make_results, make_table
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +47,7 @@ def root(tmp_path_factory):
     """The committed checkpoints, and one of a fixed depth and without figures, which answers by chance."""
     folder = copy_cards(tmp_path_factory.mktemp("gallery") / "cards")
     table = make_table(fixed=True) | {"accuracy": 0.4}
-    card = make_card(fixed=True, repo_id="fixed", results=[SplitResult("test", table)])
-    write_json(folder / "fixed" / "card.json", card.to_dict())
+    write_json(folder / "fixed" / "results.json", make_results(fixed=True, name="fixed", splits={"test": table}))
     return folder
 
 
@@ -114,7 +112,7 @@ def test_it_opens_closed_and_loads_nothing(page, root):
         # a fixed depth has none and comes before those that shrink
         ("trend", lambda entry: entry.trend["spearman"] if entry.trend else -2),
         # 234,567 comes before 64,139 in the alphabet
-        ("parameters", lambda entry: entry.card.training.num_parameters),
+        ("parameters", lambda entry: entry.results["model"]["parameters"]),
     ],
 )
 def test_a_header_sorts_both_ways(page, root, column, value):
@@ -138,11 +136,11 @@ def test_an_opened_row_shows_figures_tables_and_usage(page, root):
         ".then(() => [image.naturalWidth, image.width])))",
         NAME,
     )
-    assert len(pictures) == len(entry.card.plots) > 0
+    assert len(pictures) == len(entry.results["figures"]) > 0
     assert all(natural > 100 and shown > 100 for natural, shown in pictures)
     words = checkpoint(page, NAME).text
     assert usage(entry) in words
-    for part in (entry.card.notice, "steps shrink", *entry.accuracy, *entry.main_table["slices"]):
+    for part in (entry.results["notice"], "steps shrink", *entry.accuracy, *entry.main_table["slices"]):
         assert part in words
     toggle(page, NAME)
     assert evaluate(page, OPEN) == []

@@ -24,7 +24,7 @@ def single(pristine_single, tmp_path):
 
 
 def edit_card(root, change):
-    edit_json(root / NAME / "card.json", change)
+    edit_json(root / NAME / "results.json", change)
 
 
 # what is done to the gallery, the file that is reported, and the words for it; `refresh` mends these
@@ -79,10 +79,9 @@ REPORTED = {
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
     "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "does not belong"),
     "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}:", "'assets/test_steps.png' is missing"),
-    "lost statistics": (remove(f"{NAME}/halting_stats.json"), f"{NAME}/halting_stats.json", "is missing"),
     "wrong name": (
-        lambda root: edit_card(root, lambda card: card.update(repo_id="elsewhere")) or refresh(root),
-        f"{NAME}/card.json",
+        lambda root: edit_card(root, lambda results: results.update(name="elsewhere")) or refresh(root),
+        f"{NAME}/results.json",
         "names the folder 'elsewhere'",
     ),
 }
@@ -99,27 +98,16 @@ def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case
     assert problems == gallery_problems(single)
 
 
-def test_a_number_changed_in_the_card_is_found_before_and_after_rendering(single):
-    edit_card(single, lambda card: card["results"][0]["table"].update(accuracy=0.999))
-    statistics = f"{NAME}/halting_stats.json disagrees with card.json: copy both from the same run"
-    rendered = [f"{NAME}/README.md differs", statistics, "README.md differs"]
-    problems = gallery_problems(single)
-    assert [line for line, start in zip(problems, rendered, strict=True) if not line.startswith(start)] == []
-    refresh(single)
-    assert "**99.9%**" in (single / "README.md").read_text()
-    assert gallery_problems(single) == [statistics]
-
-
 def test_results_follow_the_card(single):
     results = single / NAME / ".eval_results" / "listops.yaml"
     (entry,) = read_gallery(single)
-    assert results.is_file() == (entry.card.benchmark.dataset_id is not None)
-    edit_card(single, lambda card: card["benchmark"].update(dataset_id="org/listops"))
+    assert results.is_file() == (entry.results["data"]["dataset_id"] is not None)
+    edit_card(single, lambda found: found["data"].update(dataset_id="org/listops"))
     assert any(line.startswith(f"{NAME}/.eval_results/listops.yaml is missing") for line in gallery_problems(single))
     refresh(single)
     assert gallery_problems(single) == []
     assert "org/listops" in results.read_text()
-    edit_card(single, lambda card: card["benchmark"].update(dataset_id=None))
+    edit_card(single, lambda found: found["data"].update(dataset_id=None))
     assert any(line.startswith(f"{NAME}/.eval_results/listops.yaml is no longer") for line in gallery_problems(single))
     refresh(single)
     assert not results.exists()

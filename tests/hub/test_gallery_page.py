@@ -3,16 +3,14 @@
 import base64
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from card_factory import make_card, make_table
 
 from hf_recurrent.files import write_json
-from hf_recurrent.hub.card import Paper, Plot, SplitResult
 from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.hub.gallery.markdown import inline_html
+from support.results import figure, make_results, make_table
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 # attributes by which an element can load or run something
@@ -48,8 +46,8 @@ def text(committed):
 
 
 def page_of(tmp_path, **changes):
-    """The page of a gallery that holds only `make_card(**changes)`."""
-    write_json(tmp_path / "one" / "card.json", make_card(**changes).to_dict())
+    """The page of a gallery that holds only `make_results(**changes)`."""
+    write_json(tmp_path / "one" / "results.json", make_results(**changes))
     return build_page(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
 
 
@@ -85,13 +83,12 @@ def test_names_inside_the_page_are_unique(text):
 def test_every_card_is_there_with_its_figures(entries, text):
     page = Page(text)
     pictures = [image["src"].partition(",")[2] for image in page.all("img")]
-    shown = [entry.folder / plot.path for entry in entries for plot in entry.card.plots]
+    shown = [entry.folder / item["path"] for entry in entries for item in entry.results["figures"]]
     assert sorted(map(base64.b64decode, pictures)) == sorted(path.read_bytes() for path in shown)
     assert all(image["alt"] and int(image["width"]) > 99 and int(image["height"]) > 99 for image in page.all("img"))
     for entry in entries:
         assert f'<tbody class="checkpoint" id="{entry.name}">' in text
-        assert f"<p>{inline_html(entry.card.claim)}</p>" in text
-        assert all(f"<li>{inline_html(limitation)}</li>" in text for limitation in entry.card.limitations)
+        assert all(f"<li>{inline_html(line)}</li>" in text for line in entry.results["limitations"])
     readmes = "".join(entry.readme for entry in entries)
     for markdown, html in (("^## ", "^<h3>(?!Look inside)"), (r"^\|[-:|]+\|$", "^<table>$")):
         found = (len(re.findall(pattern, each, re.MULTILINE)) for pattern, each in ((markdown, readmes), (html, text)))
@@ -101,17 +98,14 @@ def test_every_card_is_there_with_its_figures(entries, text):
 
 def test_text_of_a_card_is_text(tmp_path):
     plain = Page(page_of(tmp_path / "plain"))
-    card = make_card()
     text = page_of(
         tmp_path / "hostile",
-        model_name=HOSTILE,
-        claim=f"{HOSTILE} and `{HOSTILE}` and **{HOSTILE}** and [a](javascript:alert(3))",
-        notice=HOSTILE,
-        paper=Paper(HOSTILE, "javascript:alert(3)", "@article{paper}"),
-        benchmark=replace(card.benchmark, config=HOSTILE, version=HOSTILE),
-        training=replace(card.training, command=HOSTILE, hardware=HOSTILE, differences_from_paper=[HOSTILE]),
-        results=[replace(card.results[0], split=HOSTILE)],
-        example=replace(card.example, text=HOSTILE),
+        title=HOSTILE,
+        notice=f"{HOSTILE} and `{HOSTILE}` and **{HOSTILE}** and [a](javascript:alert(3))",
+        data={"config": HOSTILE, "version": HOSTILE},
+        training={"command": HOSTILE, "hardware": HOSTILE, "differences": [HOSTILE]},
+        splits={HOSTILE: make_table()},
+        example={"text": HOSTILE},
         limitations=[HOSTILE, f"<details><summary>{HOSTILE}</summary>"],
         date=HOSTILE,
     )
@@ -130,17 +124,15 @@ def test_one_line_of_a_card():
 
 
 def test_folded_parts_can_be_opened(tmp_path):
-    table = make_table()
-    table["slices"] = dict.fromkeys("abcdefg", table["slices"]["depth"])
-    text = page_of(tmp_path, results=[SplitResult("test", table)])
-    assert "<details><summary><code>test</code> by difficulty</summary>" in text
-    assert text.count("<details>") == text.count("</details>") == 1
+    text = page_of(tmp_path)
+    assert "<details><summary>All results: splits by difficulty, other models, the paper</summary>" in text
+    assert text.count("<details>") == text.count("</details>") > 4
 
 
 @pytest.mark.parametrize(("main", "marked"), [(0.45, 1), (0.46, 0)])
 def test_an_accuracy_not_above_the_majority_class_is_marked(tmp_path, main, marked):
     # the majority class has a third of 60 examples, so that two standard errors reach to 45.5%
-    text = page_of(tmp_path, results=[SplitResult("test", make_table() | {"accuracy": main})])
+    text = page_of(tmp_path, splits={"test": make_table(accuracy=main)})
     assert text.count('<span class="caution">not above majority</span>') == marked
     assert "accuracy ≤ b + 2 √(b (1 \u2212 b) / n)" in text
 
@@ -150,13 +142,13 @@ def test_a_figure_that_is_missing_is_named_and_nothing_is_written(tmp_path):
     target = tmp_path / "page.html"
     target.write_text("before")
     with pytest.raises(ValueError, match=r"one/assets/steps.png is missing: copy it"):
-        page_of(tmp_path, plots=[Plot("steps", "assets/steps.png", split="test")])
+        page_of(tmp_path, figures=[figure()])
     assert target.read_text() == "before"
 
 
 def test_the_target_is_a_file(tmp_path):
     root = tmp_path / "cards"
-    write_json(root / "one" / "card.json", make_card().to_dict())
+    write_json(root / "one" / "results.json", make_results())
     with pytest.raises(ValueError, match=r"target=.* is a folder: pass a file, such as .*index\.html"):
         build_page(root, tmp_path)
     assert build_page(root, tmp_path / "new" / "index.html") == tmp_path / "new" / "index.html"

@@ -11,7 +11,7 @@ from test_live_server import serving
 
 from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.hub.inside import read_inside
-from hf_recurrent.training.evaluate import load_checkpoint
+from hf_recurrent.tasks.checkpoints import load_checkpoint
 from support.browser import chromium, console_errors, emulate, evaluate
 from support.checkpoints import MODEL_CARDS
 

@@ -7,7 +7,7 @@ import pytest
 from test_gallery_page import HOSTILE, Page, page_of
 
 from hf_recurrent.hub.inside import read_inside, shown_examples, write_inside
-from hf_recurrent.training.evaluate import load_checkpoint
+from hf_recurrent.tasks.checkpoints import load_checkpoint
 from support.checkpoints import MODEL_CARDS
 
 FOLDERS = {path.parent.name: path.parent for path in sorted(MODEL_CARDS.glob("*/inside.json"))}

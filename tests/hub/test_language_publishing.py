@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.cli import main
-from hf_recurrent.hub.card import read_card
+from hf_recurrent.hub import read_results
 from hf_recurrent.hub.clean_load import PROMPT
 from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.hub.gallery import build_page, gallery_problems, refresh
@@ -91,9 +91,9 @@ OFFLINE = "from huggingface_hub import constants\nconstants.HF_HUB_OFFLINE = Tru
 def usage(folder):
     """The code of a card, which prints what its pipeline gives."""
     blocks = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-    *before, call = blocks[2].strip().splitlines()
-    assert call.startswith("generator(")
-    return "\n".join([*blocks[:2], *before, f"print({call}[0])", *blocks[3:]])
+    *before, call = blocks[1].strip().splitlines()
+    assert call.startswith("pipe(")
+    return "\n".join([blocks[0], *before, f"print({call}[0])"])
 
 
 class Strangers(NamedTuple):
@@ -121,28 +121,27 @@ def strangers(runs, gutlb, counting, tmp_path_factory):
 
 
 def test_the_card_follows_from_the_run(gutlb):
-    card = read_card(gutlb)
-    assert (card.task, card.metric) == ("text-generation", "last_read_accuracy")
-    assert card.chunks == {"chunking": "fixed", **CHUNKS}
-    assert card.training.command == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
+    results = read_results(gutlb)
+    assert (results["task"], results["metric"]) == ("text-generation", "last_read_accuracy")
+    assert results["model"]["chunks"] == {"chunking": "fixed", **CHUNKS}
+    assert results["training"]["command"] == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
     # the split that is like the training rows comes first
-    assert card.results[0].split == "test_16_p80"
-    assert all(result.paper_accuracy is None for result in card.results)
-    assert card.example.text.endswith(" r")
-    written = card.example.text.rpartition("w ")[2].split()[0]
-    assert card.example.answer == written
+    found = {split: table["distribution"] for split, table in results["splits"].items()}
+    assert next(iter(found.items())) == ("test_16_p80", "as in training")
+    assert found["test_32_p10"] == "longer, fewer ignored bits"
+    assert not any("paper" in table for table in results["splits"].values())
+    example = results["example"]
+    assert example["text"].endswith(" r")
+    assert example["answer"] == example["text"].rpartition("w ")[2].split()[0]
 
 
 def test_the_usage_sections_run_as_they_stand(strangers, gutlb, counting):
     for printed, folder in zip(strangers.usage, (gutlb, counting), strict=True):
-        prompt = read_card(folder).example.text
+        prompt = read_results(folder)["example"]["text"]
         tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
         with torch.no_grad():
-            outputs = model(**tokenizer(prompt, return_tensors="pt"))
-        answer = outputs.logits[0, -1].argmax()
-        assert printed.startswith(tokenizer.decode(answer) + "\n")
-        assert printed.endswith(str({"generated_text": tokenizer.decode(answer)}) + "\n")
-        assert ("tensor(" in printed) == (outputs.ponder_steps is not None)
+            answer = tokenizer.decode(model(**tokenizer(prompt, return_tensors="pt")).logits[0, -1].argmax())
+        assert printed == f"{answer}\n{ {'generated_text': f'{prompt}{answer}'} }\n"
 
 
 def test_chunks_that_move_are_read_anew_for_each_token(counting):
@@ -218,7 +217,9 @@ def test_the_command_on_the_card_gives_its_numbers(gutlb, cache, tmp_path, monke
         main([*shlex.split(shown), "--json", str(tmp_path / "t.json"), "--batch-size", "8", "--device", "cpu"])
     assert finished.value.code == 0
     tables = json.loads((tmp_path / "t.json").read_text())["splits"]
-    assert tables == {result.split: result.table for result in read_card(gutlb).results}
+    shown = read_results(gutlb)["splits"]
+    assert tables == {split: {key: shown[split][key] for key in table} for split, table in tables.items()}
+    assert tables.keys() == shown.keys()
 
 
 def test_a_gallery_tells_last_reads_from_accuracy(gutlb, counting, tmp_path):
@@ -228,7 +229,7 @@ def test_a_gallery_tells_last_reads_from_accuracy(gutlb, counting, tmp_path):
     refresh(root)
     assert gallery_problems(root) == []
     index = (root / "README.md").read_text()
-    assert "Accuracy on flip_flop original: *Last-read accuracy* is the fraction of strings" in index
+    assert "Accuracy on flip_flop original: The last read of a string is answered with the last bit written." in index
     assert "distance: " in index
     assert "length: " not in index
     page = build_page(root, tmp_path / "page.html").read_text()

@@ -77,30 +77,20 @@ def test_no_text_is_published_unless_asked_for(tmp_path, task):
 def test_examples_are_quoted_where_they_are_asked_for(tmp_path):
     run = trained(tmp_path, "text-classification", "--examples", "true")
     staged = stage_checkpoint(run, tmp_path / "staged", "org/x")
-    assert {"README.md", "card.json"} <= quoted(staged)
+    assert {"README.md", "results.json"} <= quoted(staged)
 
 
 def test_a_calibration_and_stored_inputs_are_not_quoted_either(tmp_path):
     run = trained(tmp_path, "text-classification")
     held, test = tmp_path / "validation.jsonl", tmp_path / "test.jsonl"
-    goal = [
-        "--without-labels",
-        "--budget",
-        "depth=1",
-        "--repeats",
-        "1",
-        "--criterion",
-        "confidence",
-        "--in_place",
-        "--card",
-    ]
+    goal = ["--without-labels", "--budget", "depth=1", "--repeats", "1", "--criterion", "confidence", "--in_place"]
     for words in (
         ["calibrate", run, held, "--test-file", test, *goal],
         ["card", "inside", run, sentence(1)],
     ):
         with pytest.raises(SystemExit, match="0"):
             main([str(word) for word in words])
-    assert json.loads((run / "card.json").read_text())["calibration"]["chosen"]
+    assert json.loads((run / "results.json").read_text())["calibration"]["chosen"]
     assert quoted(stage_checkpoint(run, tmp_path / "staged", "org/x")) == set()
 
 

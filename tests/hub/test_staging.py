@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.hub.card import read_card, render_card
+from hf_recurrent.hub import read_results, render_card, write_results
 from hf_recurrent.hub.publish import publish_checkpoint
 from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
 
@@ -31,10 +31,10 @@ def test_stages_what_belongs_on_the_hub_and_nothing_else(run_folder, tmp_path):
     (run_folder / "old_module.py").write_text("raise RuntimeError")
     staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
     found = files(staged)
-    images = {plot.path for plot in read_card(run_folder).plots}
+    images = {figure["path"] for figure in read_results(run_folder)["figures"]}
     assert images
     assert found == (
-        {"README.md", "card.json", "halting_stats.json", "config.json", "model.safetensors"}
+        {"README.md", "results.json", "config.json", "model.safetensors"}
         | {"tokenizer.json", "tokenizer_config.json"}
         | {"configuration_gut.py", "modeling_gut.py"}
         | images
@@ -54,18 +54,14 @@ def test_config_gets_a_complete_auto_map_and_forgets_where_it_was(run_folder, tm
 def test_the_card_names_its_new_home(run_folder, tmp_path):
     staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
     text = (staged / "README.md").read_text()
-    assert f'name = "{REPO}"' in text
-    assert text == render_card(read_card(staged))
-    assert read_card(run_folder).repo_id != REPO
+    assert f'AutoTokenizer.from_pretrained("{REPO}")' in text
+    assert text == render_card(read_results(staged))
+    assert read_results(run_folder)["name"] != REPO
 
 
 def test_evaluation_results_follow_the_card(run_folder, tmp_path):
-    from dataclasses import replace
-
-    from hf_recurrent.hub import write_card
-
-    card = read_card(run_folder)
-    write_card(run_folder, replace(card, benchmark=replace(card.benchmark, dataset_id="org/listops")))
+    results = read_results(run_folder)
+    write_results(run_folder, {**results, "data": {**results["data"], "dataset_id": "org/listops"}})
     staged = stage_checkpoint(run_folder, tmp_path / "staged", REPO)
     assert ".eval_results/listops.yaml" in files(staged)
     assert is_publishable(".eval_results/listops.yaml")
@@ -131,7 +127,7 @@ def leave_a_token(folder):
 
 
 def count_results(folder):
-    edit_json(folder / "card.json", results=5)
+    edit_json(folder / "results.json", splits=5)
 
 
 def pickle_weights(folder):
@@ -151,7 +147,7 @@ def drop_card(folder):
 
 
 def drop_licence(folder):
-    (folder / "card.json").unlink()
+    (folder / "results.json").unlink()
     text = (folder / "README.md").read_text()
     (folder / "README.md").write_text(text.replace("license: apache-2.0\n", ""))
 
@@ -165,9 +161,9 @@ def drop_licence(folder):
         (break_config, "config.json is not JSON"),
         (leave_a_path, "config.json cannot be published: it holds the local path /home/ada"),
         (leave_a_token, "config.json cannot be published: it holds an access token"),
-        (count_results, "card.json cannot be rendered"),
+        (count_results, "results.json cannot be rendered"),
         (pickle_weights, "has no model.safetensors; other formats are never published"),
-        (edit_card, "README.md is not what card.json renders to"),
+        (edit_card, "README.md is not what results.json renders to"),
         (drop_image, "the image 'assets/test_steps.png' is missing"),
         (drop_card, "has no README.md: a published checkpoint needs a model card"),
         (drop_licence, "the front matter lacks 'license'"),
@@ -190,16 +186,8 @@ def test_one_file_of_weights_wins_over_an_old_index(run_folder, tmp_path):
     assert not (staged / "model.safetensors.index.json").exists()
 
 
-def test_how_a_copy_reads_inputs_travels(run_folder, tmp_path):
-    (run_folder / "card.json").unlink()
-    (run_folder / "inputs.json").write_text('{"texts": 1}')
-    staged = stage_checkpoint(run_folder, tmp_path / "staged")
-    assert (staged / "inputs.json").read_text() == '{"texts": 1}'
-    assert is_publishable("inputs.json")
-
-
 def test_pictures_in_every_notation_travel(run_folder, tmp_path):
-    (run_folder / "card.json").unlink()
+    (run_folder / "results.json").unlink()
     mass = (run_folder / "assets" / "test_mass.png").read_bytes()
     shown = {"assets/tag.png", "assets/dot.png"}
     for name in shown:

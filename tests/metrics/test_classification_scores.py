@@ -6,8 +6,6 @@ from scipy import stats
 from sklearn import metrics
 
 from hf_recurrent.metrics.classification import class_scores, number_scores, set_scores
-from hf_recurrent.text_data.labels import MULTI, REGRESSION, SINGLE, Labels
-from hf_recurrent.training.metrics import text_scores
 
 
 @pytest.mark.parametrize("classes", [2, 3, 1000])
@@ -70,12 +68,3 @@ def test_numbers():
             "spearman": stats.spearmanr(predictions, labels).statistic,
         }
     )
-
-
-def test_logits():
-    logits = np.array([[2.0, -1.0], [-1.0, 1.0], [0.5, 0.2]])
-    assert text_scores(logits, np.array([0, 1, 1]), Labels(SINGLE, ("a", "b")))["accuracy"] == pytest.approx(2 / 3)
-    sets = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    assert text_scores(logits, sets, Labels(MULTI, ("a", "b")))["accuracy"] == pytest.approx(2 / 3)
-    scores = text_scores(logits[:, :1], np.array([2.0, -1.0, 0.5]), Labels(REGRESSION))
-    assert (scores["mse"], scores["r_squared"]) == (0, 1)

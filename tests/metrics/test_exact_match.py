@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hf_recurrent.metrics import exact_match
+from hf_recurrent.metrics import answers, exact_match
 
 
 def test_texts():
@@ -24,3 +24,13 @@ def test_a_prediction_may_be_empty():
 def test_each_prediction_has_a_reference():
     with pytest.raises(ValueError, match="longer"):
         exact_match(["a"], ["a", "b"])
+
+
+def test_answers_are_compared_as_squad_does():
+    assert answers.exact_match("The  Rome!", ["Oslo", "rome"])
+    assert not answers.exact_match("in Rome", ["Rome"])
+    assert answers.exact_match("", [])
+    assert not answers.exact_match("Rome", [])
+    assert answers.f1("in Rome, Italy", ["Rome"]) == pytest.approx(0.5)
+    assert answers.f1("Rome", ["Oslo", "Rome of old"]) == pytest.approx(0.5)
+    assert (answers.f1("", []), answers.f1("the", []), answers.f1("Rome", [])) == (1, 1, 0)

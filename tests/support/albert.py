@@ -7,7 +7,7 @@ import transformers
 from datasets import ClassLabel, Dataset, Features, Value
 from transformers import AlbertConfig, AlbertTokenizer, PreTrainedModel
 
-from hf_recurrent.text_data.tasks import TASKS
+from hf_recurrent.data.glue import TASKS
 
 WORDS = ("good", "bad", "film", "very", "the", "a", "0", "1", "2", "3")
 TINY = {

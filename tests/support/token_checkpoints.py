@@ -5,11 +5,11 @@ import random
 
 import torch
 
+from hf_recurrent.data.tokenizers import train_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForCausalLM, GUTForMaskedLM, GUTForTokenClassification
-from hf_recurrent.text_data.tokenizers import train_tokenizer
-from hf_recurrent.training.masked_data import MASK, read_masks_in_texts
+from hf_recurrent.tasks.fill_mask import MASK
 
 WORDS = ["good", "bad", "fine", "dull", "great", "poor"]
 LABELS = ("bright", "dark", "plain")
@@ -39,7 +39,8 @@ def masked_checkpoint(folder, **fields):
     """A masked language model with random weights."""
     tokenizer = train_tokenizer("words", WORDS, frame="language")
     tokenizer.add_special_tokens({"mask_token": MASK})
-    read_masks_in_texts(tokenizer)
+    # the name of the mask token in a text is that token
+    tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = False
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
     torch.manual_seed(0)
     config = GUTConfig(vocab_size=len(tokenizer), **SIZES, **ids, **{"halting": "token", **fields})

@@ -1,20 +1,22 @@
 """`training/accelerate`: files that accelerate's launcher reads, and whose settings each model and run accepts."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
+import torch
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
 from accelerate.utils.launch import prepare_multi_gpu_env
-from seq2seq_runs import pair_rows, pair_trainer
 from tiny_run import ROOT
-from token_runs import token_trainer
+from transformers import AutoModelForSeq2SeqLM
 
+from hf_recurrent import SUTConfig
 from hf_recurrent.training.engine_checks import join_processes_on_cpus
-from hf_recurrent.training.trainer_checks import check_sharding
-from support.families import make_model
+from hf_recurrent.training.trainer import check_sharding
+from support.families import BY_NAME, make_model
 
 CONFIGS = sorted((ROOT / "training" / "accelerate").glob("*.yaml"))
 SHARDED = [path for path in CONFIGS if path.stem.startswith("fsdp2")]
@@ -72,6 +74,12 @@ def test_each_model_has_blocks_to_shard(plugin, variant):
     assert wrapped
 
 
+def sharded(model, plugin):
+    """What of a trainer is looked at."""
+    state = SimpleNamespace(fsdp_plugin=plugin)
+    return SimpleNamespace(is_fsdp_enabled=True, model=model, accelerator=SimpleNamespace(state=state))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -80,16 +88,12 @@ def test_each_model_has_blocks_to_shard(plugin, variant):
         ({"cpu_ram_efficient_loading": True}, "fsdp_cpu_ram_efficient_loading is true"),
     ],
 )
-def test_other_ways_to_shard_are_refused(tmp_path, monkeypatch, changes, message):
+def test_other_ways_to_shard_are_refused(monkeypatch, changes, message):
     # accelerate sets it
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")
-    settings = {"fsdp_version": 2, "state_dict_type": "FULL_STATE_DICT", "save_strategy": "steps", **changes}
-    trainer = token_trainer(tmp_path, save_strategy=settings.pop("save_strategy"))
-    plugin = FullyShardedDataParallelPlugin(**settings)
-    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
-    monkeypatch.setitem(trainer.accelerator.state.__dict__, "fsdp_plugin", plugin)
+    settings = {"fsdp_version": 2, "state_dict_type": "FULL_STATE_DICT", **changes}
     with pytest.raises(ValueError, match=message):
-        check_sharding(trainer)
+        check_sharding(sharded(make_model(BY_NAME["gut"]), FullyShardedDataParallelPlugin(**settings)))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +117,8 @@ def test_processes_without_gpus_train_together(monkeypatch, gpus, variables, joi
     assert os.environ["ACCELERATE_USE_CPU"] == str(joined).lower()
 
 
-def test_stacks_that_share_embeddings_are_not_sharded(tmp_path, monkeypatch):
-    trainer = pair_trainer(tmp_path, pair_rows(4))
-    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
-    with pytest.raises(ValueError, match="the two stacks of SUTForConditionalGeneration share embeddings"):
-        check_sharding(trainer)
+def test_stacks_that_share_embeddings_are_not_sharded():
+    with torch.device("meta"):
+        pair = AutoModelForSeq2SeqLM.from_config(SUTConfig.preset("tiny", is_encoder_decoder=True))
+    with pytest.raises(ValueError, match=r"the two stacks of SUTFor\w+ share embeddings"):
+        check_sharding(sharded(pair, None))

@@ -4,9 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
-from hf_recurrent.training.batches import EpochSampler, token_counts
+from hf_recurrent.training.batches import EpochSampler
 
 LENGTHS = np.array([9, 3, 5, 3, 7, 5, 3, 9, 7, 5, 3, 8, 2, 6, 4, 4, 5, 6, 7, 2, 9, 8, 3])
 
@@ -17,13 +16,6 @@ def epoch(sampling, batch_size, number=0, seed=1, lengths=LENGTHS):
     indices = list(sampler)
     assert len(indices) == len(sampler)
     return indices
-
-
-def test_lengths_follow_order_and_selection():
-    rows = [{"input_ids": [1] * length} for length in (3, 1, 2)]
-    assert token_counts(rows).tolist() == [3, 1, 2]
-    assert token_counts(Dataset.from_list(rows)).tolist() == [3, 1, 2]
-    assert token_counts(Dataset.from_list(rows).select([2, 0])).tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("sampling", ["with_replacement", "by_length", "short_first", "balanced_lengths"])
@@ -61,11 +53,11 @@ def test_short_examples_come_first_and_are_drawn_evenly():
     assert epoch("short_first", 10, number=1, lengths=lengths) == epoch("by_length", 10, number=1, lengths=lengths)
 
 
-def test_short_examples_come_first_for_as_many_steps_as_are_given():
+def test_lengths_grow_for_as_many_steps_as_are_given_and_from_a_share_of_them_on():
     lengths = np.random.default_rng(0).integers(2, 42, 1000)
 
-    def longest(number, steps):
-        sampler = EpochSampler("short_first", lengths, 10, 1, steps)
+    def longest(number, *growth):
+        sampler = EpochSampler("short_first", lengths, 10, 1, *growth)
         sampler.set_epoch(number)
         return lengths[list(sampler)].reshape(-1, 10).max(1)
 
@@ -74,40 +66,35 @@ def test_short_examples_come_first_for_as_many_steps_as_are_given():
     assert longest(0, 20)[20:].max() == 41
     assert longest(0, 200)[-1] <= 21
     assert longest(1, 200)[0] > 15
-    assert longest(2, 200).min() < 10  # batches of like length
-
-
-def test_a_share_of_the_lengths_is_drawn_from_the_first_step_on():
-    lengths = np.random.default_rng(0).integers(2, 42, 1000)
-    growth = {"short_first_share": 0.25, "short_first_power": 2.0}
-    batches = lengths[list(EpochSampler("short_first", lengths, 10, 1, **growth))].reshape(-1, 10)
-    # 100 batches; 10 of 40 lengths and the next at first, of the other 30 a quarter after half of the batches
-    assert batches[:10].max() == 12
-    assert batches[45:50].max() in (18, 19)
-    assert batches[-5:].max() > 35
+    assert longest(2, 200).min() < 10, "batches of like length"
+    # 10 of 40 lengths and the next at first, of the other 30 a quarter after half of the batches
+    grown = longest(0, 0, 0.25, 2.0)
+    assert (grown[:10].max(), grown[-5:].max() > 35) == (12, True)
+    assert grown[45:50].max() in (18, 19)
 
 
 def test_too_few_examples_for_a_batch():
     assert sorted(epoch("by_length", 100)) == list(range(23))
-    assert len(epoch("short_first", 100)) == len(epoch("short_first", 100, number=1)) == 100
-    assert len(epoch("with_replacement", 100)) == 100
-    assert len(epoch("balanced_lengths", 100)) == 100
+    assert len(epoch("short_first", 100, number=1)) == 100
+    for sampling in ("short_first", "with_replacement", "balanced_lengths"):
+        assert len(epoch(sampling, 100)) == 100
+
+
+def drawn(sampling, lengths, epochs):
+    """How often each example is drawn, in batches of 10."""
+    indices = [epoch(sampling, 10, number, lengths=lengths) for number in range(epochs)]
+    return np.bincount(np.concatenate(indices), minlength=len(lengths))
 
 
 def test_examples_with_replacement_are_independent_and_uniform():
     lengths = np.full(50, 4)
-    drawn = np.concatenate([epoch("with_replacement", 10, number, lengths=lengths) for number in range(400)])
-    counts = np.bincount(drawn, minlength=50)
+    counts = drawn("with_replacement", lengths, 400)
     # 400 expected of each, with a standard deviation of about 20
-    assert counts.min() > 300
-    assert counts.max() < 500
+    assert 300 < counts.min() < counts.max() < 500
     assert len(set(epoch("with_replacement", 10, lengths=lengths))) < 50
 
 
 def test_every_length_is_drawn_equally_often():
-    lengths = np.array([2] * 2 + [3] * 8 + [9] * 90)
-    drawn = np.concatenate([epoch("balanced_lengths", 10, number, lengths=lengths) for number in range(60)])
-    by_length = [np.mean(lengths[drawn] == length) for length in (2, 3, 9)]
-    assert by_length == pytest.approx([1 / 3] * 3, abs=0.03)
-    counts = np.bincount(drawn, minlength=100)
-    assert [counts[:2].min() > 900, counts[2:10].min() > 190, counts[10:].min() > 5] == [True] * 3
+    groups = np.split(drawn("balanced_lengths", np.array([2] * 2 + [3] * 8 + [9] * 90), 60), [2, 10])
+    assert [group.sum() / 6000 for group in groups] == pytest.approx([1 / 3] * 3, abs=0.03)
+    assert [group.min() > least for group, least in zip(groups, (900, 190, 5), strict=True)] == [True] * 3

@@ -1,17 +1,18 @@
 """Training by CUDA graphs, whose replays are calls again here: `python -m gpu.day` captures them on a GPU."""
 
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
 import torch
-from test_trainer import make_trainer
+from tiny_trainer import tiny_trainer
 from transformers.utils import import_utils
 
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.models.common.graphs import capturing
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
-from hf_recurrent.training.cuda_graphs import TrainingGraphs, padded, padded_length
-from hf_recurrent.training.trainer_checks import check_graphs
+from hf_recurrent.training.cuda_graphs import TrainingGraphs, padded
+from hf_recurrent.training.trainer import check_graphs
 from perf.work import counted
 from support.compare import assert_same, gradients
 from support.families import BY_NAME, EXPECTED_VARIANTS, VARIANTS, make_batch, make_config, make_model
@@ -37,7 +38,7 @@ def test_a_run_by_graphs_learns_what_one_without_does(tmp_path, made, sampling):
         torch.manual_seed(0)
         # it asks for a GPU
         with mock.patch("hf_recurrent.training.trainer.check_graphs"):
-            trainer = make_trainer(tmp_path / str(graphs), config, cuda_graphs=graphs, **options)
+            trainer = tiny_trainer(tmp_path / str(graphs), config, cuda_graphs=graphs, **options)
         trainer.train()
         logged = [log["ponder_steps"] for log in trainer.state.log_history if "ponder_steps" in log]
         weights = dict(trainer.model.named_parameters())
@@ -49,45 +50,36 @@ def test_a_run_by_graphs_learns_what_one_without_does(tmp_path, made, sampling):
     assert sum(graph.replays for graph in made) == 10 - len(made)
 
 
-def test_a_step_of_another_kind_has_a_graph_of_its_own(made):
+def graphed(wait):
+    """A model of one used weight, and a function that runs its step; a step that waits reads its loss."""
     model = torch.nn.ParameterDict({"weight": torch.ones(3), "unused": torch.ones(3)})
-    weight, unused = model["weight"], model["unused"]
-
-    def step(inputs, depth):
-        loss = (weight * inputs["x"]).sum()
-        loss.backward()
-        return {"loss": loss.detach()}
-
-    graphs = TrainingGraphs(step, model)
-    for depth in (2, 3):
-        for scale in range(1, 5):
-            weight.grad = None
-            x = torch.full((3,), float(scale * depth))
-            loss = graphs.run({"x": x}, depth)["loss"]
-            assert loss == 3 * scale * depth
-            assert torch.equal(weight.grad, x)
-            assert unused.grad is None
-    assert [graph.replays for graph in made] == [3, 3]
-
-
-def test_a_step_that_cannot_be_captured_is_refused(made):
-    model = torch.nn.ParameterDict({"weight": torch.ones(2)})
 
     def step(inputs, depth):
         loss = (model["weight"] * inputs["x"]).sum()
         loss.backward()
-        return {"loss": loss.detach() * int(loss)}
+        return {"loss": loss.detach() * int(loss) if wait else loss.detach()}
 
-    graphs = TrainingGraphs(step, model)
-    graphs.run({"x": torch.ones(2)})
+    return model, TrainingGraphs(step, model).run
+
+
+def test_a_step_of_another_kind_has_a_graph_of_its_own(made):
+    model, run = graphed(wait=False)
+    for depth in (2, 3):
+        for scale in range(1, 5):
+            model["weight"].grad = None
+            x = torch.full((3,), float(scale * depth))
+            assert run({"x": x}, depth)["loss"] == 3 * scale * depth
+            assert torch.equal(model["weight"].grad, x)
+            assert model["unused"].grad is None
+    assert [graph.replays for graph in made] == [3, 3]
+
+
+def test_a_step_that_cannot_be_captured_is_refused(made):
+    _, run = graphed(wait=True)
+    run({"x": torch.ones(3)})
     problem = r"cuda_graphs is True, but .* _local_scalar_dense: operation not permitted .*; leave cuda_graphs out"
     with pytest.raises(ValueError, match=problem):
-        graphs.run({"x": torch.ones(2)})
-
-
-@pytest.mark.parametrize(("length", "expected"), [(1, 16), (16, 16), (17, 32), (100, 112), (129, 160), (512, 512)])
-def test_columns_are_padded_to_lengths_that_come_again(length, expected):
-    assert padded_length(length) == expected
+        run({"x": torch.ones(3)})
 
 
 def test_padding_is_masked_and_has_no_label():
@@ -102,6 +94,9 @@ def test_padding_is_masked_and_has_no_label():
     # the second is beyond the columns, and ignored
     assert batch["end_positions"].tolist() == [2, 16]
     assert padded({"input_ids": ids, "labels": torch.tensor([1, 2])}, config)["labels"].tolist() == [1, 2]
+    # to lengths that come again
+    for length, expected in ((1, 16), (16, 16), (17, 32), (100, 112), (129, 160), (512, 512)):
+        assert padded({"input_ids": torch.ones(1, length, dtype=torch.long)}, config)["input_ids"].shape[1] == expected
 
 
 PADDED = [each for each in (*VARIANTS, *EXPECTED_VARIANTS) if each.architecture in ARCHITECTURES]
@@ -129,19 +124,21 @@ def test_a_captured_step_waits_for_nothing(variant):
     assert counted(model, step).waits > 0
 
 
-def test_graphs_are_refused_where_there_are_none(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({}, "gut", None),
+        ({"fp16": True}, "gut", "cuda_graphs is True and fp16 True: graphs need False"),
+        ({"optim": "galore_adamw_layerwise"}, "gut", "which steps within the pass"),
+        ({}, "rnn_lstm", "the host reads values in passes of rnn; take one of xpos_transformer"),
+    ],
+)
+def test_graphs_are_refused_where_there_are_none(tmp_path, changes, kind, message):
     args = RecurrentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, cuda_graphs=True, report_to="none")
+    config = make_model(BY_NAME[kind]).config
     with pytest.raises(ValueError, match="cuda_graphs is True, but training runs on cpu"):
-        check_graphs(args, make_model(GRAPHED[0]).config)
-    with mock.patch.object(RecurrentTrainingArguments, "device", torch.device("cuda", 0)):
-        check_graphs(args, make_model(GRAPHED[0]).config)
-        args.fp16 = True
-        with pytest.raises(ValueError, match="cuda_graphs is True and fp16 True: graphs need False"):
-            check_graphs(args, make_model(GRAPHED[0]).config)
-        args.fp16, args.optim = False, "galore_adamw_layerwise"
-        with pytest.raises(ValueError, match="which steps within the pass"):
-            check_graphs(args, make_model(GRAPHED[0]).config)
-        args.optim = "adamw_torch"
-        rnn = next(variant for variant in VARIANTS if variant.architecture == "rnn")
-        with pytest.raises(ValueError, match="the host reads values in passes of rnn; take one of xpos_transformer"):
-            check_graphs(args, make_model(rnn).config)
+        check_graphs(args, config)
+    vars(args).update(changes)
+    expected = nullcontext() if message is None else pytest.raises(ValueError, match=message)
+    with mock.patch.object(RecurrentTrainingArguments, "device", torch.device("cuda", 0)), expected:
+        check_graphs(args, config)

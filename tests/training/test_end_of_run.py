@@ -8,11 +8,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 import hf_recurrent
 from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.training import card
-from hf_recurrent.training.arguments import DataArguments
-from hf_recurrent.training.data import load_splits
-from hf_recurrent.training.evaluation import Evaluation, evaluate_run, sample, summary
-from hf_recurrent.training.report_arguments import RunArguments
+from hf_recurrent.tasks import get_task, task_of_benchmark
+from hf_recurrent.tasks.base import short_example
+from hf_recurrent.tasks.summary import titled_tables
+from hf_recurrent.training import results
+from hf_recurrent.training.arguments import ReportArguments
+from hf_recurrent.training.evaluation import evaluate_run, sample
 from support.compare import assert_close
 from support.families import papers_halting
 
@@ -32,11 +33,11 @@ def number_of_tokens(dataset):
 
 @pytest.mark.parametrize("column", ["n", "steps", "p95", "mean", "size"])
 def test_a_column_called_as_a_number_of_the_table_is_shown_beside_it(column):
-    numbers = {"accuracy": 0.5, "majority_baseline": 0.25, "steps": {"mean": 2.0, "p95": 3.0}}
+    numbers = {"accuracy": 0.5, "majority_baseline": 0.25, "steps": {"mean": 2.0, "p95": 3.0, "max": 3}}
     rows = [{"value": value, "n": 70 + value, **numbers} for value in (8, 9)]
     table = {**numbers, "n": 151, "slices": {column: {"rows": rows}}}
-    lines = summary(Evaluation({"test": table})).split(f"test by {column}\n")[1].splitlines()
-    assert [line.split()[:2] for line in lines[1:3]] == [["8", "78"], ["9", "79"]]
+    shown = dict(titled_tables({"test": table}, "accuracy"))[f"test by {column}"]
+    assert [list(row.values())[:2] for row in shown] == [[8, "78"], [9, "79"]]
 
 
 @pytest.mark.slow
@@ -45,11 +46,12 @@ def test_a_column_called_as_a_number_of_the_table_is_shown_beside_it(column):
 def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_path):
     auto_class, parameters = BENCHMARKS[benchmark]
     tokenizer = build_tokenizer(benchmark)
-    data = DataArguments(benchmark=benchmark, benchmark_params={**parameters, "num_validation": 4})
+    kind = get_task(task_of_benchmark(benchmark))
+    task = kind(kind.arguments(benchmark=benchmark, benchmark_params={**parameters, "num_validation": 4}))
     fields = papers_halting(model_type)
     fields |= {"num_labels": 10} if auto_class is AutoModelForSequenceClassification else {}
     model = auto_class.from_config(AutoConfig.for_model(model_type, vocab_size=len(tokenizer), **fields, **TINY))
-    splits = load_splits(data, tokenizer).evaluation
+    splits = task.load_splits(tokenizer).evaluation
     read = 0
 
     def count(embeddings, inputs):
@@ -58,16 +60,22 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
 
     handle = model.get_input_embeddings().register_forward_pre_hook(count)
     evaluation = evaluate_run(
-        model, tokenizer, splits, tmp_path, RunArguments(thresholds=THRESHOLDS, threshold_samples=30), 8, progress=False
+        model,
+        tokenizer,
+        splits,
+        tmp_path,
+        ReportArguments(thresholds=THRESHOLDS, threshold_samples=30),
+        8,
+        progress=False,
     )
     handle.remove()
 
     curve_split = sample(splits[0], 30)
     expected = sum(number_of_tokens(split.dataset) for split in splits)
     expected += len(THRESHOLDS) * number_of_tokens(curve_split.dataset)
-    assert 0 <= read - expected <= DRAWINGS * len(evaluation.example["input_ids"])
+    assert 0 <= read - expected <= DRAWINGS * len(short_example(splits[0])["input_ids"])
     # which another pass over the curve's examples would exceed
-    assert DRAWINGS * len(evaluation.example["input_ids"]) < number_of_tokens(curve_split.dataset)
+    assert DRAWINGS * len(short_example(splits[0])["input_ids"]) < number_of_tokens(curve_split.dataset)
 
     for row in evaluation.curve:
         batches = curve_split.batches(tokenizer, 8)
@@ -86,6 +94,6 @@ def test_a_checkout_that_is_not_installed_has_a_version(monkeypatch):
         return known(package)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    found = card.versions()
+    found = results.versions()
     assert found["hf-recurrent"] == hf_recurrent.__version__
     assert list(found) == ["python", "hf-recurrent", "torch", "transformers", "accelerate", "datasets", "numpy"]

@@ -1,125 +1,107 @@
-"""Recipes and flags: what they mean, and what is said of those that are wrong."""
+"""Recipes and flags: what they mean, sizes by name, and what is said of those that are wrong."""
+
+import dataclasses
 
 import pytest
+import torch
 import yaml
-from tiny_run import RECIPES
+from command_lines import config_of, read
+from tiny_run import DOCUMENT_RECIPES, RECIPES, SEQ2SEQ_RECIPES, TINY
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.training.arguments import ARGUMENT_TYPES
-from hf_recurrent.training.model import make_config, make_model
-from hf_recurrent.training.objectives import CLASSIFICATION
+from hf_recurrent.models.common.configuration import FOLLOWING
+from hf_recurrent.training.model import make_model
 from hf_recurrent.training.paper import paper_with_title
-from hf_recurrent.training.recipes import mapping, parse
+from hf_recurrent.training.recipes import mapping, parse, recipe_model
+from hf_recurrent.training.stages import argument_types
+
+ALL_RECIPES = [*RECIPES, *DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES]
+BY_NAME = {path.stem: path for path in RECIPES if path.parent.name != "cpu"}
 
 
-def read(*argv):
-    return parse([*argv, "--output_dir", "unused"], ARGUMENT_TYPES)
+# ---- the recipes of this package
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem if path.parent.name == "recipes" else str(path))
-def test_every_recipe_parses_and_makes_its_model(path):
-    from hf_recurrent.benchmarks import build_tokenizer
-
-    (model, data, run, _), settings = read(str(path), "--use_cpu", "--bf16", "false")
+@pytest.mark.parametrize("path", ALL_RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_recipe_has_a_model_of_its_own_sizes(path):
+    """No rule about sizes that are not given can change it."""
+    run, text = read(path), path.read_text()
     if path.stem != "demo":
-        assert path.read_text().startswith("#"), "a recipe starts with what it reproduces"
-        assert run.title
-        assert run.paper or run.paper_table != "none"
-    assert settings["model_type"] == model.model_type
-    config = make_config(model, data, build_tokenizer(data.benchmark, data.benchmark_config))
-    for key, value in model.config.items():
-        assert getattr(config, key) == value
+        assert text.startswith("#"), "a recipe starts with what it reproduces"
+        assert run.report.title
+        assert run.report.paper or run.report.paper_table != "none"
     if path.parent.name == "cpu":
-        assert "CPU-size" in run.title
-        assert run.notice
+        assert "CPU-size" in run.report.title
+        assert run.report.notice
+    model_type, fields = recipe_model(str(path))
+    assert run.settings["model_type"] == model_type
+    config_class = ARCHITECTURES[model_type].config_class
+    # these are other sizes, divided or taken over
+    needed = {"hidden_size", *FOLLOWING} - {"head_dim", "gate_intermediate_size", "memory_cell_size"}
+    needed |= {"head_dim"} if model_type == "sut" else set()
+    assert needed & {field.name for field in dataclasses.fields(config_class)} <= fields.keys()
+    config = config_class(**fields)
+    with torch.device("meta"):
+        assert ARCHITECTURES[model_type].model_class("AutoModel")(config).num_parameters() > 0
+    # other tokenizers are of the Hub, or trained on texts
+    config = config_of(run) if path in RECIPES else config
+    assert fields.items() <= vars(config).items()
 
 
-def test_every_cell_of_the_tables_has_a_recipe():
-    names = {path.stem for path in RECIPES if path.parent.name == "recipes"}
-    models = ["xpos_transformer", "ut", "gut", "gut_token_halt", "gut_no_gate", "gut_no_transition", "tlb", "gutlb"]
-    assert {f"{data}_{model}" for data in ("listops", "logical_inference") for model in models} <= names
-    assert {"listops_gut_upper_bound", "listops_gut_no_halt"} <= names
+@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda row: row.model_type)
+def test_cards_and_commands_know_every_architecture(architecture):
+    """Its paper, and the threshold that commands set for a pass of full depth."""
+    assert paper_with_title(architecture.paper)["title"] == architecture.paper
+    config = architecture.config_class()
+    assert hasattr(config, "halting_threshold") or not config.capabilities.shared_block
 
 
-def test_flip_flop_recipes_are_the_rows_of_table_3():
-    """Sizes are the authors' but for the head, of which theirs has one logit, and the tokens they do not have."""
-    import torch
-
-    from hf_recurrent.benchmarks import build_tokenizer
-
-    theirs = {
-        "Transformer": ("xpos_transformer", 19_168_769),
-        "UT": ("ut", 3_680_258),
-        "GUT": ("gut", 6_042_114),
-        "TLB": ("tlb", 16_028_673),
-        "GUTLB": ("gutlb", 10_251_778),
-        "TLB-FR": ("tlb", 16_028_673),
-    }
-    paths = [path for path in RECIPES if path.parent.name == "recipes" and path.stem.startswith("flip_flop")]
-    rows = {}
-    for path in paths:
-        (model, data, run, args), _ = read(str(path), "--use_cpu", "--bf16", "false")
-        tokenizer = build_tokenizer(data.benchmark)
-        config = make_config(model, data, tokenizer)
-        with torch.device("meta"):
-            ours = make_model_class(model.model_type)(config).num_parameters()
-        row = run.paper["row"]
-        rows[row] = (model.model_type, ours)
-        # START and END are in their encoders that read whole strings; their vocabulary is the five words
-        tokens = len(tokenizer) - 5 - 2 * (model.model_type not in ("tlb", "gutlb"))
-        extra = config.hidden_size * tokens + (config.hidden_size + 1) * (len(tokenizer) - 1)
-        assert (model.model_type, ours - extra) == theirs[row], path.stem
-        assert (args.max_steps, args.per_device_train_batch_size, args.warmup_steps) == (10_000, 16, 50)
-        assert args.cycle_adam_beta1 is False
-        assert not data.benchmark_params, "the benchmark's defaults are the paper's data"
-        assert getattr(config, "chunking", None) == {"TLB": "fixed", "GUTLB": "fixed", "TLB-FR": "count"}.get(row)
-    assert rows.keys() == theirs.keys()
+# ---- recipes and flags
 
 
-def make_model_class(model_type):
-    from hf_recurrent.registry import ARCHITECTURES
-
-    return ARCHITECTURES[model_type].model_class("AutoModelForCausalLM")
-
-
-def test_flags_win_and_mappings_merge(write_recipe):
-    (model, _, run, args), settings = read(
-        write_recipe(), "--config", "{hidden_size: 32, dropout: 1e-1}", "--max-steps", "7", "--thresholds", "0.5", "1"
-    )
-    assert model.config == {
-        "hidden_size": 32,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-        "num_hidden_layers": 3,
-        "halting": "global",
-        "dropout": 0.1,
-    }
-    assert (args.max_steps, run.thresholds) == (7, [0.5, 1.0])
-    assert settings["max_steps"] == 7
+def test_flags_win_and_mappings_merge(recipe):
+    flags = ["--config", "{hidden_size: 32, dropout: 1e-1}", "--max-steps", "7", "--thresholds", "0.5", "1"]
+    run = read(recipe(), *flags)
+    assert run.model_args.config == {**TINY["config"], "hidden_size": 32, "dropout": 0.1}
+    assert (run.args.max_steps, run.report.thresholds, run.settings["max_steps"]) == (7, [0.5, 1.0], 7)
+    by_flag = read(recipe(), "--warmup_steps", "9", "--learning_rate", "1.0", "--seed", "42").settings
+    assert yaml.safe_dump(read(recipe(warmup_steps=9, learning_rate=1)).settings) == yaml.safe_dump(by_flag)
 
 
-def test_flags_displace_what_would_win_over_them(write_recipe):
-    recipe = write_recipe(lr_schedule="cosine2", max_steps=7)
-    (_, _, _, args), settings = read(recipe, "--lr_scheduler_type", "constant", "--num_train_epochs", "3")
-    assert (args.lr_schedule, args.lr_scheduler_type.value, args.max_steps) == (None, "constant", -1)
-    assert not settings.keys() & {"lr_schedule", "max_steps"}
-    recipe = write_recipe(lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs={"num_decay_steps": 3})
-    (_, _, _, args), _ = read(recipe, "--lr_schedule", "cosine2")
+def test_flags_displace_what_would_win_over_them(recipe, tmp_path):
+    path = recipe(lr_schedule="cosine2", max_steps=7)
+    run = read(path, "--lr_scheduler_type", "constant", "--num_train_epochs", "3")
+    assert (run.args.lr_schedule, run.args.lr_scheduler_type.value, run.args.max_steps) == (None, "constant", -1)
+    assert not run.settings.keys() & {"lr_schedule", "max_steps"}
+    path = recipe(lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs={"num_decay_steps": 3})
+    args = read(path, "--lr_schedule", "cosine2").args
     assert (args.lr_schedule, args.lr_scheduler_kwargs) == ("cosine2", None)
+    # a checkpoint, too
+    run = read(recipe(), "--model_name_or_path", tmp_path)
+    assert (run.model_args.model_type, "model_type" in run.settings) == (None, False)
+    with pytest.raises(ValueError, match="set exactly one of model_type and model_name_or_path"):
+        read(recipe(), "--model_name_or_path", tmp_path, "--model_type", "ndr")
 
 
-def test_scientific_notation_is_a_number(tmp_path):
+def test_a_flag_of_several_values_may_be_repeated(recipe, tmp_path):
+    flags = ["--thresholds", "0.5", "1", "--train_file", tmp_path, "--text_column", "q1", "--seed", "4"]
+    run = read(
+        recipe(benchmark=None, benchmark_params={}), *flags, "--text-column", "q2", "--thresholds=0.25", "--seed=5"
+    )
+    assert (run.task.data.text_column, run.report.thresholds) == (["q1", "q2"], [0.5, 1.0, 0.25])
+    assert (run.settings["text_column"], run.settings["seed"], run.args.seed) == (["q1", "q2"], 5, 5)
+
+
+def test_numbers_are_what_people_mean(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("model_type: ut\nlearning_rate: 7e-4\nadam_epsilon: 1E-8\n")
-    (_, _, _, args), _ = read(str(path))
+    args = read(path).args
     assert (args.learning_rate, args.adam_epsilon) == (7e-4, 1e-8)
-
-
-def test_flags_and_recipe_give_the_same_settings(write_recipe):
-    _, by_recipe = read(write_recipe(warmup_steps=9, learning_rate=1))
-    _, by_flag = read(write_recipe(), "--warmup_steps", "9", "--learning_rate", "1.0", "--seed", "42")
-    assert by_recipe == by_flag
-    assert yaml.safe_dump(by_recipe) == yaml.safe_dump(by_flag)
+    for text, value in (("7e-4", 7e-4), ("1E5", 1e5), ("1.5", 1.5), ("-.5", -0.5), ("1_000", 1000)):
+        assert mapping("config", f"{{a: {text}}}") == {"a": value}
+    # what only YAML takes for a number
+    for text in ("010", "1:30", "1:30.5", "0b11"):
+        assert mapping("config", f"{{a: {text}}}") == {"a": text}
 
 
 @pytest.mark.parametrize(
@@ -140,86 +122,128 @@ def test_flags_and_recipe_give_the_same_settings(write_recipe):
         ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
     ],
 )
-def test_bad_recipes(write_recipe, changes, message):
+def test_bad_recipes(recipe, changes, message):
     with pytest.raises(ValueError, match=message):
-        read(write_recipe(**changes))
+        read(recipe(**changes))
 
 
-@pytest.mark.parametrize("flags", [[], ["--output_dir", ""]])
-def test_a_run_without_a_folder_is_refused(write_recipe, flags, tmp_path, monkeypatch):
-    recipe = write_recipe()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="output_dir is not set: give the run a folder, such as --output_dir runs/gut"):
-        parse([recipe, *flags], ARGUMENT_TYPES)
-    assert read(write_recipe())[0][3].output_dir == "unused"
+def test_a_run_without_a_folder_is_refused(recipe):
+    message = "output_dir is not set: give the run a folder, such as --output_dir runs/gut"
+    types_ = argument_types(type(read(recipe()).task))
+    for flags in ([], ["--output_dir", ""]):
+        with pytest.raises(ValueError, match=message):
+            parse([recipe(), *flags], types_)
 
 
-def test_missing_recipe_and_malformed_files(tmp_path, write_recipe):
-    path = write_recipe()
+def test_missing_and_malformed_recipes(tmp_path, recipe):
     with pytest.raises(FileNotFoundError, match=r"tinny\.yaml; did you mean tiny\.yaml"):
-        read(path.replace("tiny", "tinny"))
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("a: [1")
-    with pytest.raises(ValueError, match="not valid YAML"):
-        read(str(bad))
-    bad.write_text("- a\n")
-    with pytest.raises(ValueError, match="not a mapping"):
-        read(str(bad))
+        read(recipe().replace("tiny", "tinny"))
+    for text, message in (("a: [1", "not valid YAML"), ("- a\n", "not a mapping")):
+        (tmp_path / "bad.yaml").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read(tmp_path / "bad.yaml")
 
 
-def test_a_flag_of_several_values_may_be_repeated(write_recipe, tmp_path):
-    flags = ["--thresholds", "0.5", "1", "--train_file", str(tmp_path), "--text_column", "q1", "--seed", "4"]
-    (_, data, run, args), settings = read(
-        write_recipe(benchmark=None, benchmark_params={}),
-        *flags,
-        "--text-column",
-        "q2",
-        "--thresholds=0.25",
-        "--seed=5",
-    )
-    assert (data.text_column, run.thresholds) == (["q1", "q2"], [0.5, 1.0, 0.25])
-    assert (settings["text_column"], settings["seed"], args.seed) == (["q1", "q2"], 5, 5)
-
-
-def test_unknown_config_field(write_recipe):
-    from hf_recurrent.benchmarks import build_tokenizer
-
-    (model, data, _, _), _ = read(write_recipe(config={"haltin": "token"}))
+def test_models_that_cannot_be(recipe, tmp_path):
     with pytest.raises(ValueError, match=r"no field 'haltin'; did you mean halting"):
-        make_config(model, data, build_tokenizer(data.benchmark))
-
-
-def test_nan_weights_are_refused(write_recipe, tmp_path):
-    import torch
-
-    from hf_recurrent.benchmarks import build_tokenizer
-
-    (arguments, data, _, _), _ = read(write_recipe())
-    config = make_config(arguments, data, build_tokenizer(data.benchmark))
-    model = make_model(arguments, config, CLASSIFICATION)
-    with torch.no_grad():
-        model.model.embed_tokens.weight[1, 2] = float("nan")
+        config_of(read(recipe(config={"haltin": "token"})))
+    run = read(recipe())
+    config = config_of(run)
+    model = make_model(run.model_args, config, run.task)
+    model.model.embed_tokens.weight.data[1, 2] = float("nan")
     model.save_pretrained(tmp_path / "broken")
-    arguments.model_type, arguments.model_name_or_path = None, str(tmp_path / "broken")
+    run.model_args.model_type, run.model_args.model_name_or_path = None, str(tmp_path / "broken")
     with pytest.raises(ValueError, match=r"embed_tokens\.weight holds NaN"):
-        make_model(arguments, config, CLASSIFICATION)
+        make_model(run.model_args, config, run.task)
+
+
+# ---- sizes by name
+
+
+def sizes(*argv):
+    run = read(*argv)
+    assert run.settings.get("config", {}) == run.model_args.config
+    return run.model_args.config
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("size", ["tiny", "small", "base", "large"])
+def test_presets_become_their_sizes(architecture, size):
+    config_class = ARCHITECTURES[architecture].config_class
+    fields = sizes("--model_type", architecture, "--config", f"{{preset: {size}, dropout: 0.25}}")
+    assert "preset" not in fields
+    assert config_class(**fields).to_dict() == config_class.preset(size, dropout=0.25).to_dict()
+
+
+TINY_GUT = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "head_dim": 16,
+    "intermediate_size": 128,
+    "gate_intermediate_size": 128,
+}
+
+
+def test_a_preset_takes_the_place_of_all_sizes_of_a_recipe():
+    """Widths that the recipe writes out would otherwise stay."""
+    path = BY_NAME["listops_gut"]
+    assert sizes(path, "--config", "{preset: tiny}") == {**yaml.safe_load(path.read_text())["config"], **TINY_GUT}
+    # what a flag gives is over what its preset has, wherever it stands
+    for flag in ("{preset: tiny, hidden_size: 96}", "{hidden_size: 96, preset: tiny}"):
+        config = sizes(path, "--config", flag)
+        assert (config["hidden_size"], config["head_dim"], config["intermediate_size"]) == (96, 24, 192)
+    config = sizes(path, "--config", "{preset: tiny, intermediate_size: 7, dropout: 0.5}")
+    assert (config["intermediate_size"], config["gate_intermediate_size"], config["dropout"]) == (7, 7, 0.5)
+
+
+def test_presets_of_recipes_papers_and_recipes_as_presets(recipe):
+    path = recipe(config={"preset": "tiny", "num_hidden_layers": 3})
+    assert sizes(path) == {"num_hidden_layers": 3, **TINY_GUT}
+    assert sizes(path, "--config", "{num_hidden_layers: 4}") == {"num_hidden_layers": 4, **TINY_GUT}
+    assert sizes("--model_type", "gut", "--config", f"{{preset: {path}}}") == sizes(path)
+    # the halting of a paper, which leaves sizes alone
+    paper, demo = {"halting": "global", "depth_objective": "mixture"}, BY_NAME["demo"]
+    given = yaml.safe_load(demo.read_text())["config"]
+    assert sizes(demo, "--config", "{preset: dynamic_halt}") == {**given, **paper}
+    text = BY_NAME["lra_text_gut"]
+    config = sizes("--model_type", "gut", "--config", f"{{preset: {text}, dropout: 0.0}}")
+    assert config == {**yaml.safe_load(text.read_text())["config"], "dropout": 0.0, "gate_intermediate_size": 1024}
+    # as flags over a recipe that has more fields
+    config = sizes(BY_NAME["listops_gut_no_gate"], "--config", f"{{preset: {text}}}")
+    assert (config["hidden_size"], config["feed_forward"]) == (256, "plain")
+
+
+def test_a_change_of_sizes_is_reported_as_numbers(recipe):
+    path = recipe(config={"preset": "tiny"})
+    assert read(path).changes == []
+    assert read(path, "--config", "{preset: small}").changes == [
+        "config.hidden_size = 256 (64)",
+        "config.head_dim = 64 (16)",
+        "config.intermediate_size = 512 (128)",
+        "config.gate_intermediate_size = 512 (128)",
+    ]
+
+
+KNOWN = "expected one of tiny, small, base, large, dynamic_halt, or a recipe"
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("7e-4", 7e-4), ("1E5", 1e5), ("1.5", 1.5), ("-.5", -0.5), ("1_000", 1000)]
+    ("model", "fields", "message"),
+    [
+        ("gut", "tinny", f"'tinny': {KNOWN}; did you mean tiny"),
+        ("gut", "7", "config.preset is 7: expected one of tiny, small, base, large"),
+        ("gut", "[tiny]", r"config.preset is \['tiny'\]: expected one of tiny"),
+        ("gut", BY_NAME["listops_ut"], "listops_ut.yaml', a recipe of model_type ut, but model_type is gut"),
+        ("gut", "tiny, hidden_size: 30", "config is .*`num_attention_heads` is 4: it must divide hidden_size .30."),
+        ("gut", "FOLDER/self.yaml", "config.preset is '.*yaml': expected one of tiny"),
+        ("gut", "FOLDER/tuned.yaml", "tuned.yaml has no model_type: name one that trains a new model"),
+        ("gutt", "tiny", "model_type is 'gutt': expected one of .*did you mean gut"),
+        (None, "tiny", "config.preset is 'tiny', which is of new models: set model_type, or"),
+    ],
 )
-def test_numbers_are_what_people_mean(text, value):
-    assert mapping("config", f"{{a: {text}}}") == {"a": value}
-
-
-@pytest.mark.parametrize("text", ["010", "1:30", "1:30.5", "0b11"])
-def test_what_only_yaml_takes_for_a_number_is_a_text(text):
-    assert mapping("config", f"{{a: {text}}}") == {"a": text}
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=lambda row: row.model_type)
-def test_cards_and_commands_know_every_architecture(architecture):
-    """Its paper, and the threshold that commands set for a pass of full depth."""
-    assert paper_with_title(architecture.paper).title == architecture.paper
-    config = architecture.config_class()
-    assert hasattr(config, "halting_threshold") or not config.capabilities.shared_block
+def test_presets_that_cannot_be(tmp_path, model, fields, message):
+    (tmp_path / "self.yaml").write_text(f"model_type: gut\nconfig: {{preset: {tmp_path / 'self.yaml'}}}")
+    (tmp_path / "tuned.yaml").write_text("model_name_or_path: folder")
+    flags = ["--model_name_or_path", "folder"] if model is None else ["--model_type", model]
+    with pytest.raises(ValueError, match=message):
+        read(*flags, "--config", f"{{preset: {fields}}}".replace("FOLDER", str(tmp_path)))

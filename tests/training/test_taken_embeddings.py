@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.text_data.tokenizers import load_tokenizer, train_tokenizer
+from hf_recurrent.data.tokenizers import load_tokenizer, train_tokenizer
 from hf_recurrent.training.embeddings import Taken, take_embeddings
 from support.families import BY_NAME, make_config
 from support.other_tokenizers import OTHERS, SENTENCES
@@ -129,38 +129,45 @@ def test_base_models_and_several_files(sources, tmp_path):
     assert torch.equal(model.get_input_embeddings().weight[:12], source.get_input_embeddings().weight)
 
 
-def test_what_cannot_be_taken(sources, tmp_path):
-    place, _ = sources
-    tokenizer = train_tokenizer("words", ["zebra"], frame="classification")
-    model = new_model(tokenizer)
-    before = model.get_input_embeddings().weight.detach().clone()
-    bert = str(place / "bert")
-
-    def refused(message, model=model, name=bert, tokenizer=tokenizer):
-        with pytest.raises(ValueError, match=message) as caught:
-            take_embeddings(model, tokenizer, str(name))
-        assert "\n" not in str(caught.value)
-
-    refused("has none of the model's tokens: take the same one, --tokenizer")
-    refused(
-        re.escape(
-            "its embeddings are 32 wide and the model's 16: make the model as wide, --config '{hidden_size: 32}'"
-        ),
-        new_model(tokenizer, hidden_size=16),
-    )
-    narrow = {"embedding_size": 20, "tie_word_embeddings": False}
-    refused(re.escape("--config '{embedding_size: 32}'"), new_model(tokenizer, "rnn_lstm", **narrow))
-    refused("embeddings_from='./none': there is no such folder", name="./none")
-    refused("does not load: ", name=tmp_path)
-    ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(tmp_path / "vit")
-    refused("ViTModel has no embeddings of tokens", name=tmp_path / "vit")
-    damaged = tmp_path / "damaged"
-    shutil.copytree(bert, damaged)
-    whole = load_file(damaged / "model.safetensors")
+@pytest.fixture
+def broken(sources, tmp_path):
+    """Folders that nothing can be taken from."""
     key = "bert.embeddings.word_embeddings.weight"
-    save_file({**whole, key: whole[key] * float("nan")}, damaged / "model.safetensors")
-    known = train_tokenizer("words", ["the cat"], frame="classification")
-    refused("its embeddings hold NaN or infinite values", new_model(known), damaged, known)
-    save_file({name: value for name, value in whole.items() if name != key}, damaged / "model.safetensors")
-    refused("does not load: 0 of its weights have the name embeddings.word_embeddings.weight", name=damaged)
-    assert torch.equal(model.get_input_embeddings().weight, before)
+    whole = load_file(sources[0] / "bert" / "model.safetensors")
+    rest = {name: value for name, value in whole.items() if name != key}
+    for name, weights in (("nan", {**whole, key: whole[key] * float("nan")}), ("without", rest)):
+        shutil.copytree(sources[0] / "bert", tmp_path / name)
+        save_file(weights, tmp_path / name / "model.safetensors")
+    ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(tmp_path / "vit")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "model", "message"),
+    [
+        ("bert", "zebra", {}, "has none of the model's tokens: take the same one, --tokenizer"),
+        (
+            *("bert", "zebra", {"hidden_size": 16}),
+            "its embeddings are 32 wide and the model's 16: make the model as wide, --config '{hidden_size: 32}'",
+        ),
+        (
+            *("bert", "zebra", {"architecture": "rnn_lstm", "embedding_size": 20, "tie_word_embeddings": False}),
+            "--config '{embedding_size: 32}'",
+        ),
+        ("./none", "zebra", {}, "embeddings_from='./none': there is no such folder"),
+        ("empty", "zebra", {}, "does not load: "),
+        ("vit", "zebra", {}, "ViTModel has no embeddings of tokens"),
+        ("nan", "the cat", {}, "its embeddings hold NaN or infinite values"),
+        ("without", "zebra", {}, "does not load: 0 of its weights have the name embeddings.word_embeddings.weight"),
+    ],
+)
+def test_what_cannot_be_taken(sources, broken, source, text, model, message):
+    tokenizer = train_tokenizer("words", [text], frame="classification")
+    made = new_model(tokenizer, **model)
+    before = made.get_input_embeddings().weight.detach().clone()
+    place = sources[0] / source if source == "bert" else source if source == "./none" else broken / source
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        take_embeddings(made, tokenizer, str(place))
+    assert "\n" not in str(caught.value)
+    assert torch.equal(made.get_input_embeddings().weight, before)

@@ -11,9 +11,9 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
+from ..data.labels import JOINED, MULTI, NO_LABEL
 from ..models.common.classification import predicts_number
 from ..models.common.token_targets import NO_TARGET
-from ..text_data.labels import JOINED, MULTI, NO_LABEL
 from .inference import Batch, as_numpy, predicts_tokens
 
 # of a question's answer, if nothing says else

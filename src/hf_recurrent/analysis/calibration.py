@@ -47,13 +47,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..data.labels import MULTI
 from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import exit_digest
 from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
-from ..text_data.labels import MULTI
 from .answers import answers_are_of_tokens, each_error, each_right
 from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
 from .inference import Batch, has_labels, prepare_batch

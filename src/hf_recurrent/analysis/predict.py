@@ -1,39 +1,42 @@
-"""Predictions for every row of a file, of any length, in its order.
+"""Predictions for every row of a table, of any length, in its order.
 
-Rows are read, encoded and written a window at a time; within it, batches hold texts of similar length.
+Rows are encoded and written a window at a time; within it, batches hold texts of similar length.
 """
 
-import difflib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 
-from ..benchmarks.files import parquet_length
+from ..data.columns import has_column, require_columns, text_of, value_of
+from ..data.words import words_of
 from ..files import whole_file
 from ..inference.modes import inference_mode
 from ..inference.processes import dealt, is_first, of_all
 from ..models.common.masked_lm import ForMaskedLM
-from ..text_data.columns import WORD_NAMES, has_column, keys_beside, value_of
-from ..text_data.examples import words_of
-from ..text_data.rows import DELIMITERS, Rows
 from .inference import to_device
 from .model_facts import is_classifier, labels_tokens
-from .prediction_files import WRITERS, column_of, common_type, json_text
+from .prediction_files import WRITERS, column_of
 from .predictors import ClassifierPredictor, Predictor, TextPredictor
 from .text_batches import TextEncoder, padded_batches
 from .token_predictors import MaskPredictor, TokenPredictor
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 # the most rows and characters that are sorted by length together, and written together
 WINDOW_ROWS, WINDOW_CHARACTERS = 16_384, 1 << 24
+# rows that are read at a time
+PIECE = 1000
+# usual names of columns of lists of words
+WORD_NAMES = ("tokens", "words")
 # settings that not every model reads, and the models that do
 WRITING, FILLING, CLASSIFYING = "models that write text", "masked language models", "classifiers"
 READERS = {
@@ -51,7 +54,7 @@ class PredictionSettings:
     Attributes:
         text_columns: one column, or two of a pair; none: `text` and `text_pair`, `text`, `source`, or the only one that
             holds text. Dots lead to a value within a column, as in `translation.de`.
-        keep_columns: columns of the file that the output has, too, before its own.
+        keep_columns: columns of the table that the output has, too, before its own.
         max_seq_length: tokens that are kept of a text; None: as many as the tokenizer's limit.
         batch_size, batch_tokens: the most rows, and the most tokens with padding, in a batch.
         options: of the model's forward pass: `max_depth`, `halting_threshold`, `exit_criterion`, `exit_threshold`.
@@ -59,7 +62,8 @@ class PredictionSettings:
         max_new_tokens: of models that write text.
         source_prefix: text before every text, of models that write text.
         top_k: the likeliest tokens for each mask, of masked language models; None: 5.
-        limit: the first rows of the file to predict; None: all.
+        limit: the first rows of the table to predict; None: all.
+        skips_rows: whether rows without a text are left out, rather than an error.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -73,27 +77,29 @@ class PredictionSettings:
     source_prefix: str | None = None
     top_k: int | None = None
     limit: int | None = None
+    skips_rows: bool = False
 
 
 class Predicted(NamedTuple):
-    """Numbers of a finished run: `rows` written, `cut` texts and `skipped` rows.
+    """What a finished run wrote: the number of `rows`, of which so many texts were `cut` to `max_seq_length` tokens.
 
-    `max_seq_length` is the limit that texts were cut to.
+    `skipped` are the numbers of the rows that were left out, each with the reason.
     """
 
     rows: int
     cut: int
-    skipped: int
+    skipped: list[tuple[int, str]]
     max_seq_length: int | None
 
 
 def predict_file(
     model: Any,
     tokenizer: Any,
-    rows: Rows,
+    rows: "Dataset",
     output: Path,
     settings: PredictionSettings | None = None,
     *,
+    place: str = "the table",
     overwrite: bool = False,
     progress: bool = False,
 ) -> Predicted:
@@ -105,32 +111,41 @@ def predict_file(
     Args:
         model: a classifier of sequences or tokens, language model or encoder-decoder of this package.
         tokenizer: its tokenizer.
-        rows: what to predict; broken rows, and those without text, are dealt with as its `on_error` says.
+        rows: what to predict.
         output: the file to write, which appears when all of it is there.
+        place: what messages call the rows.
         overwrite: replace `output`.
         progress: show a progress bar on stderr.
 
     Raises:
-        ValueError: a setting does not fit the file or the model, a row is broken, or `output` is there.
+        ValueError: a setting does not fit the rows or the model, a row has no text, or `output` is there.
     """
     settings, output = settings or PredictionSettings(), Path(output)
-    check_output(output, rows.path, overwrite)
-    texts = text_columns(rows, settings.text_columns, model)
+    check_output(output, overwrite)
+    texts = text_columns(rows, settings.text_columns, model, place)
     for name in settings.keep_columns:
-        check_column("keep_columns", name, rows)
+        require_columns({"keep_columns": name}, rows.column_names, place)
     of_words = isinstance(value_of(next(iter(rows), {}), texts[0]), list)
     predictor = predictor_of(model, tokenizer, settings, of_words)
     names = [*settings.keep_columns, *predictor.names]
     twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
-        raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them in the file")
+        raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them")
+    skipped: list[tuple[int, str]] = []
+
+    def reject(number: int, problem: str) -> None:
+        if not settings.skips_rows:
+            raise ValueError(f"{place}, row {number}: {problem}; correct it, or pass --on_error skip")
+        skipped.append((number, problem))
+
     encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
-    kinds, prefix = kept_types(rows, settings.keep_columns, settings.limit), settings.source_prefix or ""
+    kinds = [type_of(rows, name) for name in settings.keep_columns]
+    prefix, total = settings.source_prefix or "", min(settings.limit or len(rows), len(rows))
     counts: Counter[str] = Counter()
 
     def tables() -> Iterator[pa.Table]:
         """The output's rows, a window at a time."""
-        for window in windows(rows, settings, texts, predictor.of_words):
+        for window in windows(rows, settings, texts, predictor.of_words, reject):
             sides = [[row[place] for _, row, _ in window] for place in range(len(texts))]
             columns = [
                 [prefix + (text if isinstance(text, str) else " ".join(text)) for text in column] for column in sides
@@ -144,27 +159,26 @@ def predict_file(
             problems = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")
             problems = predictor.problems(encoded) | problems
             for place in sorted(problems):
-                rows.reject(window[place][0], problems[place])
+                reject(window[place][0], problems[place])
             kept = [column_of([row[place] for *_, row in window], kind) for place, kind in enumerate(kinds)]
             table = pa.table([*kept, *predictor.columns(found)], names=names)
             table = table.filter(pa.array([place not in problems for place in range(len(window))], pa.bool_()))
             counts.update(rows=len(table), cut=encoded.cut)
             yield table
 
-    with inference_mode(model), row_bar(rows, settings.limit, progress) as bar:
+    hidden = not (progress and is_first())
+    with inference_mode(model), tqdm(total=total, desc="predicting", unit=" rows", disable=hidden) as bar:
         if is_first():
             with whole_file(output) as partial:
                 WRITERS[output.suffix.lower()](partial, tables())
         else:
             # it answers its share, and the first process writes
             deque(tables(), maxlen=0)
-    return Predicted(counts["rows"], counts["cut"], len(rows.skipped), encoder.max_seq_length)
+    return Predicted(counts["rows"], counts["cut"], skipped, encoder.max_seq_length)
 
 
-def check_output(output: Path, source: Path, overwrite: bool) -> None:
-    """Raise a ValueError unless predictions for the rows of the file `source` can be written to `output`."""
-    if output.exists() and source.samefile(output):
-        raise ValueError(f"output is {str(output)!r}, the file with the rows: name another one")
+def check_output(output: Path, overwrite: bool) -> None:
+    """Raise a ValueError unless predictions can be written to `output`."""
     if output.suffix.lower() not in WRITERS:
         raise ValueError(f"output is {str(output)!r}: its name should end in one of {', '.join(WRITERS)}")
     if output.is_dir():
@@ -230,105 +244,73 @@ def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_wo
     return TextPredictor(model, tokenizer, options, settings.max_new_tokens)
 
 
-def text_columns(rows: Rows, chosen: Sequence[str], model: Any) -> list[str]:
+def text_columns(rows: "Dataset", chosen: Sequence[str], model: Any, place: str = "the table") -> list[str]:
     """The columns with texts or lists of words: those chosen, or by usual names of such data, or the only one.
 
     Raises:
         ValueError: a column is not there, there are too many, or it is not clear which one is meant.
     """
+    columns = rows.column_names
     pairs, most = model.config.capabilities.siamese, 2 if is_classifier(model) else 1
     wanted = "two columns, for the model reads pairs" if pairs else "one column" + (", or two of a pair" * (most - 1))
     for name in chosen:
-        check_column("text_column", name, rows)
+        require_columns({"text_column": name}, columns, place)
     if chosen and not 1 + pairs <= len(chosen) <= most:
         raise ValueError(f"text_column is {', '.join(chosen)}: name {wanted}")
     usual = [("text", "text_pair"), ("text",), ("source",)]
     usual = [*((name,) for name in WORD_NAMES if labels_tokens(model)), *usual]
     usual = [names for names in usual if 1 + pairs <= len(names) <= most]
     for names in [tuple(chosen), *usual]:
-        if names and all(has_column(rows.columns, name) for name in names):
+        if names and all(has_column(columns, name) for name in names):
             return list(names)
     first = next(iter(rows), {})
     kinds = (str, list) if labels_tokens(model) else str
-    found = [name for name in rows.columns if isinstance(first.get(name, ""), kinds)]
+    found = [name for name in columns if isinstance(first.get(name, ""), kinds)]
     if len(found) != 1 + pairs:
-        raise ValueError(f"{rows.path} has the columns {', '.join(rows.columns)}: name {wanted}, with --text-column")
+        raise ValueError(f"{place} has the columns {', '.join(columns)}: name {wanted}, with --text_column")
     return found
 
 
-def check_column(argument: str, name: str, rows: Rows) -> None:
-    """Raise a ValueError for a column that a file does not have."""
-    # cells of a table in text hold no values of their own
-    nested = rows.file_format not in DELIMITERS and has_column(rows.columns, name)
-    if name not in rows.columns and not nested:
-        near = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.6)
-        raise ValueError(
-            f"{argument} is {name!r}: name a column of {rows.path}, which has {', '.join(rows.columns)}"
-            + (f"; did you mean {' or '.join(near)}?" if near else "")
-        )
-
-
 def windows(
-    rows: Rows, settings: PredictionSettings, texts: Sequence[str], of_words: bool
+    rows: "Dataset",
+    settings: PredictionSettings,
+    texts: Sequence[str],
+    of_words: bool,
+    reject: Callable[[int, str], None],
 ) -> Iterator[list[tuple[int, list, list]]]:
-    """Rows of a file together, as many as fit a window: numbers, texts and kept values; the last may be empty.
+    """Rows together, as many as fit a window: numbers, texts and kept values; the last may be empty.
 
     Args:
         texts: columns with texts, or if `of_words` with lists of words.
+        reject: called with the number of a row that has no texts, and the reason.
     """
     kept = settings.keep_columns
+    # a name with dots is that of a value within a column
+    columns = [name if name in rows.column_names else name.partition(".")[0] for name in (*texts, *kept)]
+    pieces = rows.select_columns(list(dict.fromkeys(columns))).iter(PIECE)
+    each = (dict(zip(piece, values, strict=True)) for piece in pieces for values in zip(*piece.values(), strict=True))
     window, characters = [], 0
-    for number, row in islice(rows.numbered(outer_columns([*texts, *kept], rows)), settings.limit):
-        problem = next(filter(None, (text_problem(row, name, of_words) for name in texts)), None)
-        if problem is not None:
-            rows.reject(number, problem)
+    for number, row in enumerate(islice(each, settings.limit), 1):
+        try:
+            found = [(words_of if of_words else text_of)(row, name) for name in texts]
+        except ValueError as error:
+            reject(number, str(error))
             continue
-        values, further = ([value_of(row, name) for name in names] for names in (texts, kept))
-        window.append((number, values, further))
-        characters += sum(len(part) for text in values for part in text)
+        window.append((number, found, [value_of(row, name) for name in kept]))
+        characters += sum(len(part) for text in found for part in text)
         if len(window) == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
     yield window
 
 
-def text_problem(row: Mapping[str, Any], name: str, of_words: bool) -> str | None:
-    """Why the value of a column is no text, or no list of words; None if it is."""
-    value = value_of(row, name)
-    if of_words:
-        try:
-            words_of(row, name)
-        except ValueError as error:
-            return str(error)
-    elif not isinstance(value, str):
-        return f"{name} is {json_text(value)[:40]}, which is no text{keys_beside(row, name)}"
-    elif not value.strip():
-        return f"{name} is empty"
-    return None
-
-
-def outer_columns(names: Sequence[str], rows: Rows) -> list[str]:
-    """The columns that values lie in: a name with dots is that of a value within one."""
-    return list(dict.fromkeys(name if name in rows.columns else name.partition(".")[0] for name in names))
-
-
-def kept_types(rows: Rows, names: Sequence[str], limit: int | None) -> list[pa.DataType]:
-    """Types of columns: those of a Parquet file, text, or of JSON what all values of the first `limit` rows fit."""
-    if rows.file_format not in ("json", "jsonl", "parquet"):
-        return [pa.string() for _ in names]
-    schema = pq.read_schema(rows.path) if rows.file_format == "parquet" else pa.schema([])
-    kinds = {name: {schema.field(name).type} if name in schema.names else set() for name in names}
-    # nothing says of which type values of JSON, or within a column, are
-    unknown = [name for name in names if not kinds[name]]
-    values = islice(rows.numbered(outer_columns(unknown, rows)), limit) if unknown else iter(())
-    while chunk := list(islice(values, WINDOW_ROWS)):
-        for name in unknown:
-            kinds[name].add(column_of([value_of(row, name) for _, row in chunk], None).type)
-    return [common_type(kinds[name]) for name in names]
-
-
-def row_bar(rows: Rows, limit: int | None, progress: bool) -> Any:
-    """A progress bar of rows on stderr; how many a file has, without a limit, is known of Parquet."""
-    known = [limit, parquet_length(str(rows.path)) if rows.file_format == "parquet" else None]
-    total = min((number for number in known if number is not None), default=None)
-    return tqdm(total=total, desc="predicting", unit=" rows", disable=not (progress and is_first()))
+def type_of(rows: "Dataset", name: str) -> pa.DataType:
+    """The type of a column, or of a value within it."""
+    schema = rows.features.arrow_schema
+    if name in schema.names:
+        return schema.field(name).type
+    first, *others = name.split(".")
+    found = schema.field(first).type
+    for part in others:
+        found = found.field(part).type if pa.types.is_struct(found) and found.get_field_index(part) >= 0 else pa.null()
+    return found

@@ -28,14 +28,6 @@ def json_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def common_type(kinds: set[pa.DataType]) -> pa.DataType:
-    """The type of a column whose parts are of these types: double for several of numbers, text for other ones."""
-    kinds = kinds - {pa.null()}
-    if len(kinds) == 1:
-        return kinds.pop()
-    return pa.float64() if kinds == {pa.int64(), pa.float64()} else pa.string()
-
-
 def records(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table; float32 with as many digits as it has, not as the float64 that Python makes of it."""
     columns = []

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from ..data.labels import MULTI, REGRESSION, SINGLE
 from ..models.common.classification import predicts_number
-from ..text_data.labels import MULTI, REGRESSION, SINGLE
 from .inference import mean_steps
 from .text_batches import EncodedTexts
 

@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 
 from ..benchmarks.long_documents.tokenizers import token_num_bytes
-from ..documents import DocumentReader, encode_documents
-from ..documents.reader import Segment
+from ..data.corpus import encode_documents
+from ..data.segments import DocumentReader, Segment
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import of_all, share

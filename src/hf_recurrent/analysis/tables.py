@@ -13,8 +13,6 @@ import pandas as pd
 from ..files import write_json
 from ..metrics.functional import spearman
 
-HALTING_FILE = "halting_stats.json"
-RECURRENCE_FILE = "recurrence_stats.json"
 EXPERT_FILE = "expert_stats.json"
 SWEEP_FILE = "halting_sweep.json"
 CALIBRATION_FILE = "calibration.json"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from ..text_data.word_tokens import first_tokens, words_of_tokens
+from ..data.words import first_tokens, words_of_tokens
 from .evaluate import of_tokens
 from .inference import as_numpy
 from .predictors import Predictor

@@ -104,6 +104,16 @@ class Benchmark:
         """
         return list(non_empty({split: params[f"num_{split}"] for split in ("train", "validation", "test")}))
 
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        """How the examples of a split differ from those of training on a config; empty if they do not.
+
+        Args:
+            config_name: the config of training.
+            params: its parameters.
+            split: a split of it, or "config/split" of another one.
+        """
+        return "deeper than training" if split.endswith("_ood") else ""
+
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         """The shards of every generated split that has examples."""
         raise NotImplementedError

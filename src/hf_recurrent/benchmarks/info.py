@@ -27,6 +27,7 @@ class BenchmarkInfo:
     `modality` is the kind of a token of a text: one of its "words" (symbols), one of its "bytes", or one of its
     "pixels", which are written as numbers. `provenance` are sentences, for the card, on the origin of examples that are
     neither drawn at random nor whole documents. `packages` are those whose version the examples may depend on.
+    `languages` are those of texts that people wrote, as ISO 639 codes.
     """
 
     name: str
@@ -59,6 +60,7 @@ class BenchmarkInfo:
     modality: str = "words"
     provenance: str = ""
     packages: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
 
     @property
     def view(self) -> str:

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,7 +24,7 @@ from .predict import predict
 from .publish import publish
 from .serve import serve
 from .sweep import sweep
-from .train import train
+from .train import HELP_ALL, train
 
 NAME = "hf-recurrent"
 
@@ -33,8 +33,9 @@ app = typer.Typer(
     name=NAME,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # training's flags are transformers', with underscores; those of the commands have dashes
-    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
+    rich_markup_mode=None,
+    # flags have underscores, as in transformers' examples; hyphens are taken for them
+    context_settings={"token_normalize_func": lambda name: name.replace("-", "_"), "max_content_width": 100},
 )
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(benchmark.app, name="benchmark")
@@ -44,17 +45,12 @@ app.add_typer(cards, name="cards")
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, add_help_option=False)(
     train
 )
-app.command()(evaluate)
-app.command()(sweep)
-app.command()(fit_probe)
-app.command()(calibrate)
-app.command()(experts)
-app.command()(explain)
-app.command()(serve)
-app.command()(export)
-app.command()(predict)
+for command in (evaluate, sweep, fit_probe, calibrate, experts, explain, serve, export, predict, convert, publish):
+    app.command()(command)
 
 
+# commands whose imports take seconds
+LOADING = ("train", "evaluate", "sweep", "fit-probe", "calibrate", "predict", "explain", "export", "convert", "demo")
 # of a launcher's processes each takes a share; training is started by its own module
 SHARED = ("evaluate", "sweep", "fit-probe", "calibrate", "predict")
 
@@ -73,6 +69,8 @@ def describe(
     ] = False,
 ) -> None:
     """Transformers that think longer when the problem is harder: train, evaluate, explain, publish."""
+    if err.is_terminal and context.invoked_subcommand in LOADING and not {"--help", "--help_all"} & {*sys.argv}:
+        err.print("loading PyTorch and transformers ...")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and context.invoked_subcommand != "train":
         share_out(context)
 
@@ -98,13 +96,9 @@ def share_out(context: typer.Context) -> None:
 def demo(
     output_dir: Annotated[
         Path,
-        typer.Option(
-            "--output_dir", "--output-dir", file_okay=False, callback=options.a_folder, help="Folder of the checkpoint."
-        ),
+        typer.Option(file_okay=False, callback=options.a_folder, help="Folder of the checkpoint."),
     ] = Path("runs/demo"),
-    max_steps: Annotated[
-        int, typer.Option("--max_steps", "--max-steps", min=1, max=options.MOST, help="Steps of training.")
-    ] = 1000,
+    max_steps: Annotated[int, typer.Option(min=1, max=options.MOST, help="Steps of training.")] = 1000,
     seed: options.Seed = 1,
 ) -> None:
     """Train a small model on chains of functions, and watch it take more steps for longer chains."""
@@ -113,10 +107,26 @@ def demo(
     run_demo(output_dir, seed, max_steps)
 
 
-app.command()(convert)
-app.command()(publish)
+def command_tree(shows_all: bool = False) -> Any:
+    """The commands, whose flags have underscores; options that are hidden are shown if `shows_all`."""
+    waiting = [tree := typer.main.get_command(app)]
+    for command in waiting:
+        for parameter in command.params:
+            for names in (parameter.opts, parameter.secondary_opts):
+                names[:] = [f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name for name in names]
+        hidden = [parameter for parameter in command.params if getattr(parameter, "hidden", False)]
+        if hidden and not shows_all:
+            command.epilog = f"--help_all shows {len(hidden)} more options."
+        for parameter in hidden if shows_all else ():
+            parameter.hidden = False
+        waiting += getattr(command, "commands", {}).values()
+    return tree
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line and exit with its status."""
-    sys.exit(run(lambda: app(arguments, prog_name=NAME, standalone_mode=False)))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # training has flags of its own
+    shows_all = words[:1] != ["train"] and bool(HELP_ALL & {*words})
+    words = ["--help" if shows_all and word in HELP_ALL else word for word in words]
+    sys.exit(run(lambda: command_tree(shows_all)(words, prog_name=NAME, standalone_mode=False, obj=words)))

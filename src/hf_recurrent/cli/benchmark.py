@@ -1,5 +1,6 @@
 """`hf-recurrent benchmark`: list, show, export and publish the benchmarks."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +46,7 @@ def list_(
 
 
 def _list_parameters(info: "BenchmarkInfo") -> None:
-    """A table of each config: its parameters, their defaults as `--set` takes them, and what they set."""
+    """A table of each config: its parameters, their defaults as YAML, and what they set."""
     from ..benchmarks.export.settings import format_value
 
     out.print(Text.assemble((info.name, "bold"), f": {info.description}"))
@@ -59,31 +60,29 @@ def _list_parameters(info: "BenchmarkInfo") -> None:
         out.print(Text.assemble((config, "bold"), f"{default}: {meaning}"))
         out.print(table(None, [("parameter", False), ("default", False), ("meaning", False)], rows))
     out.print()
-    out.print("`--set PARAMETER=VALUE` of `show`, `export` and `evaluate` changes one, such as `--set seed=1`.")
-    lists = ((name, value) for values in info.parameters.values() for name, value in values.items())
-    name, value = next(((name, value) for name, value in lists if isinstance(value, tuple | list)), (None, None))
-    if name is not None:
-        out.print(
-            escape(f"A list goes in brackets, and in quotes for the shell: `--set '{name}={format_value(value)}'`.")
-        )
+    given = info.parameters[info.default_config].items()
+    # a list is harder to spell than a number
+    name, value = max(given, key=lambda item: isinstance(item[1], tuple | list))
+    example = shlex.join(["--benchmark_params", f"{{{name}: {format_value(value)}}}"])
+    out.print(escape(f"`show`, `export`, `evaluate` and `train` change them by a YAML mapping: `{example}`."))
 
 
 @app.command()
 def show(
     name: Name,
-    config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None,
+    benchmark_config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many examples.")] = 3,
-    set_: options.Settings = None,
+    benchmark_params: options.BenchmarkParams = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder with files to read examples from.")] = None,
 ) -> None:
     """Show a few examples, from easy to hard, with their parse and label or answers."""
     from ..benchmarks import benchmark_info
-    from ..benchmarks.export.settings import parse_settings
     from ..benchmarks.show import describe_example, examples
 
-    info = benchmark_info(name, config)
-    chosen = examples(name, config, number, data_dir=data_dir, **parse_settings(set_ or ()))
-    out.print(Text.assemble((info.name, "bold"), f" {config or info.default_config}: {info.description}"))
+    info = benchmark_info(name, benchmark_config)
+    config = benchmark_config or info.default_config
+    chosen = examples(name, config, number, data_dir=data_dir, **benchmark_params)
+    out.print(Text.assemble((info.name, "bold"), f" {config}: {info.description}"))
     without = "none, a target is to be written" if info.target_column else "none, for language models"
     out.print(f"labels: {' '.join(info.label_names) or without}", markup=False)
     out.print(_glossary(info))
@@ -133,8 +132,10 @@ def export(
         Path,
         typer.Argument(callback=options.in_a_folder, help="New folder, or an earlier export of the same benchmark."),
     ],
-    config: Annotated[list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")] = None,
-    set_: options.Settings = None,
+    benchmark_config: Annotated[
+        list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")
+    ] = None,
+    benchmark_params: options.BenchmarkParams = None,
     num_proc: NumProc = None,
 ) -> None:
     """Write a benchmark as a dataset repository: Parquet files, card and eval.yaml.
@@ -142,9 +143,8 @@ def export(
     The same command gives the same bytes.
     """
     from ..benchmarks.export import export_benchmark
-    from ..benchmarks.export.settings import parse_settings
 
-    wrote(export_benchmark(name, folder, configs=config, num_proc=num_proc, params=parse_settings(set_ or ())))
+    wrote(export_benchmark(name, folder, configs=benchmark_config, num_proc=num_proc, params=benchmark_params))
 
 
 app.command()(

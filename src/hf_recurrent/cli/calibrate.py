@@ -1,8 +1,9 @@
 """`hf-recurrent calibrate`: the early exit or fixed depth that makes a checkpoint fast without costing accuracy."""
 
+import shlex
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,23 +17,25 @@ from .console import out, quiet_libraries, table, wrote
 
 if TYPE_CHECKING:
     from ..analysis.calibration import Examples
-    from ..benchmarks import BenchmarkInfo
     from ..files import Change
-    from ..training.arguments import DataArguments
-    from ..training.data import EvaluationSplit
-    from ..training.evaluate import Checkpoint as LoadedCheckpoint
-    from ..training.evaluate import Request
+    from ..tasks.base import Split, Task
+    from ..tasks.checkpoints import Checkpoint as LoadedCheckpoint
+    from ..tasks.checkpoints import Request
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
 # examples in a batch of what is not timed
 BATCH_SIZE = 64
+# what a model reads of a user's own examples
+TEXTS = ("text", "text_pair", "source", "words", "question", "context")
 
 
 Checkpoint = Annotated[
     str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that iterates one block.")
 ]
-MaxDepth = Annotated[int | None, typer.Option("--max_depth", min=1, help="Full depth instead of the checkpoint's.")]
+MaxDepth = Annotated[
+    int | None, typer.Option("--max_depth", min=1, help="Full depth instead of the checkpoint's.", hidden=True)
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -48,6 +51,7 @@ InPlace = Annotated[bool, typer.Option("--in_place", help="Change the checkpoint
 @options.takes_examples
 def calibrate(
     checkpoint: Checkpoint,
+    context: typer.Context,
     examples: options.Examples,
     split: Annotated[str, typer.Option(help="Examples to calibrate on, unseen in training.")] = "validation",
     test_split: Annotated[
@@ -61,7 +65,11 @@ def calibrate(
     confidence: Annotated[float, typer.Option(help="Probability with which the risk is no larger.")] = 0.95,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="depth=SHARE|time=SHARE", help="Choose by this share of full depth, without a guarantee."),
+        typer.Option(
+            metavar="depth=SHARE|time=SHARE",
+            help="Choose by this share of full depth, without a guarantee.",
+            hidden=True,
+        ),
     ] = None,
     criterion: Annotated[
         list[str] | None, typer.Option(help="An exit criterion to choose from, repeatable; all that the model has.")
@@ -71,10 +79,14 @@ def calibrate(
     ] = False,
     max_depth: MaxDepth = None,
     without_labels: Annotated[
-        bool, typer.Option("--without_labels", help="Count every answer that differs from full depth as an error.")
+        bool,
+        typer.Option(
+            "--without_labels", help="Count every answer that differs from full depth as an error.", hidden=True
+        ),
     ] = False,
     difficulty: Annotated[
-        str | None, typer.Option(help="Column that steps are compared with; depth or the first one if not given.")
+        str | None,
+        typer.Option(help="Column that steps are compared with; depth or the first one if not given.", hidden=True),
     ] = None,
     limit: options.Limit = 2000,
     seed: options.Seed = 0,
@@ -82,17 +94,10 @@ def calibrate(
         str, typer.Option("--batch_size", help="Batches to be fast with: one size, or several with commas between.")
     ] = "1,32",
     repeats: Annotated[
-        int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.")
+        int, typer.Option(min=1, max=options.MOST, help="Passes that are timed; the median counts.", hidden=True)
     ] = 3,
     output: Output = None,
     in_place: InPlace = False,
-    card: Annotated[
-        bool, typer.Option("--card", help="Measure the card's results again, and show the calibration there.")
-    ] = False,
-    train_file: Annotated[
-        str | None,
-        options.own_file("With --card, of a model of words: file of training, which makes a label expected."),
-    ] = None,
     revision: options.CheckpointRevision = None,
     device: options.Device = None,
 ) -> None:
@@ -100,55 +105,63 @@ def calibrate(
     from ..analysis.calibration import Goal
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
-    from ..hub.card_data import without_quotes
-    from ..hub.converted_card import is_converted
-    from ..hub.staging import quotes_examples
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint, requested_data
-    from ..training.objectives import MULTIPLE_CHOICE
-    from ..training.reevaluation import prepare_reevaluation
+    from ..hub.base_model import copy_results
+    from ..hub.checkpoint import revision_options
+    from ..hub.results import may_quote, without_quotes
+    from ..tasks import OF_TEXTS, OF_WORDS
+    from ..tasks.checkpoints import load_checkpoint, requested_task
     from .sweep import conditions
 
     quiet_libraries()
-    check_card(checkpoint, card, in_place)
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels, parse_sizes(batch_size), repeats)
     goal.check()
     folder, change_of = destination(checkpoint, output, in_place, "calibrated", revision)
     with change_of as change:
-        loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_SEQUENCES, *OF_TOKENS, MULTIPLE_CHOICE))
+        loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_TEXTS, *OF_WORDS, "multiple-choice"))
         goal.check_number(limit, check_criteria(loaded.model, criterion))
         files = {} if test_file is None else {"test": test_file}
-        request = examples.request((split, *(test_split or ())), files=files, train_file=train_file)
-        if request.own is not None:
-            request = replace(request, own=replace(request.own, labelled=not without_labels))
+        request = examples.request((split, *(test_split or ())), files=files, labelled=not without_labels)
         warn_of_training_files(loaded, request)
-        again = prepare_reevaluation(checkpoint, loaded, request) if card and not is_converted(checkpoint) else None
-        arguments = requested_data(loaded, request)
-        column = difficulty_column(difficulty, arguments)
-        own, *tests = (
-            with_texts(rows, loaded.tokenizer, arguments.info, column)
-            for rows in calibration_splits(loaded, request, limit, seed)
-        )
+        task = requested_task(loaded, request)
+        splits = list(calibration_splits(loaded, request, task, limit, seed))
+        column = difficulty_column(difficulty, task, splits[0].slice_columns)
+        own, *tests = (with_texts(rows, loaded.tokenizer, column) for rows in splits)
         ways = {"criteria": criterion, "only_exits": only_exits, "max_depth": max_depth}
         found = calibrated(
             loaded.model, own[1], dict(tests), goal, **ways, answer_name=answer_name(loaded), progress=True
         )
-        source = {"benchmark": arguments.benchmark, "benchmark_config": arguments.benchmark_config, "split": split}
+        place = Path(request.benchmark or examples.dataset).name if request.is_own else task.source.name
+        source = {"benchmark": place, "benchmark_config": task.source.config, "split": split}
         found = {**source, **found, **conditions(loaded.model), "seed": seed, "difficulty": column}
-        if request.own is not None and not quotes_examples(Path(checkpoint)):
+        if request.is_own and not may_quote(loaded.results):
             found = without_quotes(found)
         show(found)
         if found["chosen"] is None:
             out.print("Nothing is stored: the checkpoint stays as it is.")
             raise typer.Exit(1)
+        found["arguments"] = None if request.is_own else words_after(checkpoint, context.obj, found)
         store(change, loaded, found, source, in_place)
-        if card:
-            put_on_card(change, loaded, found, again)
+        if not in_place:
+            copy_results(checkpoint, change.new, folder.name, **revision_options(checkpoint, revision))
+        results = show_on_card(change, checkpoint if in_place else change.new, found)
     for path in change.written if in_place else [folder]:
         wrote(path)
-    if again is not None and again.kept is not None:
-        out.print(f"The card keeps its results of before the calibration: {again.kept}.", markup=False)
-    if in_place and not card and has_card(checkpoint):
-        out.print("The card does not show this calibration yet: add --card before the checkpoint is published.")
+    if results and results["splits"]:
+        out.print("The card shows the calibration. `hf-recurrent evaluate` with --card measures its splits again.")
+
+
+def words_after(checkpoint: str, words: Sequence[str], found: dict[str, Any]) -> str:
+    """The words of a command after the checkpoint, with which a calibrated copy is calibrated again."""
+    after, kept, skipped = words[words.index(checkpoint) + 1 :], [], False
+    for word in after:
+        name = word.partition("=")[0].replace("-", "_")
+        if not skipped and name not in ("__output", "__in_place"):
+            kept.append(word)
+        skipped = word == "--output"
+    if found["chosen"]["criterion"] == "fixed_depth" and "--max_depth" not in kept:
+        # the checkpoint takes fewer steps now
+        kept += ["--max_depth", str(found["max_depth"])]
+    return shlex.join(kept)
 
 
 def store(
@@ -169,49 +182,45 @@ def store(
     write_json(change.new / CALIBRATION_FILE, found)
 
 
-def put_on_card(change: "Change", checkpoint: "LoadedCheckpoint", found: dict[str, Any], again: Any) -> None:
-    """Put a calibration on the card, with results that are measured `again`; None: of a converted checkpoint."""
-    from ..hub.card import put_card
-    from ..hub.converted_card import put_calibrated
-    from ..hub.sections import with_calibration
+def show_on_card(change: "Change", folder: str | Path, found: dict[str, Any]) -> dict[str, Any] | None:
+    """Put a calibration on the card of a checkpoint, if it has one -> its results before."""
+    from ..hub.results import put_results, read_results, stored_digest, with_calibration
+    from ..models.common.exit_criteria import FIXED
 
-    if again is None:
-        put_calibrated(change, checkpoint.name, found)
-        return
-    measured = again.card
-    if again.kept is None:
-        measured = again.evaluated(checkpoint, change.new, BATCH_SIZE, progress=True)
-    put_card(change, with_calibration(measured, found, change.new), before=again.card)
+    before = read_results(folder)
+    if before is None:
+        return None
+    results = with_calibration(before, found, change.new)
+    if results["training"] and found["chosen"]["criterion"] == FIXED and any(change.new.glob("model*.safetensors")):
+        # classifiers of steps that are no longer taken may be gone
+        results["training"] = {**results["training"], "weights": stored_digest(change.new)}
+    put_results(change, results, before=before)
+    return before
 
 
 def warn_of_training_files(checkpoint: "LoadedCheckpoint", request: "Request") -> None:
     """Warn if a file to calibrate or test on has the name of the file of training."""
-    from ..hub.inputs import training_file
-
-    trained = training_file(checkpoint.inputs)
-    for place in () if request.own is None else request.own.files.values():
-        if Path(place).name == trained:
+    for place in request.files.values():
+        if Path(place).name == checkpoint.trained_file:
             warnings.warn(
-                f"the checkpoint was trained on a file {trained!r}: a guarantee asks for examples "
+                f"the checkpoint was trained on a file {checkpoint.trained_file!r}: a guarantee asks for examples "
                 f"that training had not, so give others if {place} is that file",
                 stacklevel=2,
             )
 
 
 def calibration_splits(
-    checkpoint: "LoadedCheckpoint", request: "Request", limit: int, seed: int
-) -> Iterator["EvaluationSplit"]:
+    checkpoint: "LoadedCheckpoint", request: "Request", task: "Task", limit: int, seed: int
+) -> Iterator["Split"]:
     """The requested splits, of which the first is for calibration; without a second one the first test split, too."""
     from .sweep import encoded
 
-    yield from encoded(checkpoint, request, limit, seed)
-    own = request.own
-    if len(request.splits) > 1 or (own is not None and own.files):
+    yield from encoded(checkpoint, request, task, limit, seed)
+    if len(request.splits) > 1 or request.files:
         return
-    for rows in encoded(checkpoint, replace(request, splits=()), limit, seed):
-        # a data set without tests gives its validation examples, and a benchmark what was asked for already
-        if rows.name not in request.splits:
-            yield rows
+    # a data set without tests gives its validation examples, and a benchmark what was asked for already
+    others = encoded(checkpoint, replace(request, splits=()), task, limit, seed)
+    yield from (rows for rows in others if rows.name not in request.splits)
 
 
 def destination(
@@ -244,10 +253,10 @@ def destination(
 def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Change"]:
     """A change that makes a new folder with a copy of a checkpoint."""
     from ..files import Change, new_folder
-    from ..hub.base_model import write_lineage
-    from ..hub.inputs import write_inputs
-    from ..training.model import revision_options
-    from ..training.recipes import RECIPE_FILE
+    from ..hub.base_model import copy_results
+    from ..hub.checkpoint import revision_options
+    from ..hub.results import RESULTS_FILE
+    from ..tasks.checkpoints import RECIPE_FILE
 
     def refuse(_: Any) -> None:
         raise ValueError(
@@ -258,29 +267,10 @@ def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Cha
     recipe = Path(checkpoint) / RECIPE_FILE
     with new_folder(folder, refuse) as built:
         yield Change(folder, built)
-        write_lineage(built, checkpoint, revision)
-        # the copy reads texts as the checkpoint does
-        write_inputs(built, checkpoint, **revision_options(checkpoint, revision))
+        if not (built / RESULTS_FILE).is_file():
+            copy_results(checkpoint, built, folder.name, **revision_options(checkpoint, revision))
         if recipe.is_file():
             shutil.copyfile(recipe, built / RECIPE_FILE)
-
-
-def has_card(checkpoint: str) -> bool:
-    """Whether a folder has the data of a card."""
-    from ..hub.base_model import CARD_FILE, CONVERTED_FILE
-
-    return any((Path(checkpoint) / name).is_file() for name in (CARD_FILE, CONVERTED_FILE))
-
-
-def check_card(checkpoint: str, card: bool, in_place: bool) -> None:
-    """Raise a ValueError if there is no card where there should be one."""
-    if card and not in_place:
-        raise ValueError("--card: a copy has no card, and the checkpoint's would not be true of it; pass --in_place")
-    if card and not has_card(checkpoint):
-        raise ValueError(
-            f"--card: {checkpoint} has no card.json or converted.json, which training and `convert` write: leave "
-            "--card out"
-        )
 
 
 def parse_budget(text: str | None) -> tuple[str, float] | None:
@@ -313,7 +303,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, words)))
 
 
-def difficulty_column(name: str | None, arguments: "DataArguments") -> str | None:
+def difficulty_column(name: str | None, task: "Task", columns: Sequence[str]) -> str | None:
     """The slice column that steps are compared with; blocks with parts of several documents have none.
 
     Warns if examples are such blocks.
@@ -321,60 +311,55 @@ def difficulty_column(name: str | None, arguments: "DataArguments") -> str | Non
     Raises:
         ValueError: the examples have no such column.
     """
-    columns = arguments.info.slice_columns
-    if getattr(arguments, "pack", False):
+    if getattr(task.data, "pack", False):
         columns = ()
         warnings.warn(
             "blocks of one document depend on each other, and the guarantee asks for independent draws: give "
-            "--line-by-line for a block of each document",
+            "--line_by_line for a block of each document",
             stacklevel=2,
         )
     if name is None:
         return USUAL_DIFFICULTY if USUAL_DIFFICULTY in columns else next(iter(columns), None)
     if name not in columns:
-        remedy = "name one of them" if columns else "leave it out, give --line-by-line if they are packed texts"
+        remedy = "name one of them" if columns else "leave it out, give --line_by_line if they are packed texts"
         raise ValueError(
             f"difficulty is {name!r}: the examples have {', '.join(columns) or 'no columns of difficulty'}; {remedy}, "
-            "or name one of your file with --slice-by, too"
+            "or name one of your file with --slice_by, too"
         )
     return name
 
 
-def with_texts(
-    rows: "EvaluationSplit", tokenizer: Any, info: "BenchmarkInfo", column: str | None
-) -> tuple[str, "Examples"]:
+def with_texts(split: "Split", tokenizer: Any, column: str | None) -> tuple[str, "Examples"]:
     """The name of a split, and its examples with the texts that the model reads and their difficulty."""
     from ..analysis.calibration import Examples
 
-    names = [name for name in info.text_columns if name != info.target_column]
-    read = [rows.dataset[name][:] for name in names if name in rows.dataset.column_names]
+    info = split.task.source.info
+    names = [name for name in (TEXTS if info is None else info.text_columns) if name in split.dataset.column_names]
+    read = [split.dataset[name][:] for name in names if name != (info and info.target_column)]
     if not read:
         # blocks, with masks
-        read = [tokenizer.batch_decode(rows.dataset["input_ids"][:])]
+        read = [tokenizer.batch_decode(split.dataset["input_ids"][:])]
     # a text may be a list of words
-    whole = [[text if isinstance(text, str) else " ".join(text) for text in column] for column in read]
+    whole = [[text if isinstance(text, str) else " ".join(text) for text in texts] for texts in read]
     texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
-    difficulty = None if column is None else rows.dataset[column][:]
-    return rows.name, Examples(rows.batches(tokenizer, BATCH_SIZE), texts, difficulty)
+    difficulty = None if column is None else split.dataset[column][:]
+    return split.name, Examples(split.batches(tokenizer, BATCH_SIZE), texts, difficulty)
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     """Function of a class id, joined labels, token id, tuple of token ids, or array of those of tokens to its text."""
-    from ..text_data.labels import MULTI
-    from ..training.objectives import CLASSIFICATION, MASKED_MODELLING, MULTIPLE_CHOICE, TOKEN_CLASSIFICATION
+    from ..data.labels import MULTI
 
-    config = checkpoint.model.config
-    if checkpoint.objective is TOKEN_CLASSIFICATION:
-        return lambda answer: " ".join(str(config.id2label[int(label)]) for label in answer)
-    if checkpoint.objective is MASKED_MODELLING:
-        return lambda answer: " ".join(checkpoint.tokenizer.decode([token]) for token in answer)
-    if checkpoint.objective is MULTIPLE_CHOICE:
-        return lambda answer: str(int(answer))
-    if checkpoint.objective is CLASSIFICATION:
-        # several labels are joined names already
-        joined = config.problem_type == MULTI
-        return str if joined else lambda answer: str(config.id2label[int(answer)])
-    return lambda answer: checkpoint.tokenizer.decode(answer, skip_special_tokens=True)
+    config, tokenizer = checkpoint.model.config, checkpoint.tokenizer
+    # several labels are joined names already
+    joined = config.problem_type == MULTI
+    names: dict[str, Callable[[Any], str]] = {
+        "token-classification": lambda answer: " ".join(str(config.id2label[int(label)]) for label in answer),
+        "fill-mask": lambda answer: " ".join(tokenizer.decode([token]) for token in answer),
+        "multiple-choice": lambda answer: str(int(answer)),
+        "text-classification": str if joined else lambda answer: str(config.id2label[int(answer)]),
+    }
+    return names.get(checkpoint.task.tag, lambda answer: tokenizer.decode(answer, skip_special_tokens=True))
 
 
 COLUMNS = (

@@ -1,8 +1,7 @@
 """`hf-recurrent card`: the card of one checkpoint; `hf-recurrent cards`: a folder of them, such as model_cards/."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +10,7 @@ from .console import err, out, quiet_libraries, wrote
 
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
-Folder = Annotated[
-    Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with card.json or converted.json.")
-]
+Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with results.json.")]
 Runs = Annotated[
     list[Path] | None,
     typer.Argument(exists=True, file_okay=False, help="Output folders of finished runs; none removes those shown."),
@@ -21,13 +18,15 @@ Runs = Annotated[
 Root = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
 ]
-Page = Annotated[Path, typer.Option("--out", dir_okay=False, callback=options.in_a_folder, help="The file to write.")]
+Page = Annotated[
+    Path, typer.Option("--output", dir_okay=False, callback=options.in_a_folder, help="The file to write.")
+]
 
 
 @card.command()
 def lint(folder: Folder) -> None:
     """Check a card as publishing does: metadata, figures, local paths, and that it is what its data render to."""
-    from ..hub.card import lint_card
+    from ..hub.results import lint_card
 
     lint_card(folder)
     out.print(f"{folder}: the card can be published", markup=False)
@@ -35,30 +34,30 @@ def lint(folder: Folder) -> None:
 
 @card.command()
 def render(folder: Folder) -> None:
-    """Render README.md and the evaluation results again from card.json, or from converted.json."""
-    from ..hub.card import read_rendered, write_card
-    from ..hub.converted_card import is_converted, read_converted, write_converted
-    from ..hub.lint import CARD_FILE, README_FILE
+    """Render README.md and the evaluation results again from results.json."""
+    from ..hub.results import write_results
 
-    if is_converted(folder):
-        write_converted(folder, read_converted(folder))
-        wrote(folder / README_FILE)
-        return
-    if not (folder / CARD_FILE).is_file():
-        raise ValueError(
-            f"{folder} has no {CARD_FILE}: a run of training/run_glue_style.py or training/run_clm.py writes it"
-        )
-    wrote(write_card(folder, read_rendered(folder)[0]))
+    wrote(write_results(folder, results_in(folder)))
 
 
 @card.command()
 def compare(folder: Folder, runs: Runs = None) -> None:
     """Set other runs beside a card's results: with other seeds, or other models on the same examples."""
-    from ..hub.card import read_rendered, write_card
-    from ..hub.comparison import compared_cards
+    from ..hub.comparison import compared
+    from ..hub.results import write_results
 
-    data, _ = read_rendered(folder)
-    wrote(write_card(folder, replace(data, compared=compared_cards(data, runs or ()))))
+    results = results_in(folder)
+    wrote(write_results(folder, {**results, "compared": compared(results, runs or ())}))
+
+
+def results_in(folder: Path) -> dict[str, Any]:
+    """The results in a folder; a ValueError where there are none."""
+    from ..hub.results import RESULTS_FILE, read_results
+
+    results = read_results(folder)
+    if results is None:
+        raise ValueError(f"{folder} has no {RESULTS_FILE}: `hf-recurrent train` and `convert` write it")
+    return results
 
 
 @card.command()
@@ -72,7 +71,7 @@ def inside(
 ) -> None:
     """Store a few inputs in inside.json that the browsable page can look into, step by step, or compute them again."""
     from ..hub.inside import EXAMPLE, read_inside, shown_examples, write_inside
-    from ..training.evaluate import load_checkpoint
+    from ..tasks.checkpoints import load_checkpoint
 
     examples, texts = read_inside(folder), text or []
     if not texts and not examples:
@@ -82,8 +81,8 @@ def inside(
             raise ValueError(f"{option} is there {len(given)} times: pass it once for each of {len(texts)} texts")
     if texts:
         none = [None] * len(texts)
-        given = zip(texts, pair or none, answer or none, strict=True)
-        examples = [dict(zip(EXAMPLE, each, strict=True)) for each in given]
+        rows = zip(texts, pair or none, answer or none, strict=True)
+        examples = [dict(zip(EXAMPLE, row, strict=True)) for row in rows]
     quiet_libraries()
     loaded = load_checkpoint(str(folder), "cpu")
     wrote(write_inside(folder, shown_examples(loaded.model, loaded.tokenizer, examples)))

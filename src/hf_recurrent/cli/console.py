@@ -1,7 +1,7 @@
 """Output of the commands, and errors as one line."""
 
 import math
-import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -49,10 +49,12 @@ def run(command: Callable[[], Any]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):
             return misused(error)
-        # imported only where something failed: `--help` needs to be quick
-        from ..hub.errors import explanation
+        problem = str(error)
+        if not isinstance(error, ValueError) or "torch" in sys.modules:
+            # slow to import, which would delay the report of a mistyped name
+            from ..hub.errors import explanation
 
-        problem = explanation(error)
+            problem = explanation(error)
         if problem is None:
             raise
         err.quiet = False
@@ -89,11 +91,6 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from stopped
 
 
-def hyphenated(message: str) -> str:
-    """A message whose flags, spelled as those of recipes, are spelled as commands' options."""
-    return re.sub(r"(?<![\w-])--\w+", lambda flag: flag[0].replace("_", "-"), message)
-
-
 def misused(error: Any) -> int:
     """Report an error of click, or of the copy of it that typer may have, in one line -> exit status."""
     message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
@@ -108,10 +105,13 @@ def misused(error: Any) -> int:
 
 
 def quiet_libraries() -> None:
-    """Keep progress bars and reports of loading a handful of tensors, and of retries, out of the output."""
+    """Keep bars and reports of loading a few tensors, and of retries, out of the output, and bars out of files."""
+    import datasets
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     hub_logging.set_verbosity_error()
+    if not err.is_terminal:
+        datasets.disable_progress_bars()

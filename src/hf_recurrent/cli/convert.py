@@ -1,7 +1,5 @@
 """`hf-recurrent convert`: checkpoints of the authors' code and of other packages, and back."""
 
-from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +11,7 @@ from .console import out, quiet_libraries
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "spiece.model")
 
 
-class Kind(Enum):
-    """What a checkpoint is converted to."""
-
-    recurrent = "recurrent"
-    original = "original"
+RECURRENT, ORIGINAL = KINDS = ("recurrent", "original")
 
 
 def convert(
@@ -33,9 +27,8 @@ def convert(
         Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
     ],
     to: Annotated[
-        Kind,
-        typer.Option(help="recurrent: a checkpoint of this package; original: one of that which it is from."),
-    ] = Kind.recurrent,
+        str, options.one_of(KINDS, "A checkpoint of this package, or of the package that it is from")
+    ] = RECURRENT,
     auto_class: Annotated[
         str | None,
         typer.Option(help="Auto class of the head to convert, such as AutoModelForMaskedLM; by default its own."),
@@ -51,17 +44,15 @@ def convert(
     quiet_libraries()
     path = Path(reference)
     recorded = path.is_dir() and not (path / "config.json").is_file()
-    if recorded and to is Kind.original:
-        raise ValueError(f"--to is {to.value!r}: {reference} has no config.json, it is a folder of the authors' own")
-    if auto_class is not None and (recorded or to is Kind.original):
-        raise ValueError(f"auto_class is {auto_class!r}: it is for checkpoints of other packages; leave it out")
-    if license_name is not None and (recorded or to is Kind.original):
-        raise ValueError(f"--license is {license_name!r}: it is of checkpoints of other packages; leave it out")
+    if recorded and to == ORIGINAL:
+        raise ValueError(f"--to is {to!r}: {reference} has no config.json, it is a folder of the authors' own")
+    if recorded or to == ORIGINAL:
+        options.refuse("the authors' code, or for the way back", {"auto_class": auto_class, "license": license_name})
     with new_folder(folder, refuse) as built:
         if recorded:
             model = from_authors(path, built)
             told = "It has no tokenizer and no card yet; its token ids are the authors' own."
-        elif to is Kind.original:
+        elif to == ORIGINAL:
             model = to_original(reference, built)
             told = "Its names are those of the package that it is from."
         else:
@@ -114,29 +105,27 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
         ValueError: the card of the original names another licence than `license_name`.
     """
     from ..hub.base_model import read_base_model
-    from ..hub.converted_card import ConvertedData, write_converted
-    from ..hub.tasks import auto_class_of
+    from ..hub.results import EMPTY, write_results
+    from ..hub.tasks import auto_class_of, task_for
     from ..registry import ARCHITECTURES
     from ..training.paper import paper_with_title
 
-    config, base = model.config, read_base_model(reference)
+    config: Any = model.config
+    base: Any = read_base_model(reference)
     if license_name is not None:
-        if base.license not in (None, license_name):
-            raise ValueError(f"--license is {license_name!r}, but the card of {base.name} says {base.license!r}")
-        base = replace(base, license=license_name)
-    auto_class = auto_class_of(config.to_dict())
-    data = ConvertedData(
-        base,
-        folder.name,
-        config.model_type,
-        auto_class,
-        model.num_parameters(),
-        config.num_hidden_layers,
-        getattr(config, "layers_per_step", 1),
-        any((built / name).is_file() for name in TOKENIZER_FILES),
-        paper_with_title(ARCHITECTURES[config.model_type].paper),
-    )
-    write_converted(built, data)
+        if base["license"] not in (None, license_name):
+            raise ValueError(f"--license is {license_name!r}, but the card of {base['name']} says {base['license']!r}")
+        base = {**base, "license": license_name}
+    facts = {
+        "type": config.model_type,
+        "parameters": model.num_parameters(),
+        "max_depth": config.num_hidden_layers,
+        **{"halting": "none", "chunks": None, "generation": None, "base": base, "license": None},
+        "paper": paper_with_title(ARCHITECTURES[config.model_type].paper),
+    }
+    task = task_for(auto_class_of(config.to_dict())) or "feature-extraction"
+    title = f"{base['name'].split('/')[-1]} with adaptive depth"
+    write_results(built, {**EMPTY, "title": title, "name": folder.name, "task": task, "model": facts})
 
 
 def to_original(reference: str, built: Path) -> Any:

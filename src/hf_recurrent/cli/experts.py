@@ -36,19 +36,18 @@ def experts(
     from ..analysis.experts import count_experts, expert_table, require_experts
     from ..analysis.tables import EXPERT_FILE, write_tables
     from ..files import changed_files
-    from ..hub.sections import with_experts
-    from ..training.evaluate import load_checkpoint
+    from ..tasks.checkpoints import load_checkpoint, requested_task
     from .sweep import draw, encoded, place, report
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
-    examples.refuse("counts of experts", {"slice_by": examples.slice_by})
+    options.refuse("counts of experts", {"slice_by": examples.arguments.get("slice_by")})
     request = examples.request(split)
     with changed_files(target) as change:
         loaded = load_checkpoint(checkpoint, device, revision)
         require_experts(loaded.model, checkpoint)
         tables = {}
-        for rows in encoded(loaded, request, limit, seed):
+        for rows in encoded(loaded, request, requested_task(loaded, request), limit, seed):
             counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
             tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
         for name, found in tables.items():
@@ -59,7 +58,7 @@ def experts(
         if plot or card:
             from ..analysis.plots import save_expert_figures
 
-            draw(change, tables, save_expert_figures, with_experts if card else None)
+            draw(change, tables, save_expert_figures, "experts" if card else None)
     report(change)
 
 

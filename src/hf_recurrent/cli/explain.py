@@ -49,7 +49,7 @@ def explain(
     from ..analysis.explain.explanation import explain as explain_text
     from ..analysis.explain.explanation import explain_symbols
     from ..analysis.model_facts import is_classifier
-    from ..training.evaluate import load_checkpoint
+    from ..tasks.checkpoints import load_checkpoint
 
     quiet_libraries()
     loaded = load_checkpoint(checkpoint, device, revision)

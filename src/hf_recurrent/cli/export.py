@@ -75,9 +75,8 @@ def load_model(checkpoint: str, revision: str | None) -> Any:
     """
     import transformers
 
-    from ..hub.checkpoint import load_whole
+    from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
     from ..hub.tasks import auto_class_of
-    from ..training.model import check_finite, checkpoint_config, revision_options
 
     options = revision_options(checkpoint, revision)
     config = checkpoint_config("checkpoint", checkpoint, **options)

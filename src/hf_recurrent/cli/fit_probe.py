@@ -29,19 +29,19 @@ def fit_probe(
     from ..analysis.probe import fit_probe as fitted
     from ..analysis.probe import require_answers
     from ..hub.checkpoint import save_checkpoint
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
+    from ..tasks import OF_TEXTS, OF_WORDS
+    from ..tasks.checkpoints import load_checkpoint, requested_task
     from .sweep import encoded
 
     quiet_libraries()
-    examples.refuse("the fit of a probe", {"slice_by": examples.slice_by})
+    options.refuse("the fit of a probe", {"slice_by": examples.arguments.get("slice_by")})
     request = examples.request([split])
     folder, change_of = destination(checkpoint, output, in_place, "probed", revision)
     with change_of as change:
-        kinds = (*OF_SEQUENCES, *OF_TOKENS)
-        loaded = load_checkpoint(checkpoint, device, revision, dtype="auto", objectives=kinds)
+        loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_TEXTS, *OF_WORDS))
         model, tokenizer = loaded.model, loaded.tokenizer
         require_answers(model, max_depth)
-        (rows,) = encoded(loaded, request, limit, seed)
+        (rows,) = encoded(loaded, request, requested_task(loaded, request), limit, seed)
         batches = rows.batches(tokenizer, batch_size)
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_depth=max_depth, seed=seed, progress=True)

@@ -1,23 +1,27 @@
 """Options that several commands take."""
 
+import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
-from ..templating import near_names
-from .console import hyphenated
+from ..benchmarks.registry import list_benchmarks
+from ..tasks import TASKS
+from ..templating import near_names, require_known
 
 if TYPE_CHECKING:
-    from ..training.evaluate import Request
+    from ..tasks.checkpoints import Request
 
 # of files with examples
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".zip", ".gz")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+CRITERIA = ("learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe")
 # more of anything is a mistake
 MOST = 1_000_000
 
@@ -51,6 +55,13 @@ def a_place(reference: str | None) -> str | None:
     return reference
 
 
+def a_benchmark(place: str | None) -> str | None:
+    """A benchmark of this package, or a place as `a_place` checks it."""
+    if place is not None and "/" not in place and not Path(a_place(place)).exists():
+        require_known("benchmark", place, list_benchmarks())
+    return place
+
+
 def a_file(path: Any) -> Any:
     """A file or folder to read, checked as early; None if an option is not given."""
     if path is not None and not Path(path).exists():
@@ -64,29 +75,41 @@ def a_folder(path: Path | None) -> Path | None:
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
-RepoId = Annotated[str, typer.Argument(help="Where to: owner/name.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")]
-Private = Annotated[
-    bool | None,
+
+
+def a_mapping(text: str | None) -> dict[str, Any]:
+    """The parameters of a benchmark."""
+    from ..files import mapping
+
+    return mapping("--benchmark_params", text)
+
+
+BenchmarkParams = Annotated[
+    Any,
     typer.Option(
-        "--private/--public", help="Visibility. If not given: private after training on your own data, else public."
+        callback=a_mapping,
+        help="Parameters of the benchmark (`benchmark list NAME` names them): '{max_depth: 4, num_test: 100}'.",
     ),
 ]
-Revision = Annotated[str | None, typer.Option(help="Branch to commit to, made from main if it does not exist.")]
-Tag = Annotated[str | None, typer.Option(help="Name to give to the commit.")]
-Message = Annotated[str | None, typer.Option(help="Summary of the commit.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="A parameter of the benchmark (see `benchmark list NAME`); may be repeated."
-    ),
-]
+
+
+def one_of(names: Sequence[str], text: str, **more: Any) -> Any:
+    """An option of which each value is one of a few names."""
+
+    def check(given: Any) -> Any:
+        for value in given if isinstance(given, list) else [given]:
+            if value is not None and value not in names:
+                raise typer.BadParameter(f"{value!r}: expected one of {', '.join(names)}")
+        return given
+
+    return typer.Option(callback=check, help=f"{text}: {', '.join(names)}.", **more)
+
 
 Checkpoint = Annotated[str, typer.Argument(callback=a_place, help="Folder or Hub id of a checkpoint.")]
 # of commands that evaluate a checkpoint on examples
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
 Limit = Annotated[int, typer.Option(min=1, help="Use this many random examples of each split.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the choice of examples.", hidden=True)]
 BatchSize = Annotated[int, typer.Option(min=1, max=MOST, help="Examples in a batch.")]
 Out = Annotated[
     Path | None,
@@ -98,188 +121,133 @@ MaxDepth = Annotated[int | None, typer.Option(min=1, help="Depth limit instead o
 HaltingThreshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
 ]
-ExitCriterion = Annotated[
-    str | None, typer.Option(help="Exit criterion instead of the checkpoint's: learned, convergence, ...")
-]
+ExitCriterion = Annotated[str | None, one_of(CRITERIA, "Exit criterion instead of the checkpoint's")]
 ExitThreshold = Annotated[float | None, typer.Option(help="Its threshold; the criterion's default if not given.")]
-CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.")]
+CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.", hidden=True)]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]
-Dtype = Annotated[str, typer.Option(help="Precision: auto, as saved; float32, bfloat16 or float16.")]
+Dtype = Annotated[str, one_of(DTYPES, "Precision, by default as saved")]
 
 
-def precision(name: str) -> str:
-    """A dtype, if it is one of `DTYPES`. Raises ValueError for another one."""
-    if name not in DTYPES:
-        raise ValueError(f"dtype is {name!r}: expected one of {', '.join(DTYPES)}")
-    return name
+# what commands take of the arguments of tasks' data: the rest is of training, or has a name of its own in commands
+OF_BENCHMARKS = ("benchmark_config", "benchmark_params", "data_dir")
+OF_DATASETS = ("dataset_config_name", "dataset_revision")
+TRAINING = {
+    *("task", "task_name", "train_file", "validation_file", "test_file", "train_split", "validation_split"),
+    *("test_split", "validation_split_percentage", "label_list", "do_regression", "label_all_tokens", "tokenizer"),
+    *("vocab_size", "benchmark", "evaluate_on", "evaluate_params", "cache_dir", "num_proc", "max_train_samples"),
+    *("max_eval_samples", "max_length", "block_size", "streaming", "max_target_length", "num_merges"),
+    *("segment_length", "eval_segment_length", "predict_across_segments", "source_lang", "target_lang"),
+}
+# the others are shown by --help_all
+USUAL = {"benchmark_config", "benchmark_params", "dataset_name", "text_column", "label_column", "slice_by", "encoding"}
+CHECKS = {"benchmark_params": a_mapping, "data_dir": a_file}
 
 
-OWN = "Your own examples"
-
-
-def own_option(text: str, *names: str) -> Any:
-    """An option for a user's own examples."""
-    return typer.Option(*names, help=text, rich_help_panel=OWN)
+def data_options() -> dict[str, Any]:
+    """Name -> annotation of the options by which tasks find and read examples, as training has them."""
+    found: dict[str, Any] = {}
+    for item in (item for arguments, _ in TASKS.values() for item in dataclasses.fields(arguments)):
+        if item.name in TRAINING or item.name in found:
+            continue
+        kind = (get_args(item.type) if isinstance(item.type, UnionType) else (item.type,))[0]
+        several = get_origin(kind) is list or item.name in ("text_column", "label_column")
+        hidden, check = item.name not in USUAL, CHECKS.get(item.name)
+        option = typer.Option(help=item.metadata["help"], hidden=hidden, callback=check)
+        value = list[str] if several else kind if kind in (bool, int, float) else str
+        found[item.name] = Annotated[value | None, option]
+    return found
 
 
 def own_file(text: str) -> Any:
     """An option for a file of a user's own examples."""
-    return typer.Option(callback=a_file, help=text, rich_help_panel=OWN)
+    return typer.Option(callback=a_file, help=text)
 
 
-class Examples(NamedTuple):
-    """The examples that a command evaluates a checkpoint on, as options: those of a benchmark, or a user's own.
+Benchmark = Annotated[
+    str | None,
+    typer.Argument(
+        callback=a_benchmark,
+        help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one; or your own "
+        "examples: a file (CSV, TSV, JSON, JSONL, Parquet, text), or a folder of texts for each label.",
+    ),
+]
+OPTIONS = {"benchmark": Benchmark, **data_options()}
 
-    A command has all of them by `takes_examples`.
+
+class Examples:
+    """The examples that a command evaluates a checkpoint on: those of a benchmark, or a user's own.
+
+    A command has the options for them by `takes_examples`.
     """
 
-    benchmark: Annotated[
-        str | None,
-        typer.Argument(
-            callback=a_place,
-            help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one; or your own "
-            "examples: a CSV, TSV, JSON, JSONL, Parquet or text file, or a folder of text files for each label.",
-        ),
-    ] = None
-    config: Annotated[str | None, typer.Option(help="Configuration; the default one if not given.")] = None
-    set_: Settings = None
-    data_dir: Annotated[str | None, typer.Option(callback=a_file, help="Folder with the authors' own files.")] = None
-    dataset_name: Annotated[
-        str | None, own_option("A data set of the Hub, or a folder that datasets loads, instead of a file.")
-    ] = None
-    dataset_revision: Annotated[str | None, own_option("Its branch, tag or commit.")] = None
-    text_column: Annotated[
-        list[str] | None, own_option("Column of texts; twice for pairs. That of training if not given.")
-    ] = None
-    label_column: Annotated[str | None, own_option("Column of labels; that of training, or label.")] = None
-    label_delimiter: Annotated[str | None, own_option("Text between the labels of an example with several.")] = None
-    source_column: Annotated[
-        str | None, own_option("Column of an encoder-decoder's sources; as in training if unset.")
-    ] = None
-    target_column: Annotated[str | None, own_option("Column of its targets; as in training if unset.")] = None
-    source_prefix: Annotated[str | None, own_option("Text before every source; as in training if unset.")] = None
-    slice_by: Annotated[list[str] | None, own_option("Column to slice results by; may be repeated.")] = None
-    max_seq_length: Annotated[int | None, own_option("Cut texts after so many tokens; as in training if unset.")] = None
-    mlm_probability: Annotated[
-        float | None, own_option("Share of tokens masked for a masked language model; as in training, or 0.15.")
-    ] = None
-    line_by_line: Annotated[
-        bool | None,
-        own_option(
-            "Each line of a text file is a document by itself, not a part of one; as in training if unset.",
-            "--line-by-line/--no-line-by-line",
-        ),
-    ] = None
-    pack: Annotated[
-        bool | None,
-        own_option(
-            "Join texts, and cut them into blocks, or read the beginning of each; as in training if unset.",
-            "--pack/--no-pack",
-        ),
-    ] = None
-    keep_linebreaks: Annotated[
-        bool | None,
-        own_option(
-            "Keep the line breaks of text files, or take spaces for them; as in training if unset.",
-            "--keep-linebreaks/--no-keep-linebreaks",
-        ),
-    ] = None
-    question_column: Annotated[str | None, own_option("Column of questions; question if not given.")] = None
-    context_column: Annotated[
-        str | None, own_option("Column of the texts that have the answers, or that go on; context or sent1.")
-    ] = None
-    answer_column: Annotated[str | None, own_option("Column of answers within the context; answers.")] = None
-    start_column: Annotated[str | None, own_option("Column of a text that begins every ending; sent2.")] = None
-    ending_columns: Annotated[list[str] | None, own_option("Column of an ending; once for each. ending0 ...")] = None
-    doc_stride: Annotated[
-        int | None, own_option("Tokens of a context that its windows share; as in training, or 128.")
-    ] = None
-    max_answer_length: Annotated[int | None, own_option("The most tokens of an answer; as in training, or 30.")] = None
-    version_2_with_negative: Annotated[
-        bool | None,
-        own_option(
-            "Some questions have no answer; as in training if unset.",
-            "--version-2-with-negative/--no-version-2-with-negative",
-        ),
-    ] = None
-    null_score_diff_threshold: Annotated[
-        float | None, own_option("How much likelier no answer must be than the best one to be given; as in training.")
-    ] = None
-    max_source_length: Annotated[int | None, own_option("Cut sources after so many tokens, as in training.")] = None
-    metric_name: Annotated[str | None, own_option("Score of targets: exact_match or bleu.")] = None
-    encoding: Annotated[str | None, own_option("Encoding of text files; utf-8 if not given.")] = None
-    on_error: Annotated[str | None, own_option("raise, or skip: leave broken rows out, and count them.")] = None
+    def __init__(self, values: Mapping[str, Any]):
+        self.arguments = {name: value for name, value in values.items() if value not in (None, [], {})}
+        self.benchmark = self.arguments.pop("benchmark", None)
+        self.dataset = self.arguments.pop("dataset_name", None)
 
     def request(
         self,
         splits: Sequence[str] | None,
         limit: int | None = None,
         *,
-        own_split: str = "test",
-        files: dict[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
         train_file: str | None = None,
+        labelled: bool = True,
     ) -> "Request":
         """The data to evaluate on.
 
         Args:
             splits: which splits; None: those for tests.
             limit: the most examples of each.
-            own_split: what a file of own examples is called, if `splits` do not say.
             files: split -> further file of own examples.
-            train_file: the examples of training, see `OwnExamples`.
+            train_file: the examples of training.
+            labelled: whether examples to classify need labels.
 
         Raises:
             ValueError: options do not go together.
         """
-        from ..benchmarks.export.settings import parse_settings
-        from ..training.evaluate import Request
-        from ..training.own_examples import OwnExamples, holds_examples
+        from ..tasks.checkpoints import Request, holds_examples
 
-        place, chosen = self.benchmark, tuple(splits or ())
-        if (place is None) == (self.dataset_name is None):
-            given = "both are given" if place else "neither is given"
-            raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset-name: {given}")
-        from_file = place is not None and holds_examples(place)
-        settings = {name: getattr(self, name) for name in OWN_SETTINGS}
+        place, chosen, given = self.benchmark, tuple(splits or ()), self.arguments
+        if (place is None) == (self.dataset is None):
+            which = "both are given" if place else "neither is given"
+            raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset_name: {which}")
         named = {f"{split}_file": path for split, path in (files or {}).items()}
-        if place is not None and not from_file:
-            given = {"dataset_revision": self.dataset_revision, **named, "train_file": train_file}
-            self.refuse(place, {**settings, **given})
-            return Request(place, self.config, chosen, parse_settings(self.set_ or ()), self.data_dir, limit)
-        self.refuse(place or self.dataset_name, {"set": self.set_, "data_dir": self.data_dir})
-        if not from_file:
-            self.refuse("a data set", named)
-            data_set = (self.dataset_name, self.config, self.dataset_revision)
-            own = OwnExamples({}, *data_set, settings, train_file=train_file)
-            return Request(splits=chosen, limit=limit, own=own)
-        self.refuse("a file", {"config": self.config, "dataset_revision": self.dataset_revision})
+        common = {"limit": limit, "train_file": train_file, "labelled": labelled}
+        if place is None:
+            common["dataset"] = (self.dataset, *(given.get(name) for name in OF_DATASETS))
+            given = {name: value for name, value in given.items() if name not in OF_DATASETS}
+            refuse("a data set", {name: given.get(name) for name in OF_BENCHMARKS} | named)
+            return Request(splits=chosen, arguments=given, **common)
+        if not holds_examples(place):
+            config, params, folder = (given.get(name) for name in OF_BENCHMARKS)
+            refuse(place, {name: value for name, value in given.items() if name not in OF_BENCHMARKS} | named)
+            refuse(place, {"train_file": train_file})
+            return Request(place, config, chosen, params or {}, folder, limit)
+        refuse("a file", {name: given.get(name) for name in (*OF_BENCHMARKS, *OF_DATASETS)})
         if len(chosen) > 1:
             raise ValueError(f"split is {' and '.join(chosen)}: {place} is a single one, give it one name")
-        found = {(*chosen, own_split)[0]: place, **(files or {})}
-        own = OwnExamples(found, settings=settings, train_file=train_file)
-        return Request(place, splits=tuple(found), limit=limit, own=own)
-
-    @staticmethod
-    def refuse(place: str, options: dict[str, Any]) -> None:
-        """Raise a ValueError for options that were given and have no meaning for a place."""
-        for name, value in options.items():
-            if value not in (None, [], (), {}):
-                shown = (" ".join(value) if isinstance(value, list) else value) or repr(value)
-                raise ValueError(f"--{name.replace('_', '-')} {shown}: this is not for {place}, leave it out")
+        found = {(*chosen, "test")[0]: place, **(files or {})}
+        return Request(place, splits=tuple(found), files=found, arguments=given, **common)
 
 
-OWN_SETTINGS = Examples._fields[Examples._fields.index("text_column") :]
+def refuse(place: str, options: Mapping[str, Any]) -> None:
+    """Raise a ValueError for options that were given and have no meaning for a place."""
+    for name, value in options.items():
+        if value not in (None, [], {}):
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise ValueError(f"--{name} {shown}: this is not for {place}, leave it out")
 
 
 def names_encoding(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose errors that ask for a file's encoding name that of its checkpoint's training."""
 
     @wraps(command)
-    def run(checkpoint: str, *values: Any, **named: Any) -> None:
+    def run(checkpoint: str, **named: Any) -> None:
         try:
-            command(checkpoint, *values, **named)
+            command(checkpoint=checkpoint, **named)
         except ValueError as error:
-            from ..training.own_examples import with_encoding
+            from ..tasks.checkpoints import with_encoding
 
             message = with_encoding(str(error), checkpoint)
             if message == str(error):
@@ -293,27 +261,14 @@ def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the options of `Examples` in the place of its parameter `examples`."""
     signature, parameters = inspect.signature(command), []
     for parameter in signature.parameters.values():
-        if parameter.name == "examples":
-            parameters += [
-                inspect.Parameter(
-                    *(name, parameter.kind), default=Examples._field_defaults[name], annotation=annotation
-                )
-                for name, annotation in Examples.__annotations__.items()
-            ]
-        else:
-            parameters.append(parameter)
+        given = OPTIONS if parameter.name == "examples" else {}
+        parameters += [parameter.replace(name=name, annotation=given[name], default=None) for name in given]
+        parameters += [] if given else [parameter]
 
     @wraps(command)
-    def run(*values: Any, **named: Any) -> None:
-        bound = run.__signature__.bind(*values, **named)
-        bound.apply_defaults()
-        given = bound.arguments
-        examples = Examples(**{name: given.pop(name) for name in Examples._fields})
-        try:
-            command(**given, examples=examples)
-        except ValueError as error:
-            # those of training spell flags as recipes do
-            raise ValueError(hyphenated(str(error))) from error
+    def run(**named: Any) -> None:
+        examples = Examples({name: named.pop(name) for name in OPTIONS})
+        command(**named, examples=examples)
 
     run.__signature__ = signature.replace(parameters=parameters)
     return names_encoding(run)

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from . import options
 from .console import interruptible, out, quiet_libraries, size, table
@@ -11,17 +13,22 @@ if TYPE_CHECKING:
     from ..hub.publish import Published
 
 
+VISIBILITY = "Visibility. If not given: private after training on your own data, else public."
+
+
 def publish_command(publisher: str, source_type: Any, text: str) -> Callable[..., None]:
     """A command that publishes its argument, of the typer type `source_type`, by a function of `hub.publish`."""
 
     def publish(
         source: source_type,
-        repo_id: options.RepoId,
-        dry_run: options.DryRun = False,
-        private: options.Private = None,
-        revision: options.Revision = None,
-        tag: options.Tag = None,
-        message: options.Message = None,
+        repo_id: Annotated[str, typer.Argument(help="Where to: owner/name.")],
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the files; send nothing.")] = False,
+        private: Annotated[bool | None, typer.Option("--private/--public", help=VISIBILITY)] = None,
+        revision: Annotated[
+            str | None, typer.Option(help="Branch to commit to, made from main if it does not exist.")
+        ] = None,
+        tag: Annotated[str | None, typer.Option(help="Name to give to the commit.")] = None,
+        message: Annotated[str | None, typer.Option(help="Summary of the commit.")] = None,
     ) -> None:
         from ..hub import publish as hub_publish
 

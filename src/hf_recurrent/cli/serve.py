@@ -27,7 +27,7 @@ def serve(
     import torch
 
     from ..hub.gallery.live_server import LiveServer
-    from ..training.evaluate import load_checkpoint
+    from ..tasks.checkpoints import load_checkpoint
 
     quiet_libraries()
     # one short text gains nothing by more, and on a busy machine waits for them

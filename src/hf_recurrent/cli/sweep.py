@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from ..files import Change
-    from ..training.data import EvaluationSplit
-    from ..training.evaluate import Checkpoint, Request
+    from ..tasks.base import Split, Task
+    from ..tasks.checkpoints import Checkpoint, Request
 
 FULL = "full depth"
 
@@ -55,9 +55,9 @@ def sweep(
     from ..analysis.sweep import halting_pictures, require_halting, sweep_thresholds
     from ..analysis.tables import SWEEP_FILE, write_tables
     from ..files import changed_files
-    from ..hub.sections import with_sweep
-    from ..hub.staging import quotes_examples
-    from ..training.evaluate import OF_SEQUENCES, OF_TOKENS, load_checkpoint
+    from ..hub.results import may_quote
+    from ..tasks import OF_TEXTS, OF_WORDS
+    from ..tasks.checkpoints import load_checkpoint, requested_task
     from .shared_change import made_by_first
 
     quiet_libraries()
@@ -65,18 +65,17 @@ def sweep(
     wanted = None if thresholds is None else parse_thresholds(thresholds)
     request = examples.request(split)
     with made_by_first(changed_files(target), target) as change:
-        kinds = (*OF_SEQUENCES, *OF_TOKENS)
-        loaded = load_checkpoint(checkpoint, device, revision, options.precision(dtype), kinds)
+        loaded = load_checkpoint(checkpoint, device, revision, dtype, (*OF_TEXTS, *OF_WORDS))
         require_halting(loaded.model, checkpoint)
         tables = {}
-        for rows in encoded(loaded, request, limit, seed):
+        for rows in encoded(loaded, request, requested_task(loaded, request), limit, seed):
             batches = rows.batches(loaded.tokenizer, batch_size)
-            slices = {name: values(rows, name) for name in (*(slice_ or ()), *(examples.slice_by or ()))}
+            slices = {name: values(rows, name) for name in (*(slice_ or ()), *examples.arguments.get("slice_by", ()))}
             found = sweep_thresholds(
                 loaded.model, batches, wanted, slices=slices, repeats=repeats, generate=generate, progress=True
             )
             tables[rows.name] = {**found, "batch_size": batch_size, **conditions(loaded.model), "seed": seed}
-            if request.own is None or quotes_examples(target):
+            if not request.is_own or may_quote(loaded.results):
                 pictures = halting_pictures(loaded.model, loaded.tokenizer, rows.dataset.to_list())
                 tables[rows.name]["pictures"] = pictures
         for name, found in tables.items():
@@ -85,7 +84,7 @@ def sweep(
         if plot or card:
             from ..analysis.plots import save_sweep_figures
 
-            draw(change, tables, save_sweep_figures, with_sweep if card else None)
+            draw(change, tables, save_sweep_figures, "sweep" if card else None)
     report(change)
 
 
@@ -95,13 +94,15 @@ def place(checkpoint: str, folder: Path | None, card: bool) -> Path:
     Raises:
         ValueError: it is not known, or has no card where there should be one.
     """
-    from ..hub.lint import CARD_FILE
+    from ..hub.results import RESULTS_FILE
 
     if folder is None and not Path(checkpoint).is_dir():
         raise ValueError(f"checkpoint {checkpoint} is no local folder: say where to write the results with --output")
     target = Path(checkpoint) if folder is None else folder
-    if card and not (target / CARD_FILE).is_file():
-        raise ValueError(f"--card: {target} has no {CARD_FILE}; a training run writes it, leave --card out otherwise")
+    if card and not (target / RESULTS_FILE).is_file():
+        raise ValueError(
+            f"--card: {target} has no {RESULTS_FILE}; a training run writes it, leave --card out otherwise"
+        )
     return target
 
 
@@ -120,22 +121,22 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
     return checked_thresholds(found)
 
 
-def encoded(checkpoint: "Checkpoint", request: "Request", limit: int, seed: int) -> Iterator["EvaluationSplit"]:
+def encoded(checkpoint: "Checkpoint", request: "Request", task: "Task", limit: int, seed: int) -> Iterator["Split"]:
     """Up to `limit` examples of each requested split, as token ids in order of their lengths.
 
     Raises:
-        ValueError: the checkpoint does not fit the benchmark, or there is no such split.
+        ValueError: there is no such split, or examples cannot be used.
     """
-    from ..training.evaluate import evaluation_splits, requested_data
+    from ..tasks.checkpoints import evaluation_splits
 
     def chosen(rows: "Dataset") -> "Dataset":
         return rows.shuffle(seed=seed).select(range(limit)) if limit < len(rows) else rows
 
-    splits = evaluation_splits(checkpoint, request, requested_data(checkpoint, request), chosen, by_token=True)
+    splits = evaluation_splits(checkpoint, request, task, chosen, by_token=True)
     return islice(splits, None if request.splits else 1)
 
 
-def values(rows: "EvaluationSplit", column: str) -> Sequence[Any]:
+def values(rows: "Split", column: str) -> Sequence[Any]:
     """The values of a slice column.
 
     Raises:
@@ -253,15 +254,17 @@ def draw(
     change: "Change",
     tables: dict[str, Any],
     save_figures: Callable[..., list[dict[str, Any]]],
-    with_section: Callable[..., Any] | None = None,
+    section: str | None = None,
 ) -> None:
-    """Draw the figures of each split, and put the card `with_section` beside them if given."""
-    from ..hub.card import put_card, read_card
+    """Draw the figures of each split, and show them with the tables in a section of the card, if it is named."""
+    from ..hub.results import put_results, read_results, with_section, without_quotes
 
     drawn = {name: save_figures(change.new, found, prefix=name) for name, found in tables.items()}
-    if with_section is not None:
-        card = read_card(change.folder)
-        put_card(change, with_section(card, tables, drawn), before=card)
+    results = None if section is None else read_results(change.folder)
+    if results is not None:
+        # pictures are drawn, and their data stay in the file of the sweep
+        found = without_quotes({"splits": tables})["splits"]
+        put_results(change, with_section(results, section, found, drawn), before=results)
 
 
 def report(change: "Change") -> None:

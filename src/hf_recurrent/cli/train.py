@@ -1,16 +1,22 @@
 """`hf-recurrent train`."""
 
-from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..benchmarks.registry import list_benchmarks
+from ..data.columns import require_columns
+from ..data.reading import Reading, csv_layout, format_of
 from ..recipes import find_recipe, no_recipe, recipe_files
+from ..registry import ARCHITECTURES
+from ..tasks import TASKS
+from ..templating import require_known
 from .console import interruptible, out
 from .options import a_file, a_place
 
 # words that ask for help
-HELP = {"-h", "--help"}
+HELP, HELP_ALL = {"-h", "--help"}, {"--help_all", "--help-all"}
 # the flags that are asked for most, by what they are about; how the rest of a command line is read, training decides
 FLAGS = {
     "model": {
@@ -59,11 +65,9 @@ FLAGS = {
         "hub_model_id": "as owner/name",
     },
 }
-# flags of paths to read
-CHECKS = {
-    **dict.fromkeys(("--train-file", "--validation-file", "--test-file"), a_file),
-    "--model-name-or-path": a_place,
-}
+# flags of paths to read, and of columns
+CHECKS = {**dict.fromkeys(("train_file", "validation_file", "test_file"), a_file), "model_name_or_path": a_place}
+COLUMN_FLAGS = {"text_column", "label_column", "source_column", "target_column", "slice_by"}
 
 USAGE = """\
 Usage: hf-recurrent train [RECIPE] [--flag value ...]
@@ -75,9 +79,7 @@ flags win. Several processes: accelerate launch -m hf_recurrent.train [RECIPE] [
   hf-recurrent train cpu/listops_gut --output_dir runs/listops_gut
   hf-recurrent train my.yaml --output_dir runs/mine --max_steps 100 --config '{hidden_size: 128}'
 """
-ALL_FLAGS = """\
-All flags for a recipe's objective, those of transformers' TrainingArguments too, with defaults:
-hf-recurrent train RECIPE --help"""
+ALL_FLAGS = "All flags of a task, with transformers' TrainingArguments: hf-recurrent train --task TASK --help_all"
 
 
 def completed(incomplete: str) -> list[str]:
@@ -93,25 +95,48 @@ def train(
 ) -> None:
     """Train by a recipe or flags, evaluate, and leave a folder that can be published; again, to resume."""
     words = arguments or []
-    if not words or words[0] in HELP:
+    if not words or HELP & {*words}:
         return show_help()
-    check_paths(words)
+    words = ["--help" if word in HELP_ALL else word for word in words]
+    check_words(words)
     from ..training.run import run_and_print
 
     with interruptible():
         run_and_print(words)
 
 
-def check_paths(words: list[str]) -> None:
-    """Refuse a recipe, a file of examples or a checkpoint that is not there, before anything slow is imported."""
+def check_words(words: list[str]) -> None:
+    """Refuse what is not there before anything slow is imported: a recipe, file, checkpoint, column or name."""
     recipe = None if words[0].startswith("-") else find_recipe(words[0])
     if recipe is not None and not recipe.is_file():
         raise typer.BadParameter(no_recipe(recipe))
-    for word, following in pairwise([*words, ""]):
-        flag, _, value = word.partition("=")
-        check = CHECKS.get(flag.replace("_", "-"))
-        if check is not None and (value or following):
-            check(value or following)
+    given: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            given[name] = [value] if value else []
+        elif name:
+            given[name].append(word)
+    for name, check in CHECKS.items():
+        for value in given.get(name, ()):
+            check(value)
+    for name, known in {"model_type": ARCHITECTURES, "task": TASKS, "benchmark": list_benchmarks()}.items():
+        for value in given.get(name, ()):
+            require_known(name, value, known)
+    path = Path(next(iter(given.get("train_file", ())), ""))
+    if path.is_file() and format_of(path) == "csv":
+        names = [name for name in ("encoding", "delimiter", "quoting") if given.get(name)]
+        reading = Reading(**{name: given[name][0].replace("\\t", "\t") for name in names})
+        try:
+            found = csv_layout(path, reading)[0]
+        except (ValueError, LookupError):
+            # reading it reports what is wrong
+            return
+        for flag in COLUMN_FLAGS & given.keys():
+            for column in (part.strip() for value in given[flag] for part in value.split(",")):
+                require_columns({flag: column}, found, path.name)
 
 
 def show_help() -> None:

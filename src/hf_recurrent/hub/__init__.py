@@ -1,12 +1,12 @@
-"""Checkpoints and benchmarks on the Hub: cards from data and templates, and publishing by one commit."""
+"""Checkpoints and benchmarks on the Hub: results and the card rendered from them, and publishing by one commit."""
 
-from .card import CardData, lint_card, render_card, write_card
+from .card import render_card
 from .checkpoint import save_checkpoint
 from .errors import PublishError
 from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint
+from .results import lint_card, read_results, write_results
 
 __all__ = [
-    "CardData",
     "Options",
     "PublishError",
     "Published",
@@ -14,7 +14,8 @@ __all__ = [
     "lint_card",
     "publish_benchmark",
     "publish_checkpoint",
+    "read_results",
     "render_card",
     "save_checkpoint",
-    "write_card",
+    "write_results",
 ]

@@ -1,16 +1,19 @@
 """The checkpoint of others that a model's weights come from, and whether its licence lets one pass them on."""
 
 import re
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..files import FRONT_MATTER, parse_yaml, read_json, write_json
 from ..registry import ARCHITECTURES
-from .lint import CARD_FILE, README_FILE
+from .results import README_FILE, read_results, write_results
 
-# the second is of copies, which have no card to tell it
-CONVERTED_FILE, LINEAGE_FILE = "converted.json", "base_model.json"
+# of copies that have no results to tell it
+LINEAGE_FILE = "base_model.json"
+LICENCE = ("license", "license_name", "license_link")
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(
     r"apache-2\.0|mit|isc|zlib|unlicense|wtfpl|afl-3\.0|artistic-2\.0|bsl-1\.0|ecl-2\.0|ms-pl|ncsa|pddl|odbl|odc-by"
@@ -19,52 +22,30 @@ PASSED_ON = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class BaseModel:
-    """A checkpoint that weights come from.
-
-    Attributes:
-        name: its repository on the Hub, or the name of its folder.
-        license: its licence as the Hub identifies it; None where its card names none.
-        license_name, license_link: what its card says of a licence that the Hub does not know.
-        revision: its commit; None of a folder.
-    """
-
-    name: str
-    license: str | None = None
-    license_name: str | None = None
-    license_link: str | None = None
-    revision: str | None = None
-
-    def check_license(self) -> None:
-        """Raise a ValueError unless copies of the weights, and models trained from them, may be published."""
-        if self.license is None:
-            raise ValueError(
-                f"the weights come from {self.name}, whose card names no licence, so that nobody may publish them: "
-                "convert it with --license if its authors say elsewhere under which it is, or keep the checkpoint"
-            )
-        if not PASSED_ON.fullmatch(self.license):
-            named = f" ({self.license_name})" if self.license_name else ""
-            raise ValueError(
-                f"the weights come from {self.name}, whose licence is {self.license}{named}: it is none that lets "
-                "everybody publish changed copies; keep the checkpoint, or ask its authors"
-            )
-
-    def metadata(self) -> dict[str, Any]:
-        """Entries of a card's front matter."""
-        return {
-            "license": self.license or "unknown",
-            "license_name": self.license_name,
-            "license_link": self.license_link,
-            "base_model": self.name if "/" in self.name else None,
-        }
+def check_license(base: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless copies of the weights, and models trained from them, may be published."""
+    if base["license"] is None:
+        raise ValueError(
+            f"the weights come from {base['name']}, whose card names no licence, so that nobody may publish them: "
+            "convert it with --license if its authors say elsewhere under which it is, or keep the checkpoint"
+        )
+    if not PASSED_ON.fullmatch(base["license"]):
+        named = f" ({base['license_name']})" if base["license_name"] else ""
+        raise ValueError(
+            f"the weights come from {base['name']}, whose licence is {base['license']}{named}: it is none that lets "
+            "everybody publish changed copies; keep the checkpoint, or ask its authors"
+        )
 
 
-def read_base_model(name: str, revision: str | None = None, token: Any = None) -> BaseModel | None:
+def read_base_model(name: str, revision: str | None = None, token: Any = None) -> dict[str, Any] | None:
     """The model that a checkpoint to start from is or comes from; None for a folder with a model of one's own.
 
     Args:
         name: a folder, or a repository on the Hub, which is asked for its card.
+
+    Returns:
+        Its `name` on the Hub or that of its folder, `license`, `license_name` and `license_link` as its card has them
+        (None: it does not), and `revision`, its commit; None of a folder.
     """
     # transformers is slow to import, and commands without a checkpoint read cards, too
     from transformers.utils import cached_file
@@ -72,39 +53,47 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
 
     folder = Path(name)
     if folder.is_dir():
-        for file in (CONVERTED_FILE, CARD_FILE):
-            if (folder / file).is_file():
-                found = read_json(folder / file).get("base_model")
-                return None if found is None else BaseModel(**found)
+        results = read_results(folder)
+        if results is not None:
+            return results["model"]["base"]
         if (folder / LINEAGE_FILE).is_file():
-            return BaseModel(**read_json(folder / LINEAGE_FILE))
+            return read_json(folder / LINEAGE_FILE)
         if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
             return None
-        readme = folder / README_FILE
-        return BaseModel(folder.resolve().name, **license_of(readme if readme.is_file() else None))
+        return {"name": folder.resolve().name, **license_of(folder / README_FILE), "revision": None}
     missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
     place = {"revision": revision, "token": token}
     readme, config = (cached_file(name, file, **place, **missing) for file in (README_FILE, "config.json"))
-    return BaseModel(name, **license_of(readme), revision=extract_commit_hash(config, None))
+    return {"name": name, **license_of(readme), "revision": extract_commit_hash(config, None)}
 
 
-def write_lineage(folder: Path, origin: str, revision: str | None = None) -> None:
-    """Let the copy of a checkpoint know the model that its weights come from, if that is one of others."""
-    found = read_base_model(origin, revision)
-    if found is not None:
-        write_json(folder / LINEAGE_FILE, asdict(found))
+def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
+    """Give the copy of a checkpoint in `folder` the card of the original, or the model that its weights come from.
+
+    Args:
+        name: of the copy, for its card.
+        options: of the loaders of the checkpoint.
+    """
+    results = read_results(origin, **options)
+    if results is None:
+        base = read_base_model(origin, options.get("revision"), options.get("token"))
+        if base is not None:
+            write_json(folder / LINEAGE_FILE, base)
+        return
+    figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
+    for figure in figures:
+        (folder / figure["path"]).parent.mkdir(exist_ok=True)
+        shutil.copyfile(Path(origin) / figure["path"], folder / figure["path"])
+    write_results(folder, {**results, "name": name, "figures": figures})
 
 
-def license_of(readme: str | Path | None) -> dict[str, str]:
+def license_of(readme: str | Path | None) -> dict[str, str | None]:
     """The fields of a licence in a card's front matter; of several licences none is told."""
-    if readme is None:
-        return {}
-    match = FRONT_MATTER.match(Path(readme).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n"))
-    try:
-        data = parse_yaml(match.group(1), str(readme)) if match else None
-    except ValueError:
-        return {}
-    names = ("license", "license_name", "license_link")
-    found = {name: data.get(name) for name in names} if isinstance(data, dict) else {}
-    found = {name: value for name, value in found.items() if isinstance(value, str)}
-    return {} if found.get("license") == "unknown" else found
+    data = {}
+    if readme is not None and Path(readme).is_file():
+        match = FRONT_MATTER.match(Path(readme).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n"))
+        with suppress(ValueError):
+            data = parse_yaml(match.group(1), str(readme)) if match else {}
+    found = {name: data.get(name) if isinstance(data, dict) else None for name in LICENCE}
+    found = {name: value if isinstance(value, str) else None for name, value in found.items()}
+    return dict.fromkeys(LICENCE) if found["license"] == "unknown" else found

@@ -1,188 +1,290 @@
-"""Model cards: `CardData` and `templates/card.md` -> README.md.
+"""The model card of a checkpoint: README.md and its metadata, rendered from `results.json` by one template."""
 
-A folder's README.md is a function of its `card.json` and the templates:
-`render_card(read_card(folder))` gives it back byte for byte.
-"""
-
-import os
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jinja2
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
-from ..files import Change, changed_files, read_json, write_bytes, write_json
-from ..models.common.exit_criteria import CRITERIA
-from .base_model import CONVERTED_FILE
-from .card_data import (
-    SECTION_PLOTS,
-    Benchmark,
-    CardData,
-    Compared,
-    Example,
-    Paper,
-    Picture,
-    Plot,
-    Routing,
-    SplitResult,
-    Training,
-)
-from .commands import commands
-from .converted_card import read_converted, render_converted
+from .. import templating
+from ..analysis.recurrence import carry_effect
+from ..analysis.sweep import all_stacks
+from ..analysis.tables import EN_DASH
+from ..benchmarks.tasks import task_id
+from ..registry import ARCHITECTURES
 from .findings import (
-    by_direction,
-    constant_columns,
-    depth_trends,
-    is_calibrated,
-    measured_as_trained,
-    steps_name,
-    trends,
+    adaptivity,
+    best_fixed_depth,
+    certifies_depths,
+    forgetting,
+    has_exit,
+    is_adaptive,
+    limits,
+    lowest_harmless,
+    measured_before,
 )
-from .lint import CARD_FILE, README_FILE, form_problems, raise_problems
-from .metadata import eval_results_yaml, front_matter, results_path
-from .phrases import render
-from .stored import contradictions
-from .tasks import CLASSIFICATION, GENERATION, METRICS, TASKS, TRANSLATION
+from .tasks import FEATURES, METRICS, OTHER_ANSWERS, TASKS, Metric
 
-__all__ = [
-    "Benchmark",
-    "CardData",
-    "Compared",
-    "Example",
-    "Paper",
-    "Picture",
-    "Plot",
-    "Routing",
-    "SplitResult",
-    "Training",
-    "lint_card",
-    "read_card",
-    "render_card",
-    "write_card",
-]
-
-# what data of another form than a card's give rise to
+TEMPLATE = Path(__file__).with_name("card_template.md")
+# kind of a figure -> what it shows, and the section that shows it
+CAPTIONS = {
+    "calibrated_steps": ("Mean depth of the calibrated exit by {column}, and its accuracy", "depth"),
+    "difficulty": ("Depth and accuracy by {column}", "depth"),
+    "stacks": ("Depth of encoder and decoder by {column}", "depth"),
+    "steps": ("How many depth steps were executed", "halting"),
+    "mass": ("Mean halting mass of each depth: the weights with which the output mixes the states", "halting"),
+    "token_steps": ("Depth by {column} of the token", "halting"),
+    "depth": ("Depth of each token of one string; answers are predicted from the marked ones", "halting"),
+    "memory": ("Memory slots that each chunk of one string reads, and changes", "halting"),
+    "heat_map": ("One example: where the halting mass of each unit is, and when it stopped", "halting"),
+    "threshold": ("Cost and saving of a lower halting threshold", "halting"),
+    "loss_position": ("Loss by how many tokens of the document come before", "documents"),
+    "gate_openness": ("Share of each state unit that an update forgets", "documents"),
+    "trade_off": ("Accuracy at each halting threshold against executed steps and time", "sweep"),
+    "halting_plot": ("Remaining halting mass before each step, and where each unit stops", "sweep"),
+    "expert_usage": ("How often each expert serves a token, step by step", "experts"),
+    "routing": ("Attention between all tokens of one test example at each step", "examples"),
+    "picture": ("One test example: its steps, and what the readout attends to", "examples"),
+}
+# kinds of figures that show the tokens of an example
+QUOTING = ("heat_map", "depth", "memory", "routing", "picture", "halting_plot")
+RESETS = {"document": "nothing", "segment": "everything", "state": "the state vectors alone"}
+PERPLEXITIES = ("word_perplexity", "perplexity")
+# what results of another form than a card's give rise to
 RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError)
 
 
-def render_card(data: CardData) -> str:
-    """Text of README.md. The same data always gives the same text."""
-    card = data.to_dict()
-    # of documents, only the mean steps of a token are measured
-    halted = [result for result in card["results"] if not (data.of_documents or result["table"]["fixed_depth"])]
-    # a column with one value, such as the length of a flip-flop split's strings, is no measure of difficulty
-    constant = {
-        result["split"]: [] if data.of_documents else constant_columns(result["table"]) for result in card["results"]
-    }
-    calibrated, depth = is_calibrated(data.calibration), depth_trends(card)
-    # said first, and not again
-    said = None if calibrated or not depth else (depth[0]["split"], depth[0]["column"])
-    related = {
-        result["split"]: [
-            item
-            for item in trends(result["table"])
-            if item["column"] not in constant[result["split"]] and (result["split"], item["column"]) != said
-        ]
-        for result in halted
-    }
-    section_of = {kind: section for section, kinds in SECTION_PLOTS.items() for kind in kinds}
-    plots = {section: [] for section in ("depth", "halting", *SECTION_PLOTS)}
-    for plot in card["plots"]:
-        section = section_of.get(plot["kind"], "halting")
-        by_difficulty = plot["kind"] in ("difficulty", "stacks") and (plot["split"], plot["column"]) == said
-        plots["depth" if by_difficulty or section == "calibration" else section].append(plot)
-    return render(
-        "card.md",
-        card=card,
-        front_matter=front_matter(data),
-        plots=plots,
-        halted=halted,
-        metric=METRICS[data.metric],
-        task=TASKS[data.task],
-        classifies=data.task == CLASSIFICATION,
-        language=data.task == GENERATION,
-        pairs=data.task == TRANSLATION,
-        of_documents=data.of_documents,
-        whole=data.of_whole_texts,
-        caches=data.chunks is None or data.chunks.get("chunking", "fixed") == "fixed",
-        beside_paper=any(
-            paper is not None for result in data.results for paper in (result.paper_accuracy, result.paper_bleu)
-        ),
-        **commands(data),
-        trends={split: by_direction(items) for split, items in related.items()},
-        constant=constant,
-        steps_drawn=steps_name(halted[0]["table"]) if halted else "steps",
-        calibrated=calibrated,
-        as_trained=measured_as_trained(data.calibration, data.halting, data.results[0].table.get("threshold")),
-        exits=data.halting in CRITERIA,
-        depth=depth,
-    )
-
-
-def write_card(folder: str | os.PathLike, data: CardData) -> Path:
-    """Write `card.json`, `README.md` and `.eval_results/<benchmark>.yaml` into `folder`.
-
-    Its front matter and figures, which must already lie in the folder, are checked first: a ValueError lists what is
-    wrong, and nothing is written. Examples of a user's own data are left out unless `data.examples` asks for them.
-    """
-    with changed_files(folder) as change:
-        put_card(change, data)
-    return Path(folder) / README_FILE
-
-
-def put_card(change: Change, data: CardData, before: CardData | None = None) -> None:
-    """Let the files of `write_card` be part of a change, which removes the figures that only the card `before` shows.
+def render_card(results: Mapping[str, Any]) -> str:
+    """Text of README.md. The same results always give the same text.
 
     Raises:
-        ValueError: its front matter or figures are wrong.
-    """
-    if not data.shows_examples:
-        data = data.without_examples()
-    text = render_card(data)
-    raise_problems(form_problems(text, change.file), change.folder)
-    write_json(change.new / CARD_FILE, data.to_dict())
-    write_bytes(change.new / README_FILE, text.encode())
-    results = eval_results_yaml(data)
-    if results is not None:
-        write_bytes(change.new / results_path(data), results.encode())
-    if before is not None:
-        change.removed |= {plot.path for plot in before.plots} - {plot.path for plot in data.plots}
-
-
-def read_card(folder: str | os.PathLike) -> CardData:
-    """The card data that a folder's README.md was rendered from."""
-    return CardData.from_dict(read_json(Path(folder) / CARD_FILE))
-
-
-def read_rendered(folder: str | os.PathLike) -> tuple[CardData, str]:
-    """The card data in a folder, and the text that it renders to.
-
-    Raises:
-        ValueError: it is no data of a card.
+        ValueError: they are not what this version of the package writes.
     """
     try:
-        data = read_card(folder)
-        return data, render_card(data)
-    except (ValueError, *RENDERING_ERRORS) as error:
+        metadata = card_metadata(results).to_yaml()
+        return str(ModelCard(f"---\n{metadata}\n---\n\n{card_text(results)}"))
+    except RENDERING_ERRORS as error:
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"{CARD_FILE} cannot be rendered ({type(error).__name__}: {reason}): write it again by the run"
+            f"results.json cannot be rendered ({type(error).__name__}: {reason}): write it again by the run"
         ) from error
 
 
-def lint_card(folder: str | os.PathLike) -> None:
-    """Check the card in `folder`; a ValueError lists every problem found."""
-    folder = Path(folder)
-    if not (folder / README_FILE).is_file():
-        raise ValueError(f"{folder} has no {README_FILE}")
-    text = (folder / README_FILE).read_text(encoding="utf-8")
-    problems = form_problems(text, folder.joinpath)
-    for file, rendered in (
-        (CARD_FILE, lambda: read_rendered(folder)[1]),
-        (CONVERTED_FILE, lambda: render_converted(read_converted(folder))),
-    ):
-        if not (folder / file).is_file():
-            continue
-        if rendered() != text:
-            problems.append(f"{README_FILE} is not what {file} renders to: run `hf-recurrent card render`")
-        else:
-            problems += contradictions(folder, read_json(folder / file))
-    raise_problems(problems, folder)
+def card_text(results: Mapping[str, Any]) -> str:
+    """The card below its metadata."""
+    metric, calibration, model = METRICS[results["metric"]], results["calibration"], results["model"]
+    task, splits, example = TASKS.get(results["task"], FEATURES), results["splits"], results["example"]
+    adaptive, measured = is_adaptive(results), partial(value_text, metric)
+    figures: dict[str, list[dict[str, Any]]] = {section: [] for _, section in CAPTIONS.values()}
+    for figure in results["figures"]:
+        text, section = CAPTIONS[figure["kind"]]
+        caption = ", ".join(
+            filter(None, (text.format(**figure), "{" not in text and figure["column"], figure["split"]))
+        )
+        figures[section].append({**figure, "caption": caption})
+    answer = adaptivity(results)
+    # one is shown, and the others are folded
+    columns = [row["column"] for row in answer["rows"]]
+    figures["depth"].sort(key=lambda figure: (figure["kind"] != "calibrated_steps", figure["column"] not in columns))
+    shown = figures["depth"][: 1 if adaptive else 0]
+    figures["halting"] = [*figures["depth"][len(shown) :], *figures["halting"]]
+    halted = {} if metric.in_bits else {name: table for name, table in splits.items() if not table["fixed_depth"]}
+    halted |= {f"{name}, decoder": table["decoder"] for name, table in halted.items() if table.get("decoder")}
+    return templating.template(TEMPLATE, **FILTERS).render(
+        results=results,
+        **{name: results[name] for name in ("model", "data", "training", "splits", "calibration", "example")},
+        architecture=ARCHITECTURES[model["type"]].prefix,
+        auto_class=task.auto_class,
+        answer=OTHER_ANSWERS.get(results["metric"], task.answer),
+        has_pipeline=task.has_pipeline,
+        texts=[templating.literal(text) for text in (example["text"], example["text_pair"]) if text is not None],
+        generation=generation_options(results),
+        adaptive=adaptive,
+        metric=metric,
+        measured=measured,
+        spread=partial(spread, metric),
+        figures=figures,
+        shown=shown,
+        halted=halted,
+        notes={split: list(further_scores(table, metric)) for split, table in splits.items()},
+        adaptivity=answer,
+        fixed=best_fixed_depth(calibration) if has_exit(calibration) else None,
+        certified=has_exit(calibration) and certifies_depths(calibration),
+        limitations=[*limits(results, metric.in_bits, measured), *results["limitations"]],
+        outdated=[split for split, table in splits.items() if measured_before(table, calibration)],
+        training_facts=training_facts(results),
+    )
+
+
+def generation_options(results: Mapping[str, Any]) -> str:
+    """The arguments of `generate` with which a model writes."""
+    given, chunks = results["model"]["generation"], results["model"]["chunks"]
+    if given is None:
+        most = 64 if METRICS[results["metric"]].in_bits else 1
+        caches = chunks is None or chunks.get("chunking", "fixed") == "fixed"
+        return f"max_new_tokens={most}, do_sample=False{'' if caches else ', use_cache=False'}"
+    names = ("max_new_tokens", *(("num_beams", "length_penalty") if given["num_beams"] > 1 else ()))
+    return ", ".join(f"{name}={given[name]}" for name in names)
+
+
+def further_scores(table: Mapping[str, Any], metric: Metric) -> Iterator[str]:
+    """What else was measured on a split, and what the paper reports, in words."""
+    for name, value in table.get("scores", {}).items():
+        of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
+        yield f"{name.replace('_', ' ')}{of_class} {templating.number(value, 3)}"
+    if metric.in_bits:
+        size = f"{table['segment_length']:,} tokens"
+        blocks = {"blocks": f"blocks of {size}, each without what is before it", "documents": f"{size} of a document"}
+        yield f"{table['tokens']:,} tokens, read in {blocks.get(table.get('texts'), f'segments of {size}')}"
+        yield f"{table['bits_per_token']:.3f} bits per token"
+        yield from (f"{name.replace('_', ' ')} {table[name]:,.2f}" for name in PERPLEXITIES if table.get(name))
+        yield from (forgetting(gates) for gates in (table.get("gates"),) if gates)
+    if metric.key == "bleu":
+        yield f"exact match {templating.percent(table['accuracy'])}"
+    if table.get("labelled_tokens"):
+        yield f"accuracy of all labelled tokens {templating.percent(table['labelled_tokens']['accuracy'])}"
+    paper = table.get("paper", {})
+    for name in ("accuracy", "mean", "std"):
+        if name in paper:
+            yield f"the paper's {'median' if name == 'accuracy' and 'mean' in paper else name} {paper[name]:.1%}"
+    yield from (f"the paper's {name} {templating.number(paper[name])}" for name in ("bleu", "bits") if name in paper)
+
+
+def training_facts(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of the table on training."""
+    training, base = results["training"], results["model"]["base"]
+    if training is None:
+        return {}
+    return {
+        "Recipe": training["recipe"],
+        "Fine-tuned from": base and f"{base['name']}, licence {base['license_name'] or base['license'] or 'not named'}",
+        "Reproduces": training["reproduces"],
+        "Depth": training["depth"],
+        "Seed": str(training["seed"]),
+        "Optimizer steps": templating.number(training["steps"]),
+        "Wall time": templating.duration(training["seconds"]),
+        "Hardware": training["hardware"],
+        "Versions": ", ".join(f"{package} {version}" for package, version in training["versions"].items()),
+    }
+
+
+def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
+    """The metadata of a card: licence, tags, data, evaluation results."""
+    model, data, base = results["model"], results["data"], results["model"]["base"]
+    capabilities = ARCHITECTURES[model["type"]].config_class().capabilities
+    own = data is not None and data["seed"] is None
+    tags = {
+        "hf_recurrent": True,
+        "custom_code": True,
+        "adaptive-computation": is_adaptive(results),
+        "recurrent-depth": capabilities.shared_block,
+        "chunk-recurrence": capabilities.reads in ("chunks", "blocks"),
+        model["type"]: True,
+        **({} if data is None else {data["name"]: True}),
+    }
+    licence: dict[str, Any] = {"license": model["license"] or ("unknown" if own else "apache-2.0")}
+    if base is not None:
+        licence = {name: base[name] for name in ("license", "license_name", "license_link") if base[name]}
+        licence.setdefault("license", "unknown")
+    measured = {}
+    if results["splits"]:
+        found = [eval_result(results, split) for split in results["splits"]]
+        measured = {"metrics": [results["metric"]], "model_name": results["title"], "eval_results": found}
+    return ModelCardData(
+        language=(data or {}).get("language") or None,
+        **licence,
+        library_name="transformers",
+        pipeline_tag=results["task"],
+        tags=[tag for tag, applies in tags.items() if applies],
+        datasets=[data["dataset_id"]] if data and data["dataset_id"] else None,
+        base_model=base["name"] if base is not None and "/" in base["name"] else None,
+        **measured,
+    )
+
+
+def eval_result(results: Mapping[str, Any], name: str) -> EvalResult:
+    data, metric = results["data"], METRICS[results["metric"]]
+    config, split = place_of(data, name)
+    return EvalResult(
+        task_type=results["task"],
+        dataset_type=data["dataset_id"] or data["name"],
+        dataset_name=f"{data['name']} ({config})",
+        dataset_config=config,
+        dataset_split=split,
+        dataset_revision=data["dataset_revision"],
+        metric_type=results["metric"],
+        metric_name=metric.label,
+        metric_value=results["splits"][name][metric.key],
+    )
+
+
+def place_of(data: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Config and split of results: splits of other configs than the one trained on are called 'config/split'."""
+    config, _, split = name.rpartition("/")
+    return config or data["config"], split
+
+
+def eval_results_file(results: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Path and content of the evaluation results for the Hub's data set, one entry per split and difficulty bucket.
+
+    The format has no field for a configuration, split or difficulty: all of it goes into the task id. None where the
+    data have no repository on the Hub.
+    """
+    data, metric = results["data"], METRICS[results["metric"]]
+    if data is None or data["dataset_id"] is None:
+        return None
+    entries = []
+    for name, table in results["splits"].items():
+        whole = task_id(*place_of(data, name))
+        parts = [(whole, table)]
+        for column, found in table.get("slices", {}).items():
+            parts += [(f"{whole}/{column}={row['value'].replace(EN_DASH, '-')}", row) for row in found["rows"]]
+        entries += [
+            EvalResultEntry(
+                dataset_id=data["dataset_id"],
+                task_id=task,
+                value=float(row[metric.key]),
+                dataset_revision=data["dataset_revision"],
+                date=results["date"],
+                notes=f"{metric.label}, best constant answer {row[metric.baseline_key]:.4f}",
+            )
+            for task, row in parts
+            # a slice has no BLEU
+            if metric.key in row
+        ]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", data["name"])
+    return f".eval_results/{name}.yaml", yaml.safe_dump(
+        eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True
+    )
+
+
+def spread(metric: Metric, values: Sequence[float]) -> str:
+    """The standard deviation of several runs."""
+    deviation = statistics.stdev(values)
+    return f"{deviation:.3f}" if metric.in_bits else f"{deviation * (1 if metric.key == 'bleu' else 100):.1f}"
+
+
+def value_text(metric: Metric, value: float) -> str:
+    """A value of a metric."""
+    if metric.in_bits:
+        return templating.bits(value)
+    return templating.number(value, 1) if metric.key == "bleu" else templating.percent(value)
+
+
+def beginning(text: str, most: int = 60) -> str:
+    """As much of a text as a narrow column of a table shows."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+FILTERS = {
+    "beginning": beginning,
+    "effect": carry_effect,
+    "lowest_harmless": lowest_harmless,
+    "reset": RESETS.__getitem__,
+    "together": all_stacks,
+}

@@ -1,14 +1,19 @@
 """Write a checkpoint folder that loads anywhere: with this package, or with `trust_remote_code=True` without it."""
 
 import json
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
 
 from ..files import Change, changed_files, one_line, write_json
 from ..models.common.saved_names import renamed
 from ..registry import ARCHITECTURES
+from ..templating import near_matches
 from .bundle import code_files
 
 # what a tokenizer remembers of how it was loaded
@@ -135,3 +140,76 @@ def root_cause(error: BaseException) -> BaseException:
 
     wraps = isinstance(error, StrictDataclassError) and error.__cause__ is not None
     return root_cause(error.__cause__) if wraps else error
+
+
+def check_place(argument: str, name: str) -> None:
+    """Raise a ValueError for a name that must be that of a folder, if there is none.
+
+    It is no repository's, or the folder that it would be in is here.
+    """
+    if not name.strip():
+        raise ValueError(f"{argument} is {name!r}: name a folder, or a repository on the Hub")
+    if os.path.isdir(os.path.expanduser(name)):
+        return
+    parent = Path(name).parent
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1 or (name.count("/") == 1 and parent.is_dir()):
+        found = [str(path) for path in parent.glob("*") if path.is_dir()] if parent.is_dir() else []
+        raise ValueError(f"{argument}={name!r}: there is no such folder{near_matches(name, found)}")
+
+
+def revision_options(name: str, revision: str | None) -> dict[str, str]:
+    """Options of loaders for the revision of a checkpoint.
+
+    Raises:
+        ValueError: the checkpoint is a local folder, which has no revisions.
+    """
+    if revision is not None and Path(name).is_dir():
+        raise ValueError(f"revision is {revision!r}, but {name} is a local folder, which has none: leave it out")
+    return {} if revision is None else {"revision": revision}
+
+
+def checkpoint_config(
+    argument: str, name: str, read: Callable[..., PreTrainedConfig] = read_config, **options: Any
+) -> PreTrainedConfig:
+    """The config of a checkpoint of this package, or of what `read` takes; `argument` is what messages call it.
+
+    Raises:
+        ValueError: there is no such checkpoint, or its architecture is not one of this package.
+    """
+    check_place(argument, name)
+    check_has_config(argument, name)
+    try:
+        return read(name, **options)
+    # as above
+    except Exception as error:
+        raise ValueError(f"{argument} {name} does not load: {one_line(root_cause(error))}") from error
+
+
+def check_has_config(argument: str, name: str) -> None:
+    """Raise a ValueError for a folder that holds no model, as that of a run that is not finished."""
+    folder = Path(name)
+    if not folder.is_dir() or (folder / "config.json").is_file():
+        return
+    saved = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
+    remedy = (
+        f"its run is not finished, so run it again, or name {saved[-1]}" if saved else "name the folder of a checkpoint"
+    )
+    raise ValueError(f"{argument} {name} does not load: it has no config.json; {remedy}")
+
+
+def first_not_finite(model: torch.nn.Module) -> str | None:
+    """Name of a parameter that holds NaN or infinity, None if there is none; of a sharded one this process's shard."""
+    values = ((name, parameter.detach()) for name, parameter in model.named_parameters())
+    shards = ((name, value.to_local() if hasattr(value, "to_local") else value) for name, value in values)
+    parameters = [(name, value) for name, value in shards if value.numel()]
+    finite = torch.stack([value.isfinite().all() for _, value in parameters])
+    # one transfer for all parameters
+    bad = (~finite).nonzero().flatten().tolist()
+    return parameters[bad[0]][0] if bad else None
+
+
+def check_finite(model: torch.nn.Module, source: str) -> None:
+    """Raise a ValueError that names a parameter with NaN or infinite values."""
+    name = first_not_finite(model)
+    if name is not None:
+        raise ValueError(f"{source}: the parameter {name} holds NaN or infinite values")

@@ -1,8 +1,8 @@
-"""Rules for claims of a card: a trend, a score above the majority class, a harmless threshold. No card can flatter."""
+"""Rules for what a card may claim: a trend, a score above the majority baseline, a threshold that loses nothing."""
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..analysis.halting import difficulty_key
@@ -13,14 +13,19 @@ SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
 FEWEST = 3
 MODERATE, STRONG = 0.3, 0.6
-# examples of a bucket whose mean stands for one end of a difficulty
-FEWEST_AT_END = 10
+# examples of a bucket whose mean stands for one end of a difficulty, or that may be at the majority baseline
+FEWEST_IN_BUCKET = 10
 # share of answers that must be wrong, to tell from them what is hard
 FEWEST_ERRORS = 0.05
+# documents of which no number is sure
+FEW_DOCUMENTS = 30
 # mean steps below which a model hardly uses its depth
 FEWEST_STEPS = 1.5
 # columns of which more makes an example no harder: every read of a flip-flop string shows the bit again
 NO_DIFFICULTY = frozenset({"num_reads"})
+# splits whose examples are not unlike those of training
+ALIKE = (None, "as in training", "part of training")
+ALL_TESTS = "all tested splits"
 
 
 def trend(correlation: float | None, examples: int) -> str:
@@ -37,69 +42,52 @@ def trend(correlation: float | None, examples: int) -> str:
     return "grow" if correlation > 0 else "shrink"
 
 
-def strength(correlation: float) -> str:
-    """Size of a correlation in a word: "weakly" below 0.3, "moderately" below 0.6, else "strongly"."""
-    size = abs(correlation)
-    return "weakly" if size < MODERATE else "moderately" if size < STRONG else "strongly"
-
-
-def steps_name(table: Mapping[str, Any]) -> str:
-    """Name of the steps that a table compares with difficulty."""
-    return "steps at the last read" if difficulty_key(table) == "answer_steps" else "steps"
-
-
 def main_column(table: Mapping[str, Any]) -> str | None:
-    """The numeric difficulty column that its benchmark lists first, None where there is none.
-
-    One with several values, if there is any: all strings of a split may have the same length.
-    """
+    """The numeric difficulty column that comes first, one with several values if there is any; None without one."""
     slices = table["slices"]
     numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
     return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
 
 
-def trends(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The trend of steps with each numeric slice column of a table, as `relation` gives it."""
-    key = difficulty_key(table)
-    return [
-        relation(
-            column,
-            data["spearman"],
-            table["n"],
-            [(row["value"], row[key]["mean"] if row.get(key) else None, row["n"]) for row in data["rows"]],
-            table[key]["mean"] if table.get(key) else None,
-            steps_name(table),
-        )
-        for column, data in table["slices"].items()
-        if data["numeric"]
-    ]
-
-
-def main_trend(table: Mapping[str, Any]) -> dict[str, Any]:
+def main_trend(split: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """The trend of steps with the main difficulty of a table of a model that halts, as `relation` gives it."""
-    column = main_column(table)
-    found = next((item for item in trends(table) if item["column"] == column), None)
-    if found is None:
-        return relation(None, None, table["n"], (), table[difficulty_key(table)]["mean"], steps_name(table))
-    return {**found, "harder": accuracy_falls(table["slices"][column]["rows"])}
+    column, key = main_column(table), difficulty_key(table)
+    data = table["slices"].get(column, {"spearman": None, "rows": ()})
+    buckets = [{**row, "mean_depth": row[key]["mean"] if row.get(key) else None} for row in data["rows"]]
+    answers = {"accuracy": table["accuracy"], "above": above_majority(table)}
+    return {"split": split, **answers, **relation(column, data["spearman"], table["n"], buckets, table[key]["mean"])}
 
 
-def by_direction(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Trends as `relation` gives them, those of one direction together."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for item in items:
-        groups.setdefault(item["direction"], []).append(item)
-    return list(groups.values())
+def relation(
+    column: str | None, spearman: float | None, n: int, buckets: Sequence[Mapping[str, Any]], mean: float
+) -> dict[str, Any]:
+    """The `direction` of steps with a difficulty, the means at both ends, and whether more of it is `harder`.
 
+    The ends are the outermost buckets of at least 10 examples, if there are two of them. `direction` is "unmeasured"
+    without a column, "constant" where one value is all there is, "same" where every example takes the same steps, and
+    otherwise that of `trend`.
 
-def calibrated_trend(calibration: Mapping[str, Any], split: str) -> dict[str, Any]:
-    """The trend of the calibrated exit's steps on a test split, as `relation` gives it."""
-    found = calibration["tests"][split]
-    rows = found["by_difficulty"]
-    buckets = [(row["value"], row["mean_depth"], row["n"]) for row in rows]
-    column = calibration["difficulty"] if is_ordered(row["value"] for row in rows) else None
-    harder = None if column is None else accuracy_falls(rows)
-    return {**relation(column, found["spearman"], found["n"], buckets, found["mean_depth"]), "harder": harder}
+    Args:
+        n: examples.
+        buckets: `value`, `mean_depth`, `n` and `accuracy` of each, in order of difficulty.
+        mean: mean steps of all examples.
+    """
+    direction = trend(spearman, n)
+    if direction == "undefined" and n >= FEWEST:
+        direction = "same" if len(buckets) > 1 else "constant"
+    found = {"column": column, "direction": direction, "spearman": spearman, "n": n, "mean": mean}
+    if column is None or not buckets:
+        return found | {"column": None, "direction": "unmeasured", "harder": None}
+    large = [bucket for bucket in buckets if bucket["n"] >= FEWEST_IN_BUCKET]
+    ends = large if len(large) > 1 else buckets
+    low, high = ends[0], ends[-1]
+    found |= {
+        "low": low["value"],
+        "low_mean": low["mean_depth"],
+        "high": high["value"],
+        "high_mean": high["mean_depth"],
+    }
+    return found | {"harder": accuracy_falls(buckets)}
 
 
 def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -141,55 +129,89 @@ def accuracy_falls(rows: Sequence[Mapping[str, Any]]) -> bool | None:
     if mean > 1 - FEWEST_ERRORS or mean == 0:
         return None
     middle = sum(n * place for place, n in enumerate(numbers)) / sum(numbers)
-    parts = [
-        (n, place - middle, accuracy - mean)
-        for place, (n, accuracy) in enumerate(zip(numbers, accuracies, strict=True))
-    ]
-    slope = sum(n * place * above for n, place, above in parts)
-    return slope < -2 * math.sqrt(mean * (1 - mean) * sum(n * place**2 for n, place, _ in parts))
+    places = [(n, place - middle) for place, n in enumerate(numbers)]
+    slope = sum(n * place * (accuracy - mean) for (n, place), accuracy in zip(places, accuracies, strict=True))
+    return slope < -2 * math.sqrt(mean * (1 - mean) * sum(n * place**2 for n, place in places))
 
 
-def relation(
-    column: str | None,
-    spearman: float | None,
-    examples: int,
-    buckets: Sequence[tuple[str, float | None, int]],
-    mean: float | None,
-    steps: str = "steps",
-) -> dict[str, Any]:
-    """The trend of steps with a difficulty: its `direction` and `strength` in words, and the means at both ends.
+def trends(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How steps follow the main difficulty, as `relation` gives it, with `split`, `accuracy` and `above` the majority.
 
-    The ends are the outermost buckets of at least 10 examples, if there are two of them.
-
-    `direction` is "unmeasured" without a column, "constant" where one value is all there is, "same" where every example
-    takes the same steps, and otherwise that of `trend`.
-
-    Args:
-        buckets: value, mean steps and number of examples of each bucket, in order of difficulty.
-        mean: that of all examples.
-        steps: name of the steps that are meant.
+    Of a calibrated exit they are of the splits that it was tested on, of which all together come first; otherwise of
+    all splits of a model that halts.
     """
-    direction = trend(spearman, examples)
-    if direction == "undefined" and examples >= FEWEST:
-        direction = "same" if len(buckets) > 1 else "constant"
-    if column is None or not buckets:
-        column, direction, spearman, buckets = None, "unmeasured", None, [("", mean, examples)]
-    large = [bucket for bucket in buckets if bucket[2] >= FEWEST_AT_END]
-    ends = large if len(large) > 1 else buckets
-    (low, low_mean, _), (high, high_mean, _) = ends[0], ends[-1]
-    return {
-        "column": column,
-        "direction": direction,
-        "strength": strength(spearman) if spearman is not None and direction in ("grow", "shrink") else None,
-        "spearman": spearman,
-        "n": examples,
-        "steps": steps,
-        "mean": mean,
-        "low": low,
-        "high": high,
-        "low_mean": low_mean,
-        "high_mean": high_mean,
+    splits, calibration = results["splits"], results["calibration"]
+    if not is_adaptive(results):
+        return []
+    if not is_calibrated(calibration):
+        halted = ((split, table) for split, table in splits.items() if not table["fixed_depth"] and "slices" in table)
+        return [main_trend(split, table) for split, table in halted]
+    rows = []
+    for split, found in calibration["tests"].items():
+        buckets = found["by_difficulty"]
+        column = calibration["difficulty"] if is_ordered(row["value"] for row in buckets) else None
+        row = relation(column, found["spearman"], found["n"], buckets, found["mean_depth"])
+        majority = splits.get(split, {}).get("majority_baseline")
+        above = (
+            None if None in (majority, found["accuracy"]) else above_majority({**found, "majority_baseline": majority})
+        )
+        rows.append({"split": split, "accuracy": found["accuracy"], "above": above, **row})
+    return rows
+
+
+def adaptivity(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether a model thinks longer on harder input: the `answer`, its `reason` in a sentence, and the `rows` of both.
+
+    The answer is "Yes" only where steps grow within splits as well as over them: the means of splits alone correlate,
+    too.
+    """
+    model, calibration, rows = results["model"], results["calibration"], trends(results)
+    if not rows:
+        if has_exit(calibration):
+            answer, reason = "Not known", "the exit was measured only on the examples that chose it"
+        elif not is_adaptive(results):
+            steps = calibration["chosen"]["max_depth"] if has_choice(calibration) else model["max_depth"]
+            answer, reason = "No", f"it runs all {steps} steps on every input"
+        else:
+            answer, reason = "Not known", "no column orders the inputs by difficulty"
+        return {"answer": answer, "reason": reason, "rows": rows}
+    first = rows[0]
+    split, column = f"`{first['split']}`", f"`{first['column']}`"
+    known = {
+        "grow": (
+            "Yes" if abs(first["spearman"] or 0) >= MODERATE else "Weakly",
+            f"steps grow with {column} on {split}",
+        ),
+        "shrink": ("No", f"steps shrink as {column} grows on {split}"),
+        "flat": ("No", f"steps do not change with {column} on {split}"),
+        "same": ("No", f"every input of {split} takes the same steps"),
+        "constant": ("Not known", f"all inputs of {split} have the same {column}"),
+        "unmeasured": ("Not known", f"no column orders the inputs of {split} by difficulty"),
     }
+    answer, reason = known.get(first["direction"], ("Not known", f"{first['n']:,} inputs of {split} are too few"))
+    against = [row for row in rows if row["split"] != ALL_TESTS and row["direction"] in ("flat", "same", "shrink")]
+    if first["direction"] != "same" and first["harder"] is False:
+        answer, reason = (
+            "Not known",
+            f"accuracy does not fall with {column} on {split}, so it is no measure of difficulty",
+        )
+    elif first["direction"] == "grow" and against:
+        names = [f"`{row['split']}`{', the hardest split' if row is hardest_split(rows) else ''}" for row in against]
+        answer, reason = "Partly", f"{reason}, but not within {' and '.join(names)}"
+    elif first["above"] is False:
+        reason += ", where its answers are no better than the majority baseline"
+    return {"answer": answer, "reason": reason, "rows": rows}
+
+
+def hardest_split(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The trend within the split of the lowest accuracy; None where accuracy is not known."""
+    within = [row for row in rows if row["split"] != ALL_TESTS and row["accuracy"] is not None]
+    return min(within, key=lambda row: row["accuracy"], default=None)
+
+
+def has_choice(calibration: Mapping[str, Any] | None) -> bool:
+    """Whether a calibration chose an exit or a fixed depth."""
+    return calibration is not None and calibration["chosen"] is not None
 
 
 def has_exit(calibration: Mapping[str, Any] | None) -> bool:
@@ -197,86 +219,63 @@ def has_exit(calibration: Mapping[str, Any] | None) -> bool:
     return calibration is not None and calibration["chosen"] is not None and calibration["chosen"]["criterion"] != FIXED
 
 
+def is_adaptive(results: Mapping[str, Any]) -> bool:
+    """Whether inputs may take different numbers of steps."""
+    calibration = results["calibration"]
+    return has_exit(calibration) or (results["model"]["halting"] != "none" and not has_choice(calibration))
+
+
 def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
     """Whether a calibration chose an exit that stops the model, and checked it on examples that had no part in it."""
     return has_exit(calibration) and bool(calibration["tests"])
 
 
-def measured_as_trained(calibration: Mapping[str, Any] | None, halting: str, threshold: float | None = None) -> bool:
-    """Whether results of a model that stops by `halting` are older than the exit that was calibrated since.
-
-    Args:
-        threshold: that of the results, by which a halting head that was calibrated is told from a trained one.
-    """
-    if not has_exit(calibration):
+def measured_before(table: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> bool:
+    """Whether the results of a split are older than the exit or fixed depth that was calibrated."""
+    if calibration is None or calibration["chosen"] is None:
         return False
     chosen = calibration["chosen"]
-    return threshold != chosen["threshold"] if chosen["criterion"] == LEARNED else chosen["criterion"] != halting
+    if chosen["criterion"] == FIXED:
+        return table["max_depth"] != chosen["max_depth"]
+    if chosen["criterion"] == LEARNED:
+        return table.get("threshold") != chosen["threshold"]
+    return chosen["criterion"] != table["halting"]
 
 
-def depth_trends(card: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The trend of steps with the main difficulty, on the card's first split: `relation`, `split` and `above`.
-
-    With a calibrated exit it is that of its steps, on each of its test splits. Empty where depth is fixed, and of
-    documents. `above` says whether accuracy exceeds that of the most frequent answer, None where this is not known.
-    """
-    tables = {result["split"]: result["table"] for result in card["results"]}
-    if is_calibrated(card["calibration"]):
-        tests = card["calibration"]["tests"]
-        return [
-            {"split": split, "above": _above(found, tables.get(split)), **calibrated_trend(card["calibration"], split)}
-            for split, found in tests.items()
-        ]
-    split, table = next(iter(tables.items()))
-    if table["fixed_depth"] or "slices" not in table:
-        return []
-    return [{"split": split, "above": above_majority(table), **main_trend(table)}]
+def best_fixed_depth(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fastest fixed depth that is certified as the exit is or, where none was tested, that is as accurate."""
+    accuracy = calibration["calibrated"]["accuracy"]
+    timed = [row for row in calibration["fixed_depths"] if row["relative_time"] is not None]
+    if certifies_depths(calibration):
+        rows = [row for row in timed if row["safe"]]
+    else:
+        rows = [row for row in timed if accuracy is not None and row["accuracy"] >= accuracy]
+    return min(rows, key=lambda row: row["relative_time"], default=None)
 
 
-def _above(found: Mapping[str, Any], table: Mapping[str, Any] | None) -> bool | None:
-    # that of documents has bits, and no answers
-    if table is None or found["accuracy"] is None or "majority_baseline" not in table:
-        return None
-    return above_majority({**found, "majority_baseline": table["majority_baseline"]})
+def certifies_depths(calibration: Mapping[str, Any]) -> bool:
+    """Whether the risk of fixed depths was tested; earlier versions tested that of exits alone."""
+    return calibration["budget"] is None and any("safe" in row for row in calibration["fixed_depths"])
 
 
-def time_saved(card: Mapping[str, Any]) -> dict[str, Any] | None:
+def time_saved(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Time that stopping early saves, as a fraction of full depth's, and the `change` of accuracy that it costs.
 
     It is measured on the first test split of the calibrated exit, or else in the first sweep of the halting threshold
     at the checkpoint's own; None where neither was made. `change` is None where there are no labels.
     """
-    if is_calibrated(card["calibration"]):
-        split, found = next(iter(card["calibration"]["tests"].items()))
+    calibration = results["calibration"]
+    if has_choice(calibration) and calibration["tests"]:
+        split, found = next(iter(calibration["tests"].items()))
         early, full = found["accuracy"], found["full_accuracy"]
-    elif card["sweep"]:
-        split, sweep = next(iter(card["sweep"].items()))
-        found = own_row(sweep)
+    elif results["sweep"]:
+        split, sweep = next(iter(results["sweep"].items()))
+        found = next(row for row in sweep["thresholds"] if row["threshold"] == sweep["own_threshold"])
         early, full = found["accuracy"], sweep["full_depth"]["accuracy"]
     else:
         return None
     change = None if early is None or full is None else early - full
     return {"split": split, "saved": 1 - found["relative_time"], "change": change}
-
-
-def timed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fixed depths whose time is known."""
-    return [row for row in calibration["fixed_depths"] if row["relative_time"] is not None]
-
-
-def fixed_rival(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The fastest fixed depth that is as accurate as the calibrated exit on the calibration split; None without one."""
-    accuracy = calibration["calibrated"]["accuracy"]
-    rivals = [row for row in timed_depths(calibration) if accuracy is not None and row["accuracy"] >= accuracy]
-    return min(rivals, key=lambda row: row["relative_time"], default=None)
-
-
-def fixed_depths(calibration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fixed depths to set beside the calibrated exit: that nearest to it in time, and its `fixed_rival`."""
-    time, rival = calibration["calibrated"]["relative_time"], fixed_rival(calibration)
-    rows = timed_depths(calibration)
-    nearest = min(rows, key=lambda row: abs(row["relative_time"] - time), default=None)
-    return [row for row in rows if row is nearest or row is rival]
 
 
 def above_majority(row: Mapping[str, Any]) -> bool:
@@ -296,16 +295,6 @@ def of_numbers(row: Mapping[str, Any]) -> bool:
     return row.get("majority_baseline") == 0
 
 
-def constant_columns(table: Mapping[str, Any]) -> list[str]:
-    """The slice columns that have one value in all examples of a table."""
-    return [column for column, data in table["slices"].items() if len(data["rows"]) == 1]
-
-
-def own_row(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row of the checkpoint's own threshold."""
-    return next(row for row in sweep["thresholds"] if row["threshold"] == sweep["own_threshold"])
-
-
 def loses(row: Mapping[str, Any]) -> bool:
     """Whether a threshold gets measurably fewer examples right than the checkpoint's own.
 
@@ -317,29 +306,89 @@ def loses(row: Mapping[str, Any]) -> bool:
 
 def lowest_harmless(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row of the lowest threshold down to which none loses measurably."""
-    found = own_row(sweep)
-    for row in reversed(sweep["thresholds"]):
-        if row["threshold"] < sweep["own_threshold"]:
-            if loses(row):
-                break
-            found = row
-    return found
+    lower = [row for row in sweep["thresholds"] if row["threshold"] <= sweep["own_threshold"]]
+    first = 1 + max((place for place, row in enumerate(lower[:-1]) if loses(row)), default=-1)
+    return lower[first]
 
 
-def better_models(compared: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The other models that get measurably more right on the split of `result`, one of a card's results.
+def forgetting(gates: Mapping[str, Any]) -> str:
+    """How much of a carried state an update forgets, in words."""
+    life = gates["half_life_blocks"]["median"]
+    half = "never" if life is None else f"after {life:,.1f} blocks ({gates['half_life_tokens']['median']:,.0f} tokens)"
+    return f"an update forgets {gates['mean']:.1%} of a state unit on average, and half of the median unit {half}"
+
+
+def better_models(results: Mapping[str, Any], split: str) -> list[Mapping[str, Any]]:
+    """The compared models that get measurably more right on a split.
 
     The mean of their runs must exceed the card's accuracy p by more than two standard errors of the difference of two
     shares of n examples, sqrt(2 p (1 - p) / n). None is told where answers are numbers.
     """
-    if of_numbers(result["table"]):
+    table = results["splits"][split]
+    if of_numbers(table):
         return []
-    split, own, n = result["split"], result["table"]["accuracy"], result["table"]["n"]
-    bar = own + 2 * math.sqrt(2 * own * (1 - own) / n)
-    rivals = [item for item in compared if not item["same_model"] and split in item["values"]]
+    own = table["accuracy"]
+    bar = own + 2 * math.sqrt(2 * own * (1 - own) / table["n"])
+    rivals = [item for item in results["compared"] if not item["same_model"] and split in item["values"]]
     return [item for item in rivals if statistics.fmean(item["values"][split]) > bar]
 
 
-def several_runs(compared: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there are several runs of one of the models that a card sets side by side."""
-    return any(item["same_model"] or len(runs) > 1 for item in compared for runs in item["values"].values())
+def at_majority(table: Mapping[str, Any]) -> Iterator[str]:
+    """The buckets of each difficulty in which answers are no better than the majority, nor nearly all right."""
+    for column, data in table["slices"].items():
+        found = [
+            row["value"]
+            for row in data["rows"]
+            if row["n"] >= FEWEST_IN_BUCKET and row["accuracy"] < 1 - FEWEST_ERRORS and not above_majority(row)
+        ]
+        if data["numeric"] and found:
+            yield f"{column} {', '.join(found)}"
+
+
+def limits(results: Mapping[str, Any], in_bits: bool, shown: Any) -> Iterator[str]:
+    """The limitations that follow from the results, in sentences.
+
+    Args:
+        in_bits: whether the splits have losses of documents rather than accuracies.
+        shown: a value of the metric -> its text.
+    """
+    splits, data = results["splits"], results["data"]
+    if not splits:
+        return
+    yield f"It was trained on `{data['name']}` alone: how well it does on other texts was not measured."
+    if all(split.startswith("validation") for split in splits):
+        yield "It was measured on validation examples, by which a checkpoint or settings may have been chosen."
+    if in_bits:
+        few = [
+            f"`{split}` ({table['documents']})" for split, table in splits.items() if table["documents"] < FEW_DOCUMENTS
+        ]
+        if few:
+            yield f"Few documents were tested, and others may give other numbers: {', '.join(few)}."
+    else:
+        yield from limits_of_accuracy(results, shown)
+    yield from collapsed_halting(splits)
+    if not any(item["same_model"] for item in results["compared"]):
+        yield "One run with one seed was made: the spread over seeds is not known."
+
+
+def limits_of_accuracy(results: Mapping[str, Any], shown: Any) -> Iterator[str]:
+    splits = results["splits"]
+    lost = [split for split, table in splits.items() if not above_majority(table)]
+    if lost:
+        yield f"It is no better than the majority baseline on {', '.join(f'`{split}`' for split in lost)}."
+    for split, table in splits.items():
+        buckets = "; ".join(() if split in lost else at_majority(table))
+        if buckets:
+            yield f"On `{split}`, it is no better than the majority baseline at {buckets}."
+    best = max(splits, key=lambda split: splits[split]["accuracy"])
+    unlike = [split for split, table in splits.items() if table["distribution"] not in ALIKE]
+    worst = min(unlike, key=lambda split: splits[split]["accuracy"], default=best)
+    if splits[worst]["accuracy"] < splits[best]["accuracy"]:
+        yield (
+            f"Accuracy falls outside the training distribution: {shown(splits[worst]['accuracy'])} on `{worst}` "
+            f"({splits[worst]['distribution']}), {shown(splits[best]['accuracy'])} on `{best}`."
+        )
+    first = next(iter(splits))
+    for item in better_models(results, first):
+        mean = statistics.fmean(item["values"][first])
+        yield f"{item['name']} ({item['parameters']:,} parameters) is more accurate on `{first}`: {shown(mean)}."

@@ -15,7 +15,8 @@ from huggingface_hub.utils import validate_repo_id
 from ..files import no_room, one_line
 from .errors import HUB_ERRORS, PublishError, explain
 from .reload import check_reload
-from .staging import is_publishable, local_files, quotes_examples, stage_checkpoint, trained_on_own_data
+from .results import is_own, may_quote, read_results
+from .staging import is_publishable, local_files, stage_checkpoint
 
 MAIN = "main"
 # git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
@@ -180,8 +181,9 @@ def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], option
             ) from error
         files = {path: file.stat().st_size for path, file in local_files(staged).items()}
         quotes = None
-        if repo_type == "model" and trained_on_own_data(staged):
-            quotes = quotes_examples(staged)
+        results = read_results(staged)
+        if repo_type == "model" and is_own(results):
+            quotes = may_quote(results)
             if options.private is None:
                 options = replace(options, private=True)
         planned = Published(repo_type, files, options.private, quotes)

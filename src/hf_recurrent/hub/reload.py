@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from ..files import one_line, write_json
 from ..registry import ARCHITECTURES
 from . import clean_load
-from .card import read_card
 from .checkpoint import load_whole
 from .errors import PublishError
-from .lint import CARD_FILE
+from .results import read_results
 from .staging import TOKENIZER_CONFIG, read_config
-from .tasks import GENERATION, MULTIPLE_CHOICE, TRANSLATION, auto_class_of, task_of
+from .tasks import GENERATION, MULTIPLE_CHOICE, TRANSLATION, auto_class_of, task_for
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +42,9 @@ def check_reload(source: Path, staged: Path) -> None:
     config = read_config(source)
     model = load_source(source, config)
     expected, inputs = run(model, config)
-    shown = read_card(staged).example if (staged / CARD_FILE).is_file() else None
-    example = [] if shown is None else [text for text in (shown.text, shown.text_pair) if text is not None]
+    results = read_results(staged)
+    shown = [] if results is None else [results["example"][name] for name in ("text", "text_pair")]
+    example = [text for text in shown if text is not None]
     expected |= tokens(source, example, model.config.vocab_size)
     inputs["num_threads"] = torch.tensor(torch.get_num_threads())
     problems = list(different_outputs(expected, run_without_package(staged, inputs, example)))
@@ -138,15 +138,15 @@ def run(model, config: dict) -> tuple[dict[str, "torch.Tensor"], dict[str, "torc
     """Outputs of a model, and the inputs that it was given."""
     import torch
 
-    inputs = make_inputs(model.config)
-    if task_of(config) == GENERATION:
+    inputs, task = make_inputs(model.config), task_for(auto_class_of(config))
+    if task == GENERATION:
         # generation wants the padding on the left
         inputs |= {clean_load.PROMPT + name: value.flip(1).contiguous() for name, value in inputs.items()}
-    elif task_of(config) == TRANSLATION:
+    elif task == TRANSLATION:
         sources = {clean_load.PROMPT + name: value.clone() for name, value in inputs.items()}
         # any tokens are a target
         inputs |= {"decoder_input_ids": inputs["input_ids"][:, : LENGTH // 2].contiguous(), **sources}
-    elif task_of(config) == MULTIPLE_CHOICE:
+    elif task == MULTIPLE_CHOICE:
         # each row with itself from the right as the other choice
         inputs = {name: torch.stack((value, value.flip(1)), dim=1) for name, value in inputs.items()}
     return clean_load.answers(model, inputs), inputs

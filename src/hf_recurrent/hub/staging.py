@@ -3,21 +3,25 @@
 import os
 import re
 import shutil
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, HALTING_FILE, INSIDE_FILE, RECURRENCE_FILE, SWEEP_FILE
+from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, INSIDE_FILE, SWEEP_FILE
 from ..registry import ARCHITECTURES
-from .base_model import CONVERTED_FILE, LINEAGE_FILE, read_base_model
-from .card import lint_card, read_card, write_card
-from .card_data import without_quotes
+from .base_model import check_license, read_base_model
 from .checkpoint import write_code
-from .converted_card import is_converted, read_converted, write_converted
-from .inputs import INPUTS_FILE
-from .lint import CARD_FILE, README_FILE, image_paths
+from .results import (
+    README_FILE,
+    RESULTS_FILE,
+    image_paths,
+    lint_card,
+    may_quote,
+    read_results,
+    without_quotes,
+    write_results,
+)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
@@ -26,13 +30,13 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 CONFIGS = ("generation_config.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
 CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling", "kernels") for name in ARCHITECTURES)
-RESULTS = ".eval_results/*.yaml"
+EVAL_RESULTS = ".eval_results/*.yaml"
 ASSETS = "assets/*.png"
 # numbers beside a card
-STATISTICS = (HALTING_FILE, RECURRENCE_FILE, SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE, INSIDE_FILE)
+STATISTICS = (SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE, INSIDE_FILE)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash")
-NAMES = frozenset((README_FILE, CARD_FILE, CONVERTED_FILE, INPUTS_FILE, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE)).union(
+NAMES = {README_FILE, RESULTS_FILE, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE}.union(
     STATISTICS, CONFIGS, TOKENIZER_FILES, CODE_FILES
 )
 # an access token of the Hub, or a path in somebody's home folder
@@ -41,17 +45,17 @@ PRIVATE = re.compile(r"\bhf_[A-Za-z0-9]{30,}|(?<![\w.])/(?:home|Users)/\w+|\b[A-
 
 def is_publishable(path: str) -> bool:
     """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
-    patterns = (pattern for pattern in (SHARDS, RESULTS, ASSETS) if pattern.count("/") == path.count("/"))
+    patterns = (pattern for pattern in (SHARDS, EVAL_RESULTS, ASSETS) if pattern.count("/") == path.count("/"))
     return path in NAMES or any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_id: str | None = None) -> Path:
     """Copy what belongs on the Hub from the checkpoint folder `source` into the new folder `target`.
 
-    The config gets a complete `auto_map`, the code is written by this package, and a card that was rendered from
-    `card.json` is rendered for `repo_id` (None: for the folder it names already). Whatever else lies in `source`,
-    such as training checkpoints, is left behind. Examples of a user's own data are left out unless the card says that
-    it quotes them.
+    The config gets a complete `auto_map`, the code is written by this package, and a card is rendered from
+    `results.json`, if there is one, for `repo_id` (None: for the folder that it names already). Whatever else is in
+    `source`, such as training checkpoints, is left behind. Examples of a user's own data are left out unless the
+    results say that the card quotes them.
 
     Raises:
         ValueError: `source` is no checkpoint of this package, or its card cannot be published.
@@ -62,7 +66,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     if not (source / README_FILE).is_file():
         raise ValueError(f"{source} has no {README_FILE}: a published checkpoint needs a model card")
     target.mkdir(parents=True)
-    for name in (*weights, *TOKENIZER_FILES, INPUTS_FILE):
+    for name in (*weights, *TOKENIZER_FILES):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
     for name in CONFIGS:
@@ -119,53 +123,30 @@ def without_origins(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in ORIGINS}
 
 
-def trained_on_own_data(folder: Path) -> bool:
-    """Whether a checkpoint was, or may have been, trained on a user's own data: on no benchmark, and not converted."""
-    if (folder / CARD_FILE).is_file():
-        return read_card(folder).benchmark.is_own
-    return not is_converted(folder)
-
-
-def quotes_examples(folder: Path) -> bool:
-    """Whether the card in a folder was asked to quote examples of a user's own data."""
-    return (folder / CARD_FILE).is_file() and files.read_json(folder / CARD_FILE).get("examples", False)
-
-
 def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
     """The card with all it shows: figures, statistics and evaluation results."""
     # the card as it is, so that an edited one is refused instead of being replaced silently
     lint_card(source)
-    quotes = not trained_on_own_data(source) or quotes_examples(source)
+    results, quotes = read_results(source), may_quote(read_results(source))
+    base = read_base_model(str(source))
+    if base is not None:
+        check_license(base)
     for name in STATISTICS:
         if (source / name).is_file() and (quotes or name != INSIDE_FILE):
             data = files.read_json(source / name)
             files.write_json(target / name, data if quotes else without_quotes(data))
     text = (source / README_FILE).read_text(encoding="utf-8")
-    if (source / CARD_FILE).is_file():
-        data = read_card(source)
-        data = data if quotes else data.without_examples()
-        if data.base_model is not None:
-            data.base_model.check_license()
-        copy_figures(source, target, [plot.path for plot in data.plots])
-        write_card(target, data if repo_id is None else replace(data, repo_id=repo_id))
-        return
-    copy_figures(source, target, image_paths(text))
-    if is_converted(source):
-        converted = read_converted(source)
-        converted.base_model.check_license()
-        write_converted(target, converted if repo_id is None else replace(converted, repo_id=repo_id))
-        return
-    if (source / LINEAGE_FILE).is_file():
-        read_base_model(str(source)).check_license()
-    shutil.copyfile(source / README_FILE, target / README_FILE)
-    for path in sorted(source.glob(RESULTS)):
-        (target / path.parent.name).mkdir(exist_ok=True)
-        shutil.copyfile(path, target / path.parent.name / path.name)
-
-
-def copy_figures(source: Path, target: Path, names: list[str]) -> None:
-    for name in names:
+    if results is not None and not quotes:
+        results = without_quotes(results)
+    for name in image_paths(text) if results is None else [figure["path"] for figure in results["figures"]]:
         if not fnmatchcase(name, ASSETS):
             raise ValueError(f"{source / README_FILE} shows {name}: figures must be {ASSETS}")
         (target / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source / name, target / name)
+    if results is not None:
+        write_results(target, results if repo_id is None else {**results, "name": repo_id})
+        return
+    shutil.copyfile(source / README_FILE, target / README_FILE)
+    for path in sorted(source.glob(EVAL_RESULTS)):
+        (target / path.parent.name).mkdir(exist_ok=True)
+        shutil.copyfile(path, target / path.parent.name / path.name)

@@ -13,15 +13,14 @@ QUESTION_ANSWERING, MULTIPLE_CHOICE = "question-answering", "multiple-choice"
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the Hub: its title for readers, and the Auto class of its models.
+    """A task of the Hub.
 
     Attributes:
-        answer: Python for the usage section, what a model answers, by `tokenizer`, `model`, `inputs` and `outputs`;
-            None where the section has its own.
+        auto_class: transformers' class that loads its models.
+        answer: Python for a model's answer, by `tokenizer`, `model`, `inputs` and `outputs`; None: it generates.
         has_pipeline: whether transformers has a pipeline of this name.
     """
 
-    title: str
     auto_class: str
     answer: str | None = None
     has_pipeline: bool = True
@@ -29,109 +28,84 @@ class Task:
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure in a card's tables: `label` for a heading, `meaning` a sentence where it needs one.
+    """A measure of a card's tables.
 
     Attributes:
-        examples: the counted things, in the plural.
-        key: the value's key in a table; "accuracy" for all fractions of right answers.
+        label: for a heading.
+        examples: what is counted, in the plural.
+        meaning: a sentence, where the label needs one.
+        key: of the value in a table.
     """
 
     label: str
     examples: str
-    meaning: str | None = None
+    meaning: str = ""
     key: str = "accuracy"
 
     @property
     def in_bits(self) -> bool:
-        """Whether this is a loss of documents instead of a fraction of right answers."""
+        """Whether it is a loss, of which less is better, rather than a share of right answers."""
         return self.key.startswith("bits")
 
     @property
-    def constant_key(self) -> str:
-        """The table's key of the value of the best constant answer."""
+    def baseline_key(self) -> str:
+        """The key of the best constant answer's value in a table."""
         return f"constant_{self.key}" if self.in_bits else "majority_baseline"
 
 
 # by pipeline tag
 TASKS = {
-    CLASSIFICATION: Task("Text Classification", "AutoModelForSequenceClassification"),
-    GENERATION: Task("Text Generation", "AutoModelForCausalLM"),
+    CLASSIFICATION: Task(
+        "AutoModelForSequenceClassification", "model.config.id2label[outputs.logits.argmax(-1).item()]"
+    ),
+    GENERATION: Task("AutoModelForCausalLM"),
     # the Hub's only name for sequence-to-sequence tasks
-    TRANSLATION: Task("Translation", "AutoModelForSeq2SeqLM", has_pipeline=False),
+    TRANSLATION: Task("AutoModelForSeq2SeqLM", has_pipeline=False),
     TOKEN_CLASSIFICATION: Task(
-        "Token Classification",
-        "AutoModelForTokenClassification",
-        "[model.config.id2label[i] for i in outputs.logits[0].argmax(-1).tolist()]",
+        "AutoModelForTokenClassification", "[model.config.id2label[i] for i in outputs.logits[0].argmax(-1).tolist()]"
     ),
     FILL_MASK: Task(
-        "Fill-Mask",
         "AutoModelForMaskedLM",
         "tokenizer.decode(outputs.logits.argmax(-1)[inputs.input_ids == tokenizer.mask_token_id])",
     ),
     QUESTION_ANSWERING: Task(
-        "Question Answering",
         "AutoModelForQuestionAnswering",
         "tokenizer.decode(inputs.input_ids[0, outputs.start_logits.argmax() : outputs.end_logits.argmax() + 1])",
         has_pipeline=False,
     ),
-    MULTIPLE_CHOICE: Task(
-        "Multiple Choice",
-        "AutoModelForMultipleChoice",
-        "outputs.logits",
-        has_pipeline=False,
-    ),
+    MULTIPLE_CHOICE: Task("AutoModelForMultipleChoice", "outputs.logits", has_pipeline=False),
+}
+FEATURES = Task("AutoModel", "outputs.last_hidden_state.shape", has_pipeline=False)
+# what classifiers with other labels than one of several print instead
+OTHER_ANSWERS = {
+    "r_squared": "outputs.logits.item()",
+    "exact_labels": "[model.config.id2label[i] for i in (outputs.logits[0] > 0).nonzero().flatten().tolist()]",
 }
 METRICS = {
     "accuracy": Metric("Accuracy", "examples"),
-    "exact_labels": Metric(
-        "Exact labels",
-        "examples",
-        "*Exact labels* is the fraction of examples all of whose labels are predicted, and no other.",
-    ),
-    "r_squared": Metric(
-        "R²",
-        "examples",
-        "*R²* is the share of the labels' variance that predictions explain: 0% for the mean.",
-    ),
+    "exact_labels": Metric("Exact labels", "examples", "All labels of an example are predicted, and no other."),
+    "r_squared": Metric("R²", "examples", "The share of the labels' variance that is explained; 0% for their mean."),
     "last_read_accuracy": Metric(
-        "Last-read accuracy",
-        "strings",
-        "*Last-read accuracy* is the fraction of strings whose last read is answered with the last bit written.",
+        "Last-read accuracy", "strings", "The last read of a string is answered with the last bit written."
     ),
-    "word_accuracy": Metric(
-        "Accuracy",
-        "words",
-        "*Accuracy* is the fraction of words that are labelled right. "
-        "*context_free_bits* are the bits by which a word's label is unexpected given the word alone, by how often it "
-        "has this label in training.",
-    ),
-    "masked_accuracy": Metric(
-        "Accuracy",
-        "masked tokens",
-        "*Accuracy* is the fraction of masked tokens that are the likeliest ones. *context_free_bits* are the bits by "
-        "which a token is unexpected where the frequencies of tokens in training alone are known.",
-    ),
+    "word_accuracy": Metric("Accuracy", "words", "A word has its right label."),
+    "masked_accuracy": Metric("Accuracy", "masked tokens", "A masked token is the likeliest one."),
     "span_exact_match": Metric(
-        "Exact match",
-        "questions",
-        "*Exact match* is the fraction of questions whose answer is one of the true ones, but for upper case, "
-        "punctuation and articles. *f1* counts the words that both have in common. Both are as of SQuAD.",
+        "Exact match", "questions", "The answer is a true one, but for case, punctuation and articles, as in SQuAD."
     ),
     "choice_accuracy": Metric("Accuracy", "questions"),
-    "exact_match": Metric(
-        "Exact match", "pairs", "*Exact match* is the fraction of sources whose whole target is generated exactly."
-    ),
-    "bleu": Metric("BLEU", "pairs", "*BLEU* is that of the whole split, in points of 100.", "bleu"),
+    "exact_match": Metric("Exact match", "pairs", "The whole target is generated exactly."),
+    "bleu": Metric("BLEU", "pairs", "BLEU of the whole split, in points of 100.", "bleu"),
     "bits_per_byte": Metric(
         "Bits per byte",
         "documents",
-        "*Bits per byte* are the bits needed to predict a document, divided by its bytes; lower is better.",
+        "Bits that predict a document, divided by its bytes; fewer are better.",
         "bits_per_byte",
     ),
     "bits_per_token": Metric(
         "Bits per token",
         "documents",
-        "*Bits per token* are the bits needed to predict a document, divided by its tokens; lower is better.",
+        "Bits that predict a document, divided by its tokens; fewer are better.",
         "bits_per_token",
     ),
 }
@@ -148,15 +122,6 @@ def auto_class_of(config: Mapping[str, Any]) -> str | None:
         raise ValueError(f"model_type is {model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
     family, named = ARCHITECTURES[model_type], config.get("architectures") or []
     return next((auto for auto, suffix in family.heads.items() if named == [family.prefix + suffix]), None)
-
-
-def task_of(config: Mapping[str, Any]) -> str | None:
-    """The task of one of our `config.json` files; None for a base model, which has none.
-
-    Raises:
-        ValueError: as `auto_class_of`.
-    """
-    return task_for(auto_class_of(config))
 
 
 def task_for(auto_class: str | None) -> str | None:

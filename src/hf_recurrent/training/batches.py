@@ -16,51 +16,8 @@ from torch.utils.data import DataLoader, Sampler
 from ..models.common.token_targets import NO_TARGET
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset
     from transformers import TrainingArguments
-
-# examples whose lengths are computed together
-PIECE = 10_000
-
-
-def token_counts(examples: "Dataset", column: str = "input_ids") -> np.ndarray:
-    """Tokens of each example (N,); of several choices, as many of each as of the longest, which a model computes."""
-    if not hasattr(examples, "with_format"):
-        return np.array([len(example[column]) for example in examples])
-    import pyarrow.compute as pc
-
-    # the lists themselves would be millions of Python integers
-    pieces = examples.select_columns([column]).with_format("arrow").iter(PIECE)
-    found = []
-    for piece in pieces:
-        lists = piece[column]
-        counts = pc.list_value_length(lists).to_numpy()
-        if hasattr(lists.type.value_type, "value_type"):
-            of_choices = pc.list_value_length(pc.list_flatten(lists)).to_numpy()
-            counts = counts * np.maximum.reduceat(of_choices, counts.cumsum() - counts)
-        found.append(counts)
-    return np.concatenate([np.zeros(0, int), *found])
-
-
-def siamese_token_counts(examples: "Dataset") -> np.ndarray:
-    """Tokens that a model computes of each example if it encodes sentences apart (N,): twice those of the longer one.
-
-    A batch of n examples costs n times the largest of these: its sentences are padded to the longest one.
-    """
-    pieces = examples.select_columns(["token_type_ids"]).with_format("arrow").iter(PIECE)
-    second = [sums_of_lists(piece["token_type_ids"]) for piece in pieces]
-    second = np.concatenate([np.zeros(0, int), *second])
-    return 2 * np.maximum(second, token_counts(examples) - second)
-
-
-def sums_of_lists(lists: "pa.ChunkedArray") -> np.ndarray:
-    """The sum of each list of integers (N,)."""
-    import pyarrow.compute as pc
-
-    ends = np.cumsum(pc.list_value_length(lists).to_numpy())
-    sums = np.concatenate([[0], np.cumsum(pc.list_flatten(lists).to_numpy(), dtype=int)])
-    return np.diff(sums[np.concatenate([[0], ends])])
 
 
 def drawn_with_replacement(num_examples: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.checkpointing import load_accelerator_state
 from safetensors.torch import load_file, save_file, save_model
 
-from ..documents import DocumentReader
+from ..data.segments import DocumentReader
 from ..files import read_json, write_json
 from ..models.common.pretrained import share_weights
 from ..models.common.sharding import is_sharded

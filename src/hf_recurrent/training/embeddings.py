@@ -9,9 +9,9 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
+from ..data.tokenizers import read_tokenizer, token_of
 from ..files import one_line, read_json
-from ..text_data.tokenizers import read_tokenizer, token_of
-from .model import check_place
+from ..hub.checkpoint import check_place
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

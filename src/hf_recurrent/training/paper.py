@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import yaml
 
 from ..benchmarks import benchmark_info
-from ..hub.card import Paper
 from .recipes import require_known
 
 
@@ -23,10 +22,10 @@ def papers() -> dict[str, dict[str, Any]]:
     return yaml.safe_load(Path(__file__).with_name("paper_results.yaml").read_text(encoding="utf-8"))
 
 
-def paper_with_title(title: str) -> Paper:
-    """The paper of that title, for a card."""
+def paper_with_title(title: str) -> dict[str, str]:
+    """Title, url and bibtex of the paper of that title."""
     found = next(facts for facts in papers().values() if facts["title"] == title)
-    return Paper(found["title"], found["url"], found["bibtex"])
+    return {name: found[name] for name in ("title", "url", "bibtex")}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,16 +11,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from transformers import HfArgumentParser
 
-from ..files import UniqueKeyLoader, parse_yaml
-from ..hub.checkpoint import one_line, root_cause
+from ..files import RecipeLoader, mapping, one_line, parse_yaml
+from ..hub.checkpoint import root_cause
 from ..models.common.configuration import FOLLOWING
 from ..recipes import find_recipe, no_recipe
 from ..registry import ARCHITECTURES
-from ..templating import near_matches
+from ..templating import near_matches, require_known
 from .run_folder import NOT_IDENTITY
 
-# in the folder of a run
-RECIPE_FILE = "recipe.yaml"
 # settings that do not change the experiment: beside those that never change a run, chance, precision, placement, and
 # the source of the data, which the card states itself
 NO_EXPERIMENT = NOT_IDENTITY | {
@@ -32,47 +29,6 @@ NO_EXPERIMENT_PREFIXES = (
     *("dataloader_", "logging_", "log_", "hub_", "trackio_", "ddp_", "fsdp", "torch_compile"),
     *("gradient_checkpointing", "activation_checkpointing"),
 )
-
-
-class RecipeLoader(UniqueKeyLoader):
-    """YAML 1.1 reads 7e-4 as a string, where people mean the number, and 010 as 8, 1:30 as 90."""
-
-
-INTEGER, FLOAT = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
-RecipeLoader.yaml_implicit_resolvers = {
-    first: [pair for pair in pairs if pair[0] not in (INTEGER, FLOAT)]
-    for first, pairs in UniqueKeyLoader.yaml_implicit_resolvers.items()
-}
-NUMBERS = {
-    INTEGER: r"[-+]?(?:0|[1-9][\d_]*|0x[\da-f]+)",
-    FLOAT: r"[-+]?(?:(?:\d+\.\d*|\.\d+)(?:e[-+]?\d+)?|\d+e[-+]?\d+|\.inf)|\.nan",
-}
-for tag, pattern in NUMBERS.items():
-    RecipeLoader.add_implicit_resolver(
-        tag, re.compile(f"^(?:{pattern})$", re.ASCII | re.IGNORECASE), list("-+.0123456789")
-    )
-
-
-def require_known(kind: str, name: str, known: list[str]) -> None:
-    """Raise a ValueError that lists the known names and the likely one, if `name` is not among them."""
-    if name not in known:
-        raise ValueError(f"{kind} is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
-
-
-def conflict(arguments: Any, first: str, second: str, both: str) -> ValueError:
-    """The error for two settings of an argument dataclass of which one alone may be given; `both` is what they do."""
-    given = f"{first} is {getattr(arguments, first)!r} and {second} {getattr(arguments, second)!r}"
-    return ValueError(f"{given}: both {both}, set one of them")
-
-
-def mapping(name: str, value: Any) -> dict[str, Any]:
-    """A mapping, or the YAML or JSON of one as a flag gives it; nothing is an empty one."""
-    parsed = (
-        parse_yaml(value, f"{name} is {reprlib.repr(value)}, which", RecipeLoader) if isinstance(value, str) else value
-    )
-    if parsed is not None and not isinstance(parsed, dict):
-        raise ValueError(f"{name} is {reprlib.repr(value)}: expected a mapping such as '{{key: value}}'")
-    return dict(parsed or {})
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -111,6 +67,17 @@ def read_recipe(path: Path, known: Iterable[str]) -> dict[str, Any]:
 def recipe_path(argv: Sequence[str]) -> Path | None:
     """The file of a command line's recipe, by its path or name; None if it has flags alone."""
     return find_recipe(argv[0]) if argv and not argv[0].startswith("-") else None
+
+
+def given(argv: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """Those of some settings that flags or else the recipe give."""
+    parser = FlagParser([], add_help=False, allow_abbrev=False)
+    for name in names:
+        parser.add_argument(f"--{name}", *{f"--{name.replace('_', '-')}"} - {f"--{name}"})
+    flags, path = vars(parser.parse_known_args(list(argv))[0]), recipe_path(argv)
+    recipe = {} if path is None else read_mapping(path)
+    found = {name: recipe.get(name) if flags[name] is None else flags[name] for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class Setting(argparse.Action):

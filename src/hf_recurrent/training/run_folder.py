@@ -14,7 +14,13 @@ from filelock import FileLock, Timeout
 
 from ..files import new_parents, read_json, write_json
 
-RUN_FILE, LOCK_FILE, TRAINER_STATE, WEIGHTS = "run.json", ".lock", "trainer_state.json", "model.safetensors"
+RUN_FILE, RECIPE_FILE, LOCK_FILE, TRAINER_STATE, WEIGHTS = (
+    "run.json",
+    "recipe.yaml",
+    ".lock",
+    "trainer_state.json",
+    "model.safetensors",
+)
 # the last file of a checkpoint that is written
 COMPLETE = "complete"
 # what accelerate writes, whole, of a model whose parameters it has sharded
@@ -32,7 +38,7 @@ NOT_IDENTITY = frozenset(
         *("do_train", "do_eval", "do_predict"),
         *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
         *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
-        *("evaluate_on", "evaluate_params", "compare_with", "dataset_id"),
+        *("evaluate_on", "evaluate_params", "dataset_id", "language"),
         *("title", "license", "notice", "paper", "paper_table", "paper_variants", "differences"),
         STEP_SIZE,
         *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token", "token"),

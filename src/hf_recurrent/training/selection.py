@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_model
 
-from ..templating import percent
-from .arguments import RecurrentTrainingArguments, Seq2SeqArguments
-from .recipes import near_matches
+from ..templating import near_matches, percent
+from .arguments import RecurrentTrainingArguments
 from .run_folder import checkpoints, step_of
 
 if TYPE_CHECKING:
@@ -154,9 +153,9 @@ def best_steps(
     return ranked[:number]
 
 
-def best_checkpoints(state: "TrainerState", args: Seq2SeqArguments) -> list[Path]:
+def best_checkpoints(state: "TrainerState", args: RecurrentTrainingArguments) -> list[Path]:
     """The checkpoints of a run whose average it leaves, the best first; none if it leaves a single one."""
-    if args.average_checkpoints is None:
+    if getattr(args, "average_checkpoints", None) is None:
         return []
     folders = {step_of(folder): folder for folder in checkpoints(Path(args.output_dir))}
     steps = best_steps(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from accelerate.utils import load
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerState
+from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
 from transformers.utils import ModelOutput
@@ -18,21 +18,15 @@ from transformers.utils import ModelOutput
 from ..analysis.halting import halting_columns
 from ..analysis.inference import stack_output
 from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
-from ..hub.checkpoint import one_line
-from .batches import (
-    EpochSampler,
-    TokenBatchSampler,
-    amounts_of,
-    siamese_token_counts,
-    targets_of,
-    token_counts,
-    token_loader,
-    weighted_loss,
-)
+from ..data.batches import siamese_token_counts, token_counts
+from ..files import one_line
+from ..hub.checkpoint import first_not_finite
+from ..inference.cuda_graphs import host_part
+from ..tasks.metrics import AUXILIARY_LOSSES, mean_per_example
+from .batches import EpochSampler, TokenBatchSampler, amounts_of, targets_of, token_loader, weighted_loss
 from .cuda_graphs import TrainingGraphs, padded
+from .engine_checks import check_fsdp_plugin
 from .engine_states import load_optimizer, load_weights
-from .metrics import AUXILIARY_LOSSES, mean_steps
-from .model import first_not_finite
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import (
     COMPLETE,
@@ -44,12 +38,12 @@ from .run_folder import (
     remove_checkpoint,
     step_of,
 )
-from .trainer_checks import check_graphs
+from .selection import best_checkpoints
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
-# outputs beside the logits that `compute_metrics` gets
-PONDER_STATISTICS = ("ponder_cost", "ponder_steps")
+# outputs beside the logits that `compute_metrics` gets, and those of two stacks
+PONDER_STATISTICS = ("ponder_cost", "ponder_steps", "encoder_ponder_cost", "encoder_ponder_steps")
 # the number of labelled examples or tokens of a step, among the tensors of a captured batch
 NUM_ITEMS = "num_items_in_batch"
 
@@ -71,6 +65,49 @@ def auxiliary_losses(outputs: ModelOutput) -> dict[str, torch.Tensor]:
     """Those of `AUXILIARY_LOSSES` that a model's output has, without gradients."""
     found = {name: outputs.get(name) for name in AUXILIARY_LOSSES}
     return {name: value.detach().float() for name, value in found.items() if value is not None}
+
+
+def check_sharding(trainer: Any) -> None:
+    """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
+    if not trainer.is_fsdp_enabled:
+        return
+    if trainer.model.config.capabilities.two_stacks:
+        kind = type(trainer.model).__name__
+        raise ValueError(
+            f"the launcher asks for FSDP, but the two stacks of {kind} share embeddings, which it cannot shard: take "
+            "MULTI_GPU"
+        )
+    check_fsdp_plugin(trainer.accelerator.state.fsdp_plugin)
+
+
+def check_graphs(args: TrainingArguments, config: Any) -> None:
+    """Raise a ValueError for passes that cannot be captured as CUDA graphs, if that is asked for."""
+    if not args.cuda_graphs:
+        return
+    if args.device.type != "cuda":
+        raise ValueError(f"cuda_graphs is True, but training runs on {args.device.type}: leave it out without a GPU")
+    reason = host_part(config)
+    if reason is not None:
+        raise ValueError(f"cuda_graphs is True, but {reason}; or leave cuda_graphs out")
+    if args.world_size > 1 or args.n_gpu > 1:
+        devices = max(args.world_size, args.n_gpu)
+        raise ValueError(f"cuda_graphs is True, for {devices} GPUs: graphs are those of one process on one GPU")
+    defaults = {
+        "gradient_accumulation_steps": 1,
+        "batch_tokens": None,
+        "fp16": False,
+        "torch_compile": False,
+        "gradient_checkpointing": False,
+        "torch_empty_cache_steps": None,
+    }
+    optim = getattr(args.optim, "value", args.optim)
+    if "layerwise" in optim or "lomo" in optim:
+        raise ValueError(
+            f"cuda_graphs is True and optim {optim!r}, which steps within the pass: take one such as adamw"
+        )
+    for name, value in defaults.items():
+        if getattr(args, name) != value:
+            raise ValueError(f"cuda_graphs is True and {name} {getattr(args, name)!r}: graphs need {value!r}")
 
 
 class RecurrentTrainer(Trainer):
@@ -96,7 +133,8 @@ class RecurrentTrainer(Trainer):
     - keeps the last `args.save_total_limit` checkpoints, the best one among them, and the last one to the very end.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, task: Any = None, **kwargs: Any):
+        self.task = task
         super().__init__(*args, **kwargs)
         if self.args.batch_tokens is not None:
             # examples weigh in as well as labels: the trainer does it
@@ -120,7 +158,7 @@ class RecurrentTrainer(Trainer):
         Raises:
             ValueError: an example alone has more.
         """
-        args, (setting, max_tokens) = self.args, self.token_limit()
+        args, (setting, max_tokens) = self.args, self.args.token_limit
         if max_tokens is None or self.train_dataset is None:
             return None
         return TokenBatchSampler(
@@ -132,14 +170,13 @@ class RecurrentTrainer(Trainer):
             setting=setting,
         )
 
-    def token_limit(self) -> tuple[str, int | None]:
-        """The setting that limits the tokens of a batch, and its value."""
-        return "batch_tokens", self.args.batch_tokens
-
     def computed_tokens(self, examples) -> np.ndarray:
         """Tokens that each example costs (N,)."""
-        apart = self.model.config.capabilities.siamese
-        return siamese_token_counts(examples) if apart else token_counts(examples)
+        capabilities = self.model.config.capabilities
+        if capabilities.two_stacks:
+            # of the longer one of source and target
+            return np.maximum(token_counts(examples), token_counts(examples, "labels"))
+        return siamese_token_counts(examples) if capabilities.siamese else token_counts(examples)
 
     def sampling_seed(self) -> int:
         return self.args.seed if self.args.data_seed is None else self.args.data_seed
@@ -242,11 +279,19 @@ class RecurrentTrainer(Trainer):
             mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
             prefix = "encoder_" if stack == ENCODER else ""
             names = (f"{prefix}halting_mass/step_{step}" for step in range(mass.shape[1]))
-            masses |= dict(zip(names, torch.tensor(mass.T).to(self.args.device, torch.float32), strict=True))
+            masses |= dict(zip(names, torch.tensor(mass.T, dtype=torch.float32, device=self.args.device), strict=True))
         return masses
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         inputs = {**inputs, **self.evaluation_options()}
+        statistics = getattr(self.task, "example_statistics", None)
+        if statistics is not None:
+            # logits of all examples would not fit into memory
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                loss, outputs = self.compute_loss(model, inputs, return_outputs=True)
+            found = (None, None) if prediction_loss_only else (statistics(outputs, inputs["labels"]), inputs["labels"])
+            return loss.detach(), *found
         if ignore_keys is None:
             ignore_keys = [key for key in self.model.config.keys_to_ignore_at_inference if key not in PONDER_STATISTICS]
         return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
@@ -307,10 +352,9 @@ class RecurrentTrainer(Trainer):
     def statistics_of(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
         """Means over a batch of auxiliary losses, ponder cost and executed steps, those that the output has."""
         values = auxiliary_losses(outputs)
-        if outputs.get("ponder_cost") is not None:
-            values["ponder_cost"] = outputs["ponder_cost"].detach().float().mean()
-        if outputs.get("ponder_steps") is not None:
-            values["ponder_steps"] = mean_steps(outputs["ponder_steps"].detach())
+        for name in PONDER_STATISTICS:
+            if outputs.get(name) is not None:
+                values[name] = mean_per_example(outputs[name].detach()).float().mean()
         return values
 
     def record(self, statistics: Mapping[str, torch.Tensor]) -> None:
@@ -429,6 +473,9 @@ class RecurrentTrainer(Trainer):
 
     def checkpoints_to_keep(self, state: TrainerState, saved: list[Path]) -> list[Path]:
         """Those of the `saved` checkpoints, the latest first, that are needed or within the limit."""
+        if getattr(self.args, "average_checkpoints", None) is not None:
+            last = saved if self.checkpoint_limit is None else saved[: max(self.checkpoint_limit, 1)]
+            return [*last, *best_checkpoints(state, self.args)]
         best = Path(state.best_model_checkpoint).name if state.best_model_checkpoint else None
         needed = [folder for folder in saved if folder == saved[0] or folder.name == best]
         limit = len(saved) if self.checkpoint_limit is None else self.checkpoint_limit

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ...data.labels import MULTI
 from ...files import plain
-from ...text_data.labels import MULTI
 from ..answers import answer_name
 from ..inference import example_inputs
 from ..tables import file_name
@@ -25,7 +25,7 @@ PICTURE_TOKENS = 1000
 def draw_routing(
     folder: str | os.PathLike, model: Any, tokenizer: Any, example: Mapping[str, Any], *, prefix: str, max_prompt: int
 ) -> dict[str, Any] | None:
-    """Draw the `Explanation` of an encoded example into `folder`/assets -> its numbers, as of `hub.card.Routing`.
+    """Draw the `Explanation` of an encoded example into `folder`/assets -> its numbers, as of `routing` in results.
 
     None where there is nothing to draw: layers that are not shared, chunks, or more tokens than can be seen.
 
@@ -55,7 +55,7 @@ def draw_routing(
 def draw_picture(
     folder: str | os.PathLike, model: Any, tokenizer: Any, example: Mapping[str, Any], *, prefix: str
 ) -> dict[str, Any] | None:
-    """Draw the `Explanation` of encoded pixels or bytes into `folder`/assets -> its numbers, as of `hub.card.Picture`.
+    """Draw the `Explanation` of encoded pixels or bytes into `folder`/assets -> its numbers, as `pictures` in results.
 
     None where there is nothing to draw: a language model; tokens that are neither pixels nor bytes; pixels that make no
     square, such as those of a picture that was cut; a text without a token; or a model that neither halts nor has
@@ -113,7 +113,7 @@ def routing_facts(found: Explanation) -> dict[str, Any]:
 
 
 def picture_facts(found: Explanation) -> dict[str, Any]:
-    """The fields of `hub.card.Picture`, but for the figure's path and the answers.
+    """The facts of `pictures` in results, but for the figure's path and the answers.
 
     Each of `steps` has, by text, the share of its tokens that take it, and the probability that it halts as a whole.
     """

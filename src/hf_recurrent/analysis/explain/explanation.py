@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...data.labels import MULTI
 from ...inference.modes import inference_mode
 from ...models.common.classification import predicts_number
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
-from ...text_data.labels import MULTI
 from ..answers import several_labels
 from ..inference import as_numpy, attention_implementation, predicts_tokens, to_device
 from ..model_facts import adds_probabilities, answers_tokens, halting_unit, stopping_rule

@@ -167,6 +167,7 @@ class CompositionalFreebaseQuestions(Benchmark):
         title="Compositional Freebase Questions",
         description="Questions in English with their SPARQL queries, divided so that test questions combine what train "
         "questions have in ways that these do not.",
+        languages=("en",),
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("num_triples", "length", "target_length"),
@@ -210,6 +211,9 @@ class CompositionalFreebaseQuestions(Benchmark):
 
     def default_folder(self, config_name: str, params: Mapping[str, Any]) -> Path:
         return split_tables_folder(params, config_name)
+
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        return "other compounds than training" if config_name.startswith("mcd") else ""
 
     def plan_files(self, config_name: str, params: Mapping[str, Any], folder: Path) -> Plan:
         """One shard for each table, or one for all of the authors' examples of a split."""

@@ -21,6 +21,12 @@ from ..sampling import make_rng, make_shards, non_empty, shuffled
 from .commands import DEEPER, POOL, Drawn, draw_sets, new_primitive_sizes, pool_size, reserved_sizes
 from .expressions import ARGUMENTS, FUNCTIONS, VOCABULARY, make_example, normalize, render
 
+SHIFTS = {
+    "test_basic": "part of training",
+    "test_new_primitive_1": "functions never composed",
+    "test_new_primitive_2": "functions never composed",
+    "test_new_composition": "new compositions",
+}
 # a command of `test_ood` costs max_test_depth draws, however short it becomes: more would take for ever
 MAX_FUNCTIONS = 100
 
@@ -179,6 +185,9 @@ class CompositionalTableLookup(Benchmark):
             "of two functions into its validation split, by accident; here both parts are drawn alike, with a seed.",
         ),
     )
+
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        return SHIFTS.get(split) or super().shift(config_name, params, split)
 
     def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
         """Checks that depend on several parameters."""

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...files import plain
@@ -64,38 +64,16 @@ def regenerate_command(info: BenchmarkInfo, choices: Mapping[str, Mapping[str, A
     """The shell command that makes the same export, without arguments that are the default."""
     arguments = ["hf-recurrent", "benchmark", "export", info.name, info.name]
     if len(choices) < len(info.configs):
-        arguments += [argument for config in choices for argument in ("--config", config)]
+        arguments += [argument for config in choices for argument in ("--benchmark_config", config)]
     settings: dict[str, Any] = {}
     for config, given in choices.items():
         settings |= changed(info, config, given)
-    for name, value in settings.items():
-        arguments += ["--set", f"{name}={json.dumps(plain(value), separators=(',', ':'))}"]
+    if settings:
+        given = ", ".join(f"{name}: {format_value(value)}" for name, value in settings.items())
+        arguments += ["--benchmark_params", f"{{{given}}}"]
     return shlex.join(arguments)
 
 
 def format_value(value: Any) -> str:
-    """A parameter as a VALUE that `parse_settings` reads back; a list has no spaces, at which a shell would cut."""
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, tuple | list) else str(value)
-
-
-def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
-    """Parameters from `NAME=VALUE` texts, as in the command above; a VALUE that is not JSON is a string.
-
-    >>> parse_settings(["max_depth=3", "operators=MAX", "num_train=null"])
-    {'max_depth': 3, 'operators': 'MAX', 'num_train': None}
-
-    Raises ValueError for a text without a name or `=`, and for a name that is there twice.
-    """
-    parsed: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, text = (part.strip() for part in setting.partition("="))
-        if not equals or not name:
-            raise ValueError(f"set={setting!r}: expected NAME=VALUE, such as max_depth=3")
-        if name in parsed:
-            raise ValueError(f"set={setting!r}: {name} is given twice")
-        try:
-            parsed[name] = json.loads(text)
-        except json.JSONDecodeError:
-            # the spellings of shells and YAML
-            parsed[name] = {"none": None, "true": True, "false": False}.get(text.lower(), text)
-    return parsed
+    """A parameter as the YAML of `--benchmark_params`."""
+    return json.dumps(plain(value))

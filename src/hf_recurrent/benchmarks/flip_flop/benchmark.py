@@ -324,6 +324,15 @@ class FlipFlop(Benchmark):
         ),
     )
 
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        if not split.startswith("test_"):
+            return ""
+        length, percent = map(int, split.removeprefix("test_").split("_p"))
+        trained = round(100 * params["p_ignore"])
+        parts = ["longer"] if length > params["train_length"] else []
+        parts += [f"{'more' if percent > trained else 'fewer'} ignored bits"] if percent != trained else []
+        return ", ".join(parts)
+
     def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
         """The lengths of the test strings follow from that of the training strings, where they are not given."""
         if params["test_lengths"] is None:

@@ -214,6 +214,12 @@ class ListOps(Benchmark):
         ),
     )
 
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        if split == "test":
+            return "up to any length" if params.get("max_train_length") else ""
+        more = split.startswith(("argument_generalization/", "lra/"))
+        return "longer, more arguments" if more else "longer than training" if "/" in split else ""
+
     def complete(self, config_name: str, params: dict[str, Any]) -> dict[str, Any]:
         """Checks that depend on several parameters, and defaults that follow from others."""
         without = {"original": "num_train", "argument_generalization": "max_arguments"}.get(config_name)

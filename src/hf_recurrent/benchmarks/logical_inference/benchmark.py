@@ -281,6 +281,11 @@ class LogicalInference(Benchmark):
     def split_names(self, config_name: str, params: Mapping[str, Any]) -> list[str]:
         return list(non_empty({split: params.get(f"num_{split}", 0) for split in SPLITS}))
 
+    def shift(self, config_name: str, params: Mapping[str, Any], split: str) -> str:
+        if split != "test":
+            return ""
+        return "more operators than training" if config_name == "original" else "patterns not in training"
+
     def plan(self, config_name: str, params: Mapping[str, Any]) -> Plan:
         sizes = {split: params[f"num_{split}"] for split in self.split_names(config_name, params)}
         num_short = sizes.pop("test_short", 0)

@@ -76,6 +76,7 @@ class Retrieval(Benchmark):
         description="Pairs of papers of the ACL Anthology, read byte by byte; the label is whether one cites "
         "the other.",
         label_names=("unrelated", "related"),
+        languages=("en",),
         text_columns=("text", "text_pair"),
         slice_columns=("length", "length_pair"),
         column_meanings={

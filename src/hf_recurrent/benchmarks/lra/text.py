@@ -152,6 +152,7 @@ class Reviews(Benchmark):
         title="Long Range Arena: Text",
         description="Film reviews, read byte by byte; the label is whether they are in favour.",
         label_names=("negative", "positive"),
+        languages=("en",),
         text_columns=("text",),
         slice_columns=("length", "full_length"),
         column_meanings={

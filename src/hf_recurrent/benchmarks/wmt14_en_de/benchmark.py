@@ -107,6 +107,7 @@ class WMT14EnglishGerman(Benchmark):
         title="WMT14 English-German",
         description="Sentences in English and their translations into German: debates of the European Parliament, web "
         "pages and news to train on, news to test on.",
+        languages=("en", "de"),
         text_columns=("source", "target"),
         target_column="target",
         slice_columns=("length", "target_length"),

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...analysis.tables import HALTING_FILE, RECURRENCE_FILE
 from ...registry import ARCHITECTURES
-from ..card import read_rendered
-from ..card_data import CardData
-from ..findings import above_majority, depth_trends, time_saved
-from ..lint import CARD_FILE
+from ..card import render_card
+from ..findings import above_majority, adaptivity, time_saved
+from ..results import RESULTS_FILE, read_results
 from ..tasks import METRICS, Metric
 
 # letters that need no escaping in a link, a heading or a repository's name
@@ -20,13 +18,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Entry:
-    """One checkpoint folder: its card data and `readme`, the text that README.md must have.
+    """One checkpoint folder: its results and `readme`, the text that README.md must have.
 
-    Numbers of the whole checkpoint are those of the card's first split, as in the card's claim.
+    Numbers of the whole checkpoint are those of the first split.
     """
 
     folder: Path
-    card: CardData
+    results: dict[str, Any]
     readme: str
 
     @property
@@ -35,45 +33,55 @@ class Entry:
 
     @property
     def architecture(self) -> str:
-        return ARCHITECTURES[self.card.family].prefix
+        return ARCHITECTURES[self.results["model"]["type"]].prefix
 
     @property
     def task(self) -> str:
         """The benchmark with its config, as `load_benchmark` takes them."""
-        return f"{self.card.benchmark.name} {self.card.benchmark.config}"
+        return f"{self.results['data']['name']} {self.results['data']['config']}"
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether its numbers are losses of documents."""
+        return METRICS[self.results["metric"]].in_bits
 
     @property
     def metric(self) -> Metric:
         """The measure by which it stands among others: where the card has BLEU, exact match, a share as theirs."""
-        return METRICS["exact_match" if self.card.metric == "bleu" else self.card.metric]
+        metric = self.results["metric"]
+        return METRICS["exact_match" if metric == "bleu" else metric]
+
+    @property
+    def main_split(self) -> str:
+        return next(iter(self.results["splits"]))
 
     @property
     def main_table(self) -> dict[str, Any]:
-        """`halting_table` of the first split."""
-        return self.card.results[0].table
-
-    @property
-    def statistics_file(self) -> str:
-        """Name of the file of statistics beside the card."""
-        return RECURRENCE_FILE if self.card.of_documents else HALTING_FILE
+        """The table of the first split."""
+        return self.results["splits"][self.main_split]
 
     @property
     def mean_steps(self) -> float:
         """Mean depth steps of an example, or of a token of documents; all steps where depth is fixed."""
-        if self.card.halting == "none":
-            return float(self.card.max_depth)
-        return self.main_table["mean_steps"] if self.card.of_documents else self.main_table["steps"]["mean"]
+        if self.main_table["fixed_depth"]:
+            return float(self.main_table["max_depth"])
+        return self.main_table["mean_steps"] if self.of_documents else self.main_table["steps"]["mean"]
+
+    @property
+    def adaptivity(self) -> dict[str, Any]:
+        """Whether it thinks longer on harder input, as `findings.adaptivity` tells it."""
+        return adaptivity(self.results)
 
     @property
     def trend(self) -> dict[str, Any] | None:
-        """How steps follow difficulty, as `findings.depth_trends` tells it of the first split; None: depth is fixed."""
-        return next(iter(depth_trends(self.card.to_dict())), None)
+        """How steps follow difficulty over the tested splits, or on the first one; None: depth is fixed."""
+        return next(iter(self.adaptivity["rows"]), None)
 
     @property
     def at_chance(self) -> list[str]:
         """The splits on which it is no better than the most frequent answer; none of documents."""
-        tables = {result.split: result.table for result in self.card.results if not self.card.of_documents}
-        return [split for split, table in tables.items() if not above_majority(table)]
+        splits = {} if self.of_documents else self.results["splits"]
+        return [split for split, table in splits.items() if not above_majority(table)]
 
     @property
     def rank(self) -> tuple[bool, float, str]:
@@ -85,16 +93,16 @@ class Entry:
     @property
     def saved(self) -> dict[str, Any] | None:
         """Time that stopping early saves, as `findings.time_saved` tells it."""
-        return time_saved(self.card.to_dict())
+        return time_saved(self.results)
 
     @property
     def accuracy(self) -> dict[str, float]:
         """Split -> accuracy, as a fraction; of documents, bits."""
-        return {result.split: result.table[self.metric.key] for result in self.card.results}
+        return {split: table[self.metric.key] for split, table in self.results["splits"].items()}
 
 
 def card_folders(root: str | os.PathLike) -> list[Path]:
-    """The folders of `root` that hold card data, by name.
+    """The folders of `root` that hold results, by name.
 
     Raises:
         ValueError: `root` is no folder, or holds no such folder.
@@ -103,9 +111,9 @@ def card_folders(root: str | os.PathLike) -> list[Path]:
     hint = "pass one that holds checkpoint folders"
     if not root.is_dir():
         raise ValueError(f"root={str(root)!r} is not a folder: {hint}")
-    folders = sorted(path.parent for path in root.glob(f"[!.]*/{CARD_FILE}"))
+    folders = sorted(path.parent for path in root.glob(f"[!.]*/{RESULTS_FILE}"))
     if not folders:
-        raise ValueError(f"root={str(root)!r} holds no folder with a {CARD_FILE}: {hint}")
+        raise ValueError(f"root={str(root)!r} holds no folder with a {RESULTS_FILE}: {hint}")
     return folders
 
 
@@ -113,20 +121,23 @@ def read_entry(folder: Path) -> Entry:
     """The checkpoint in `folder`.
 
     Raises:
-        ValueError: the folder's name or its card data cannot be used; the message names the folder.
+        ValueError: the folder's name or its results cannot be used; the message names the folder.
     """
     if not NAME.fullmatch(folder.name):
         raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
     try:
-        return Entry(folder, *read_rendered(folder))
+        results = read_results(folder)
+        if results is None or not results["splits"]:
+            raise ValueError("it has no results of a run")
+        return Entry(folder, results, render_card(results))
     except (ValueError, OSError) as error:
-        raise ValueError(f"{folder.name}/{CARD_FILE} is not the data of a card: {error}") from error
+        raise ValueError(f"{folder.name}/{RESULTS_FILE} cannot be used: {error}") from error
 
 
 def read_gallery(root: str | os.PathLike) -> list[Entry]:
-    """The checkpoints in the folders of `root` that hold card data, by name.
+    """The checkpoints in the folders of `root` that hold results, by name.
 
     Raises:
-        ValueError: `root` holds none, or a folder's card data cannot be used; the message names the folder.
+        ValueError: `root` holds none, or a folder's results cannot be used; the message names the folder.
     """
     return [read_entry(folder) for folder in card_folders(root)]

@@ -15,8 +15,7 @@ from markupsafe import Markup
 
 from ...analysis.explain.explanation import check_model
 from ...analysis.explain.inside import look_inside
-from ..card import read_card
-from ..lint import CARD_FILE
+from ..results import read_results
 from .page import joined, render
 
 LIVE = "live_template.html"
@@ -115,7 +114,6 @@ class Handler(BaseHTTPRequestHandler):
 
 def stored_texts(name: str) -> tuple[str, str]:
     """The example of the card in a checkpoint folder, a text or a pair; empty texts without one."""
-    if not (Path(name) / CARD_FILE).is_file():
-        return "", ""
-    example = read_card(name).example
-    return example.text, example.text_pair or ""
+    results = read_results(name) if Path(name).is_dir() else None
+    example = {} if results is None else results["example"]
+    return example.get("text", ""), example.get("text_pair") or ""

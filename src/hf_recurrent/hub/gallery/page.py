@@ -1,6 +1,5 @@
 """The renderings of a gallery: its index, README.md, and one static HTML page that loads nothing else."""
 
-import functools
 import os
 import re
 from collections.abc import Sequence
@@ -13,14 +12,11 @@ from ...files import write_bytes
 from ...templating import template
 from ..findings import MODERATE, above_majority, main_column, main_trend
 from ..inside import compact, read_inside
-from ..phrases import phrase, points
 from .entries import Entry, read_gallery
 from .markdown import card_html, inline_html
 
 HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
-PHRASES = ("more_bits", "saved_cell", "shows", "shows_documents", "trend_cell")
-FILTERS = {"inline": inline_html, "points": points, **{name: functools.partial(phrase, name) for name in PHRASES}}
 STYLES = ("base.css", "table.css", "panel.css", "inside.css", "page.css")
 SCRIPTS = ("page.js", "inside.js")
 # key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by. A page less
@@ -46,22 +42,41 @@ FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n\n\*(?P<capt
 UNKNOWN = -9.0
 
 
+def points(change: float) -> str:
+    """A difference of two fractions in points of 100, without a negative zero."""
+    return f"{round(100 * change, 1) + 0.0:+.1f} points"
+
+
+def trend_cell(item: dict[str, Any] | None) -> str:
+    """The trend of steps with a difficulty, for a cell of a table."""
+    if item is None:
+        return "fixed depth"
+    if item["direction"] in ("unmeasured", "constant", "undefined"):
+        return "not measured"
+    if item["direction"] == "same":
+        return f"same steps at every {item['column']}: {item['mean']:.2f}"
+    ends = f"{item['low_mean']:.2f} → {item['high_mean']:.2f}"
+    return f"{item['direction']} with {item['column']}: \u03c1 = {item['spearman']:+.2f}, {ends}"
+
+
 def render(name: str, **values: Any) -> str:
     """Text of a template. In HTML every value is text until it is marked up."""
-    return template(HERE / name, autoescape=name.endswith(".html"), **FILTERS).render(**values)
+    return template(
+        HERE / name, autoescape=name.endswith(".html"), inline=inline_html, points=points, trend_cell=trend_cell
+    ).render(**values)
 
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
     entries = sorted(entries, key=lambda entry: entry.rank)
     # losses of documents stand in a table of their own
-    ranked = [entry for entry in entries if not entry.card.of_documents]
+    ranked = [entry for entry in entries if not entry.of_documents]
     rows = [
-        (entry, result, main_column(result.table), None if result.table["fixed_depth"] else main_trend(result.table))
+        (entry, split, table, main_column(table), None if table["fixed_depth"] else main_trend(split, table))
         for entry in ranked
-        for result in entry.card.results
+        for split, table in entry.results["splits"].items()
     ]
-    documents = [(entry, result) for entry in entries if entry.card.of_documents for result in entry.card.results]
+    documents = [(entry, *item) for entry in entries if entry.of_documents for item in entry.results["splits"].items()]
     return render(
         INDEX,
         entries=entries,
@@ -78,8 +93,7 @@ def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, re.Match]]:
     """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
     found: dict[str, tuple[Entry, re.Match]] = {}
     for entry in entries:
-        # the section on depth and difficulty comes first
-        drawn = FIGURE.search(entry.readme.partition("\n## Results")[0])
+        drawn = FIGURE.search(entry.readme.partition("<details>")[0])
         if drawn and not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
             found.setdefault(entry.architecture, (entry, drawn))
     return list(found.values())[:LEADING]
@@ -122,7 +136,7 @@ def joined(names: Sequence[str]) -> str:
 
 def _view(entry: Entry) -> dict[str, Any]:
     """The template's variables for one checkpoint."""
-    trend, saved, card = entry.trend, entry.saved, entry.card
+    trend, saved, results = entry.trend, entry.saved, entry.results
     opening, heading, sections = card_html(entry.folder, entry.readme).partition("<h3>")
     return {
         "trend": trend,
@@ -130,18 +144,17 @@ def _view(entry: Entry) -> dict[str, Any]:
         "opening": opening,
         "sections": heading + sections,
         "entry": entry,
-        "card": card,
         "sort": {
             "name": entry.name,
             "architecture": entry.architecture,
-            "halting": card.halting,
+            "halting": results["model"]["halting"],
             "task": entry.task,
             "accuracy": _ranked(entry, entry.metric.key),
-            "baseline": _ranked(entry, entry.metric.constant_key),
+            "baseline": _ranked(entry, entry.metric.baseline_key),
             "steps": entry.mean_steps,
             "trend": UNKNOWN if trend is None or trend["spearman"] is None else trend["spearman"],
             "saved": UNKNOWN if saved is None else saved["saved"],
-            "parameters": card.training.num_parameters,
+            "parameters": results["model"]["parameters"],
         },
         "inside": compact(stored) if (stored := read_inside(entry.folder)) else None,
     }

@@ -1,24 +1,21 @@
 """The upkeep of a gallery: files that are rendered from its cards, and problems that a person must solve."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...analysis.tables import CALIBRATION_FILE
 from ...files import Change, changed_files, one_line, read_json, write_bytes
-from ..card import lint_card, put_card, render_card
-from ..lint import CARD_FILE, README_FILE
-from ..metadata import eval_results_yaml, results_path
-from ..sections import with_calibration, without_curves
+from ..card import eval_results_file, render_card
+from ..results import README_FILE, RESULTS_FILE, lint_card, put_results, with_calibration, without_curves
 from ..staging import CONFIG_FILE, WEIGHTS_FILE, is_publishable
-from ..tasks import task_of
+from ..tasks import auto_class_of, task_for
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
 
 RENDER = "run `hf-recurrent cards refresh` on the gallery"
 COPY = "copy it from the run's output folder"
-NEEDED = (CARD_FILE, CONFIG_FILE, "tokenizer.json", "tokenizer_config.json")
+NEEDED = (RESULTS_FILE, CONFIG_FILE, "tokenizer.json", "tokenizer_config.json")
 # of the weights in a folder of this repository
 MAX_BYTES = 16_000_000
 
@@ -52,21 +49,21 @@ def with_own_calibration(entry: Entry, change: Change) -> Entry:
     if not path.is_file():
         return entry
     found = read_json(path)
-    if without_curves(found) == entry.card.calibration:
+    if without_curves(found) == entry.results["calibration"]:
         return entry
     own = Change(entry.folder, change.new / entry.name)
-    card = with_calibration(entry.card, found, own.new)
-    put_card(own, card, before=entry.card)
+    results = with_calibration(entry.results, found, own.new)
+    put_results(own, results, before=entry.results)
     change.removed |= {f"{entry.name}/{name}" for name in own.removed}
-    return Entry(entry.folder, card, render_card(card))
+    return Entry(entry.folder, results, render_card(results))
 
 
 def rendered_files(entry: Entry) -> dict[str, bytes]:
     """Path in the folder -> content: the card and its results."""
     files = {README_FILE: entry.readme.encode()}
-    results = eval_results_yaml(entry.card)
-    if results is not None:
-        files[results_path(entry.card)] = results.encode()
+    measured = eval_results_file(entry.results)
+    if measured is not None:
+        files[measured[0]] = measured[1].encode()
     return files
 
 
@@ -102,23 +99,24 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 
 def entry_problems(entry: Entry) -> Iterator[str]:
     """The problems of one checkpoint folder."""
-    rendered, shown = rendered_files(entry), {plot.path for plot in entry.card.plots}
+    rendered, shown = rendered_files(entry), {figure["path"] for figure in entry.results["figures"]}
     differences = list(_differences(entry.folder, f"{entry.name}/", rendered))
     yield from differences
-    for name in (*NEEDED, entry.statistics_file):
+    for name in NEEDED:
         if not (entry.folder / name).is_file():
             yield f"{entry.name}/{name} is missing: {COPY}"
     try:
         if not differences:
             lint_card(entry.folder)
-        if (entry.folder / CONFIG_FILE).is_file() and task_of(read_json(entry.folder / CONFIG_FILE)) != entry.card.task:
-            yield f"{entry.name}/{CONFIG_FILE} is not of a model for {entry.card.task}: {COPY}"
-        yield from _statistics_problems(entry)
+        config = entry.folder / CONFIG_FILE
+        if config.is_file() and task_for(auto_class_of(read_json(config))) != entry.results["task"]:
+            yield f"{entry.name}/{CONFIG_FILE} is not of a model for {entry.results['task']}: {COPY}"
+        yield from _calibration_problems(entry)
     except ValueError as error:
         yield f"{entry.name}: {one_line(error)}"
-    repo_id = entry.card.repo_id
-    if "/" not in repo_id and repo_id != entry.name:
-        yield f"{entry.name}/{CARD_FILE} names the folder {repo_id!r}: set its repo_id to {entry.name!r}, then {RENDER}"
+    named = entry.results["name"]
+    if "/" not in named and named != entry.name:
+        yield f"{entry.name}/{RESULTS_FILE} names the folder {named!r}: set its name to {entry.name!r}, then {RENDER}"
     for path in sorted(entry.folder.rglob("*")):
         name = path.relative_to(entry.folder).as_posix()
         if path.is_dir():
@@ -140,16 +138,10 @@ def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator
             yield f"{prefix}{name} differs from its rendering: {RENDER}"
 
 
-def _statistics_problems(entry: Entry) -> Iterator[str]:
-    """Statistics and calibrations that are not those of the card."""
-    card = entry.card.to_dict()
-    path = entry.folder / entry.statistics_file
-    if path.is_file():
-        shown = {result["split"]: result["table"] for result in card["results"]}
-        if json.dumps(read_json(path)["splits"], sort_keys=True) != json.dumps(shown, sort_keys=True):
-            yield f"{entry.name}/{path.name} disagrees with {CARD_FILE}: copy both from the same run"
+def _calibration_problems(entry: Entry) -> Iterator[str]:
+    """A calibration that is not that of the results."""
     path = entry.folder / CALIBRATION_FILE
-    if path.is_file() and without_curves(read_json(path)) != card["calibration"]:
-        yield f"{entry.name}/{path.name} disagrees with {CARD_FILE}: {RENDER}"
-    elif not path.is_file() and card["calibration"] is not None:
+    if path.is_file() and without_curves(read_json(path)) != entry.results["calibration"]:
+        yield f"{entry.name}/{path.name} disagrees with {RESULTS_FILE}: {RENDER}"
+    elif not path.is_file() and entry.results["calibration"] is not None:
         yield f"{entry.name}/{path.name} is missing: {COPY}"

@@ -1,0 +1,158 @@
+"""Encoded examples: their lengths, and padded batches.
+
+Transformers' collators give the same batches, but look at each number in Python.
+Shapes: N examples, B examples of a batch, S tokens of the longest one.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..models.common.token_targets import NO_TARGET
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset
+
+# examples whose lengths are computed together
+PIECE = 10_000
+
+
+def token_counts(examples: "Dataset", column: str = "input_ids") -> np.ndarray:
+    """Tokens of each example (N,); of several choices, as many of each as of the longest, which a model computes."""
+    if not hasattr(examples, "with_format"):
+        return np.array([len(example[column]) for example in examples])
+    import pyarrow.compute as pc
+
+    # the lists themselves would be millions of Python integers
+    pieces = examples.select_columns([column]).with_format("arrow").iter(PIECE)
+    found = []
+    for piece in pieces:
+        lists = piece[column]
+        counts = pc.list_value_length(lists).to_numpy()
+        if hasattr(lists.type.value_type, "value_type"):
+            of_choices = pc.list_value_length(pc.list_flatten(lists)).to_numpy()
+            counts = counts * np.maximum.reduceat(of_choices, counts.cumsum() - counts)
+        found.append(counts)
+    return np.concatenate([np.zeros(0, int), *found])
+
+
+def siamese_token_counts(examples: "Dataset") -> np.ndarray:
+    """Tokens that a model computes of each example if it encodes sentences apart (N,): twice those of the longer one.
+
+    A batch of n examples costs n times the largest of these: its sentences are padded to the longest one.
+    """
+    pieces = examples.select_columns(["token_type_ids"]).with_format("arrow").iter(PIECE)
+    second = [sums_of_lists(piece["token_type_ids"]) for piece in pieces]
+    second = np.concatenate([np.zeros(0, int), *second])
+    return 2 * np.maximum(second, token_counts(examples) - second)
+
+
+def sums_of_lists(lists: "pa.ChunkedArray") -> np.ndarray:
+    """The sum of each list of integers (N,)."""
+    import pyarrow.compute as pc
+
+    ends = np.cumsum(pc.list_value_length(lists).to_numpy())
+    sums = np.concatenate([[0], np.cumsum(pc.list_flatten(lists).to_numpy(), dtype=int)])
+    return np.diff(sums[np.concatenate([[0], ends])])
+
+
+class PaddingCollator:
+    """Batches of examples, padded on the tokenizer's side to the longest, with a mask of tokens.
+
+    Args:
+        tokenizer: of the examples, with a padding token.
+        lists_of_labels: whether labels are one a token, which are padded with -100, instead of one value or set of
+            values (C,) an example.
+
+    Raises:
+        ValueError: the tokenizer has no padding token.
+    """
+
+    def __init__(self, tokenizer: Any, lists_of_labels: bool = False):
+        if tokenizer.pad_token_id is None:
+            raise ValueError("the tokenizer has no padding token: set tokenizer.pad_token")
+        self.left = tokenizer.padding_side == "left"
+        self.fills = {
+            "input_ids": tokenizer.pad_token_id,
+            "attention_mask": 0,
+            "token_type_ids": tokenizer.pad_token_type_id,
+        }
+        if lists_of_labels:
+            self.fills["labels"] = NO_TARGET
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        columns = {name: [example[name] for example in examples] for name in examples[0]}
+        batch = {
+            name: padded(values, self.fills[name], self.left) if name in self.fills else torch.tensor(values)
+            for name, values in columns.items()
+        }
+        if "attention_mask" not in columns:
+            batch["attention_mask"] = torch.from_numpy(filled(lengths_of(columns["input_ids"]), self.left)).long()
+        return batch
+
+
+def lengths_of(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
+
+
+def filled(lengths: np.ndarray, left: bool) -> np.ndarray:
+    """Bool (B, S), the places of rows of these lengths (B,), padded on one side."""
+    columns, longest = np.arange(lengths.max()), lengths.max()
+    return columns >= longest - lengths[:, None] if left else columns < lengths[:, None]
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int, left: bool = False) -> torch.Tensor:
+    """Rows of integers as one tensor (B, S), with `fill` after each row, or before it if `left`."""
+    lengths = lengths_of(rows)
+    real = filled(lengths, left)
+    values = np.full(real.shape, fill, np.int64)
+    values[real] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return torch.from_numpy(values)
+
+
+class ChoiceCollator:
+    """Pads the choices of all questions of a batch to one length, as tensors (B, C, S), beside `labels` (B,)."""
+
+    def __init__(self, tokenizer: Any):
+        self.pad = PaddingCollator(tokenizer)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        names = [name for name in self.pad.fills if name in examples[0]]
+        num_choices = len(examples[0]["input_ids"])
+        choices = [
+            {name: example[name][choice] for name in names} for example in examples for choice in range(num_choices)
+        ]
+        batch = {name: value.unflatten(0, (-1, num_choices)) for name, value in self.pad(choices).items()}
+        return batch | {"labels": torch.tensor([example["labels"] for example in examples])}
+
+
+class SpanCollator:
+    """Pads texts as `PaddingCollator`, and moves the columns of both ends of a span by the padding before it."""
+
+    ends = ("start_positions", "end_positions")
+
+    def __init__(self, tokenizer: Any):
+        self.pad = PaddingCollator(tokenizer)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = self.pad(examples)
+        if self.pad.left:
+            padding = batch["input_ids"].shape[1] - batch["attention_mask"].sum(1)
+            batch |= {name: batch[name] + padding for name in self.ends if name in batch}
+        return batch
+
+
+class PairCollator(PaddingCollator):
+    """Pads sources, and labels with -100; adds the mask of the decoder's inputs."""
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer, lists_of_labels=True)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = super().__call__(examples)
+        # the decoder's input at a label's place is the token before it
+        return {**batch, "decoder_attention_mask": (batch["labels"] != NO_TARGET).long()}

@@ -1,0 +1,270 @@
+"""`results.json` of a checkpoint's folder: all that its card says, as a plain dictionary.
+
+    title, name     heading of the card; repository on the Hub, or name of the folder
+    task, metric    pipeline tag; measure of the splits, one of `tasks.METRICS`
+    date, notice    day of the evaluation, ISO 8601; a warning above everything else
+    model           type, parameters, max_depth, halting ("none": fixed depth), chunks (config fields of a model that
+                    reads chunk by chunk), generation (num_beams, length_penalty, max_new_tokens), paper (title, url,
+                    bibtex), license, and base: the checkpoint of others that weights come from, as `read_base_model`
+    data            name, config, version, seed (None: a user's own data), parameters, further_parameters (of other
+                    configs), description, dataset_id, dataset_revision, language, and arguments: the words of a
+                    command that name these data, None where not everybody has them
+    training        command, recipe, reproduces, seed, steps, seconds, hardware, versions, depth (in words), differences
+                    from the paper, history (sentences), and weights: digest of the weights that were measured
+    splits          split -> table of its evaluation, with distribution ("as in training", or how examples differ) and
+                    paper: what the paper reports (accuracy, mean, std, bits, bleu, slices), if it compares
+    compared        name, parameters, values (split -> one value a run) of other models, or of other runs (same_model)
+    calibration     `calibration.json` without the curves; sweep and experts: split -> table; threshold_curve: examples
+                    and rows
+    figures         kind, path, column, split; routing, pictures: facts of examples whose figures are shown
+    example         text, text_pair and answer of the usage section
+    limitations     sentences that do not follow from the rest
+    quotes          whether the card may quote examples of a user's own data
+
+What a checkpoint does not have is None or empty: a converted one has no data, training and splits. The first split is
+that of the headline.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from ..files import FRONT_MATTER, Change, changed_files, parse_yaml, plain, read_json, write_bytes, write_json
+from ..models.common.exit_calibration import PROBE, tensors_digest
+from ..models.common.exit_criteria import FIXED, LEARNED
+from .card import QUOTING, eval_results_file, render_card
+from .findings import has_choice
+from .tasks import CLASSIFICATION, FILL_MASK
+
+README_FILE, RESULTS_FILE = "README.md", "results.json"
+# section -> kinds of its figures
+SECTION_KINDS = {
+    "sweep": ("trade_off", "halting_plot"),
+    "experts": ("expert_usage",),
+    "calibration": ("calibrated_steps",),
+}
+NO_EXAMPLE = {"text": "a text", "text_pair": None, "answer": None}
+EMPTY: dict[str, Any] = {
+    **dict.fromkeys(("date", "notice", "data", "training", "calibration", "sweep", "experts", "threshold_curve")),
+    **{"metric": "accuracy", "splits": {}, "compared": [], "figures": [], "routing": [], "pictures": []},
+    **{"example": NO_EXAMPLE, "limitations": [], "quotes": False},
+}
+REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
+# code in fences, between as many backticks, or in HTML
+CODE = re.compile(r"^```.*?^```|(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code>[^\n]*?</code>", re.DOTALL | re.MULTILINE)
+# ![text](path "title") and HTML
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]*)[^)]*\)|<img\b[^>]*?\bsrc\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
+
+
+def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | None:
+    """The results of a checkpoint; None where there are none, or a file of that name is not of this package.
+
+    Args:
+        name: a folder, or a repository on the Hub.
+        options: of the loaders of the checkpoint.
+    """
+    path: Any = Path(name) / RESULTS_FILE
+    if not Path(name).is_dir():
+        # transformers is slow to import
+        from transformers.utils import cached_file
+
+        missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
+        path = cached_file(name, RESULTS_FILE, **options, **missing)
+    if path is None or not Path(path).is_file():
+        return None
+    found = read_json(path)
+    return found if isinstance(found, dict) and {"task", "model", "splits"} <= found.keys() else None
+
+
+def write_results(folder: str | os.PathLike, results: Mapping[str, Any]) -> Path:
+    """Write `results.json`, `README.md` and `.eval_results/<data>.yaml` into `folder`.
+
+    The card and its figures, which must already be in the folder, are checked first. Examples of a user's own data are
+    left out unless `results["quotes"]` is set.
+
+    Raises:
+        ValueError: what is wrong; nothing is written.
+    """
+    with changed_files(folder) as change:
+        put_results(change, results)
+    return Path(folder) / README_FILE
+
+
+def put_results(change: Change, results: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
+    """Let the files of `write_results` be part of a change, which removes the figures that only those `before` show."""
+    found = plain(results)
+    if not may_quote(found):
+        found = without_quotes(found)
+    text = render_card(found)
+    raise_problems(form_problems(text, change.file), change.folder)
+    write_json(change.new / RESULTS_FILE, found)
+    write_bytes(change.new / README_FILE, text.encode())
+    measured = eval_results_file(found)
+    if measured is not None:
+        write_bytes(change.new / measured[0], measured[1].encode())
+    if before is not None:
+        kept = {figure["path"] for figure in found["figures"]}
+        change.removed |= {figure["path"] for figure in before["figures"]} - kept
+
+
+def with_section(
+    results: Mapping[str, Any], section: str, content: dict[str, Any], drawn: Mapping[Any, Sequence[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Results with another sweep, experts or calibration.
+
+    Args:
+        drawn: split -> `kind`, `path` and `column` of its figures; None: a figure of several splits.
+    """
+    figures = [figure for figure in results["figures"] if figure["kind"] not in SECTION_KINDS[section]]
+    figures += [{**figure, "split": split} for split, several in drawn.items() for figure in several]
+    return {**results, section: content, "figures": figures}
+
+
+def with_calibration(results: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Results with the content of `calibration.json`, whose figure is drawn into `folder`."""
+    # matplotlib is slow to import
+    from ..analysis.plots import save_calibration_figures
+
+    content = without_curves(found)
+    return with_section(results, "calibration", content, {None: save_calibration_figures(folder, content)})
+
+
+def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
+    """A calibration as results hold it: of its criteria the names, `tried`."""
+    shown = {name: value for name, value in calibration.items() if name != "criteria"}
+    return {**shown, "tried": list(calibration["criteria"])}
+
+
+def check_texts(checkpoint: str, results: Mapping[str, Any] | None, columns: Sequence[str]) -> None:
+    """Raise a ValueError for columns of pairs where a classifier was trained on single texts, or vice versa."""
+    if results is None or results["task"] != CLASSIFICATION or results["data"] is None:
+        return
+    pairs = results["example"]["text_pair"] is not None
+    if pairs != (len(columns) == 2):
+        found, read = ("single texts", "pairs") if pairs else ("pairs", "single texts")
+        wanted = "the two columns of its pairs" if pairs else "the column of its texts"
+        raise ValueError(
+            f"text_column is {', '.join(columns)}, for {found}, but {checkpoint} was trained on {read}: name {wanted}"
+        )
+
+
+def is_own(results: Mapping[str, Any] | None) -> bool:
+    """Whether a checkpoint was, or may have been, trained on a user's own data."""
+    return results is None or (results["data"] is not None and results["data"]["seed"] is None)
+
+
+def may_quote(results: Mapping[str, Any] | None) -> bool:
+    """Whether examples of the data may be published: those of a benchmark, or of a user who asked for it."""
+    return not is_own(results) or bool(results and results["quotes"])
+
+
+def without_quotes(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results, or a file of statistics, without texts, tokens and answers of single examples, and figures of them."""
+    found = dict(results)
+    if "example" in found:
+        masks = [mask for mask in ("[MASK]", "<mask>") if mask in found["example"]["text"]]
+        text = " ".join([NO_EXAMPLE["text"], *(masks if found["task"] == FILL_MASK else ())])
+        pair = None if found["example"]["text_pair"] is None else NO_EXAMPLE["text"]
+        found |= {"example": {"text": text, "text_pair": pair, "answer": None}, "routing": [], "pictures": []}
+        found["figures"] = [figure for figure in found["figures"] if figure["kind"] not in QUOTING]
+        found["calibration"] = found["calibration"] and without_quotes(found["calibration"])
+    if "tests" in found:
+        found["tests"] = {split: {**test, "examples": []} for split, test in found["tests"].items()}
+    if "splits" in found:
+        found["splits"] = {
+            split: {name: value for name, value in table.items() if name != "pictures"}
+            for split, table in found["splits"].items()
+        }
+    return found
+
+
+def lint_card(folder: str | os.PathLike) -> None:
+    """Check the card in `folder` as publishing does.
+
+    Raises:
+        ValueError: every problem found.
+    """
+    folder = Path(folder)
+    if not (folder / README_FILE).is_file():
+        raise ValueError(f"{folder} has no {README_FILE}")
+    text, results = (folder / README_FILE).read_text(encoding="utf-8"), read_results(folder)
+    problems = form_problems(text, folder.joinpath)
+    if results is not None:
+        if render_card(results) != text:
+            problems.append(f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`")
+        elif (folder / "config.json").is_file():
+            problems += contradictions(folder, results)
+    raise_problems(problems, folder)
+
+
+def raise_problems(problems: list[str], folder: Path) -> None:
+    """One ValueError for all problems, or nothing."""
+    if problems:
+        raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
+
+
+def form_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
+    """Problems of a card's front matter and figures; `file_of` gives the file at a path of the card's folder."""
+    match = FRONT_MATTER.match(text)
+    if match is None:
+        return ["no YAML front matter between --- lines at the top"]
+    try:
+        data = parse_yaml(match.group(1), "the front matter")
+    except ValueError as error:
+        return [str(error)]
+    if not isinstance(data, dict):
+        return ["the front matter is not a mapping"]
+    problems = [f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not data.get(key)]
+    return problems + [f"the image '{path}' is missing" for path in image_paths(text) if not file_of(path).is_file()]
+
+
+def image_paths(text: str) -> list[str]:
+    """The pictures that a card shows, by path, each once and in order; code shows none."""
+    found = (match.group(1) or match.group(2) for match in IMAGE.finditer(CODE.sub("", FRONT_MATTER.sub("", text))))
+    return list(dict.fromkeys(path.removeprefix("./") for path in found))
+
+
+def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
+    """What results say otherwise than the config and the weights beside them."""
+    remedy = "run `hf-recurrent calibrate`, which stores and shows what it chooses"
+    config, calibration = read_json(folder / "config.json"), results["calibration"]
+    stored, shown = exit_of(config), None
+    if has_choice(calibration):
+        chosen = calibration["chosen"]
+        fixed, learned = chosen["criterion"] == FIXED, chosen["criterion"] == LEARNED
+        value = chosen["max_depth" if fixed else "threshold"]
+        shown = (chosen["criterion"], value, None if learned else chosen["patience"])
+    if stored != shown:
+        yield f"its calibration chose {shown}, and config.json has {stored}: {remedy}"
+    measured = results["training"] and results["training"]["weights"]
+    if measured is not None and stored_digest(folder) not in (None, measured):
+        yield (
+            "its results are of other weights than those beside it, which are of another run, were trained further or "
+            f"were cast: put back the weights that were measured or, where there are exits, {remedy}"
+        )
+
+
+def exit_of(config: Mapping[str, Any]) -> tuple[str, float, int | None] | None:
+    """Criterion, threshold or fixed depth, and patience by which a calibrated model stops."""
+    record = config.get("exit_calibration")
+    if record is None:
+        return None
+    if record.get("criterion") == FIXED:
+        return FIXED, config["num_hidden_layers"], None
+    criterion = config.get("exit_criterion") or LEARNED
+    if criterion == LEARNED:
+        return criterion, config["halting_threshold"], None
+    return criterion, config["exit_threshold"], config["exit_patience"]
+
+
+def stored_digest(folder: str | os.PathLike) -> str | None:
+    """`tensors_digest` of the weights in a folder without a fitted probe; None if there are none."""
+    with ExitStack() as stack:
+        parts = [stack.enter_context(safe_open(path, "pt")) for path in sorted(Path(folder).glob("model*.safetensors"))]
+        weights = {name: part for part in parts for name in part.keys() if PROBE not in name}  # noqa: SIM118
+        return tensors_digest((name, weights[name].get_tensor(name)) for name in sorted(weights)) if weights else None

@@ -1,0 +1,480 @@
+"""Checkpoints with their task, and the examples that a command evaluates them on."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+import yaml
+
+from ..analysis.calibration import unusual_inputs
+from ..analysis.text_batches import NO_LIMIT
+from ..benchmarks import benchmark_info, list_benchmarks
+from ..benchmarks.export.card import DIGEST_PREFIX
+from ..benchmarks.export.parquet import rows_digest
+from ..data.documents import DocumentSource
+from ..data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
+from ..data.loading import Data, Source, benchmark_labels
+from ..data.reading import FORMATS, TEXT_FILES
+from ..data.tokenizers import load_saved_tokenizer
+from ..files import RecipeLoader, one_line, parse_yaml
+from ..hub.checkpoint import check_finite, check_place, checkpoint_config, load_whole, revision_options
+from ..hub.results import check_texts, read_results
+from ..hub.tasks import auto_class_of
+from ..inference.processes import is_first
+from ..models.common.classification import predicts_number
+from ..models.common.exit_criteria import LEARNED
+from ..templating import near_names
+from . import TASKS, get_task, task_of_benchmark, task_of_model
+from .base import Split, Task, some_examples
+from .text_classification import metric_of as classification_metric
+from .text_generation import Documents, TextGeneration
+from .translation import Translation, warn_of_longer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# chooses some of the rows of a split
+Choice = Callable[["Dataset"], "Dataset"]
+RECIPE_FILE = "recipe.yaml"
+# columns that are as in training where examples have them, unless others are named
+COLUMNS = (
+    *("text_column", "label_column", "source_column", "target_column", "start_column"),
+    *("question_column", "context_column", "answer_column", "ending_columns"),
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model with its head ready to evaluate, its tokenizer and task.
+
+    Attributes:
+        settings: how training read the examples, by the names of the flags.
+        results: what its card says, see `hub.results`; None where it has none.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    task: type[Task]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    results: Mapping[str, Any] | None = None
+
+    @property
+    def trained_file(self) -> str | None:
+        """The name of the file of training, if it is known."""
+        data = (self.results or {}).get("data") or {}
+        return ((data.get("parameters") or {}).get("files") or {}).get("train")
+
+
+@dataclass(frozen=True)
+class Request:
+    """The data to evaluate on: a benchmark, or a user's own examples.
+
+    Attributes:
+        benchmark: a benchmark of this package, or the name or folder of a published one.
+        config: its configuration; None: the default one.
+        splits: which splits; none given: its test splits.
+        params: parameters of the configuration, if examples are generated.
+        data_dir: folder with the authors' files, instead of generated examples.
+        limit: evaluate at most this many random examples of each split.
+        files: split -> file of a user's own examples.
+        dataset: name, configuration and revision of a data set of the Hub instead.
+        arguments: further arguments of the task's data, by their names; None is one that is not given.
+        title: what the data are called, if not by their file.
+        train_file: the examples of training, by which words and tokens are known without their context.
+        labelled: whether examples to classify need labels.
+    """
+
+    benchmark: str = ""
+    config: str | None = None
+    splits: Sequence[str] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    data_dir: str | None = None
+    limit: int | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    dataset: tuple[str, str | None, str | None] | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    title: str | None = None
+    train_file: str | None = None
+    labelled: bool = True
+
+    @property
+    def is_own(self) -> bool:
+        return bool(self.files) or self.dataset is not None
+
+
+def holds_examples(place: str) -> bool:
+    """Whether a place is a file of a user's examples or a folder of texts by label, rather than a benchmark.
+
+    Raises:
+        ValueError: it looks like such a file, and there is none.
+    """
+    path = Path(place)
+    if place in list_benchmarks():
+        return False
+    # an exported benchmark has a card; a README beside folders of texts is none
+    texts = any(next(path.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
+    if path.is_file() or (path.is_dir() and (texts or not (path / "README.md").is_file())):
+        return True
+    if path.suffix in (*FORMATS, ".zip", ".gz"):
+        raise ValueError(f"{place!r}: there is no such file{near_names(path)}")
+    return False
+
+
+def load_checkpoint(
+    name: str | os.PathLike,
+    device: str | None = None,
+    revision: str | None = None,
+    dtype: torch.dtype | str = torch.float32,
+    tasks: Sequence[str] = tuple(TASKS),
+) -> Checkpoint:
+    """A model of this package with a head for one of the `tasks`, from a folder or the Hub.
+
+    `device`: its device; None: a GPU if there is one. `dtype`: "auto" for that of the checkpoint.
+
+    Raises:
+        ValueError: there is no such checkpoint, it is not of this package, or its weights are not finite.
+    """
+    name = os.fspath(name)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        # some devices compute nothing, as `meta`
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"device={device!r} is not available here: {one_line(error)}") from error
+    options = revision_options(name, revision)
+    task = read_task(name, options, tasks)
+    model = load_whole(getattr(transformers, task.auto_class), name, dtype=dtype, **options)
+    check_finite(model, name)
+    tokenizer, results = load_saved_tokenizer(name, **options), read_results(name, **options)
+    parameters = dict(((results or {}).get("data") or {}).get("parameters") or {})
+    named = parameters.get("task")
+    if named in TASKS and get_task(named).auto_class == task.auto_class:
+        task = get_task(named)
+    known = {item.name for item in fields(task.arguments)}
+    settings = {**recipe_of_training(name), **parameters}
+    kept = {key: value for key, value in settings.items() if key in known and key in (*COLUMNS, *task.as_trained)}
+    size = settings.get("block_size", settings.get("max_seq_length")) if "block_size" in known else None
+    kept |= {} if size is None else {"max_seq_length": size}
+    return Checkpoint(
+        name=name,
+        model=model.to(device).eval(),
+        tokenizer=tokenizer,
+        task=task,
+        settings=kept,
+        results=results,
+    )
+
+
+def recipe_of_training(name: str) -> dict[str, Any]:
+    """The recipe in the folder of a run or in a copy of it; empty for any other checkpoint."""
+    try:
+        found = parse_yaml((Path(name) / RECIPE_FILE).read_text(encoding="utf-8"), RECIPE_FILE, RecipeLoader)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def with_encoding(message: str, name: str) -> str:
+    """A message that asks for a file's encoding, with that of the files that a checkpoint was trained on.
+
+    It is not taken unasked: another file may have another encoding, and in latin-1 every byte is a letter.
+    """
+    trained = recipe_of_training(name).get("encoding")
+    if trained is None or "--encoding" not in message:
+        return message
+    return f"{message}; {name} was trained with --encoding {trained}"
+
+
+def read_task(name: str, options: Mapping[str, Any], tasks: Sequence[str] = tuple(TASKS)) -> type[Task]:
+    """The task of a checkpoint, by the class that its config names; a base model passes for a classifier.
+
+    Raises:
+        ValueError: there is no such checkpoint, its architecture is not one of this package, or its head is for another
+            task.
+    """
+    config = checkpoint_config("checkpoint", name, **options)
+    found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
+    known = {get_task(tag).auto_class: get_task(tag).model_kind for tag in tasks}
+    if found not in (None, "AutoModel", *known):
+        raise ValueError(
+            f"the checkpoint {name} is of {config.architectures[0]}, which this command cannot run: load it with "
+            f"{found}, or pass {', or '.join(known.values())}"
+        )
+    return task_of_model(found) or get_task("text-classification")
+
+
+def requested_task(checkpoint: Checkpoint, request: Request) -> Task:
+    """The checkpoint's task on the data of a request; a user's own with the checkpoint's labels.
+
+    Raises:
+        ValueError: the data do not exist, or do not fit the checkpoint.
+    """
+    if request.is_own:
+        return own_task(checkpoint, request)
+    if is_published(request.benchmark):
+        benchmark, config, splits = published(request)
+    else:
+        benchmark, config, splits = request.benchmark, request.config, None
+    if benchmark == "long_documents":
+        raise ValueError(f"benchmark is {benchmark!r}, which is read in segments: choose another benchmark")
+    kind = get_task(task_of_benchmark(benchmark))
+    params = {"benchmark_params": dict(request.params), "data_dir": request.data_dir}
+    task = kind(kind.arguments(benchmark=benchmark, benchmark_config=config, **({} if splits else params)))
+    check_fit(checkpoint, kind, benchmark, task.data.benchmark_config)
+    if splits is not None:
+        info = benchmark_info(benchmark, config)
+        labels = benchmark_labels(benchmark, config)
+        names = {"name": benchmark, "config": config, "version": info.version, "info": info}
+        task.source = Data(splits=splits, slice_columns=info.slice_columns, labels=labels, **names)
+    return task
+
+
+def own_task(checkpoint: Checkpoint, request: Request) -> Task:
+    """The checkpoint's task on a user's own examples, which are read as training read its own; nothing is read yet.
+
+    Raises:
+        ValueError: arguments do not go together, or with the checkpoint.
+    """
+    kind, model_kind = checkpoint.task, checkpoint.task.model_kind
+    given = {name: value for name, value in request.arguments.items() if value not in (None, [])}
+    known = {item.name for item in fields(kind.arguments)}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name} is {given[name]!r}, but {checkpoint.name} is {model_kind}: leave it out")
+    if request.train_file is not None and kind.tag not in ("token-classification", "fill-mask"):
+        raise ValueError(
+            f"train_file is {request.train_file!r}, but {checkpoint.name} is {model_kind}: leave it out, it is "
+            "for models of words or masked tokens"
+        )
+    trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
+    by_line = given.get("line_by_line")
+    if given.get("pack") or (by_line is not None and by_line != trained.get("line_by_line", False)):
+        # lines are not packed, and whole files are
+        trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
+    given = {**trained, **given}
+    limit = checkpoint.tokenizer.model_max_length
+    if limit < NO_LIMIT:
+        # as training cut them
+        given.setdefault("max_source_length" if kind.tag == "translation" else "max_seq_length", limit)
+    if kind.tag == "question-answering" and "max_seq_length" in given:
+        # the usual share of a window
+        given.setdefault("doc_stride", min(given["max_seq_length"] // 3, kind.arguments.doc_stride))
+    places = {"train_file": next(iter(request.files.values()), None)}
+    if request.dataset is not None:
+        places = dict(zip(("dataset_name", "dataset_config_name", "dataset_revision"), request.dataset, strict=True))
+    arguments = kind.arguments(**places, **given)
+    task = kind(arguments)
+    columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
+    options = {
+        "files": dict(request.files) or None,
+        "known": known_labels(checkpoint),
+        "evaluates": True,
+        "wanted": tuple(request.splits),
+        "labelled": request.labelled or kind.tag != "text-classification",
+        "trained": {
+            name: tuple([value] if isinstance(value, str) else value)
+            if isinstance(getattr(arguments, name), list)
+            else value
+            for name, value in columns.items()
+        },
+        "title": request.title,
+    }
+    if issubclass(kind, Documents):
+        task.documents = DocumentSource(task, **options)
+        return task
+    source = Source(task, **options)
+    check_texts(checkpoint.name, checkpoint.results, next(iter(source.columns.values())).texts)
+    task.source = source.data()
+    return task
+
+
+def metric_of(checkpoint: Checkpoint) -> str:
+    """The measure of a checkpoint's tables, one of `hub.tasks.METRICS`."""
+    if checkpoint.task.tag != "text-classification":
+        return checkpoint.task.metric_name
+    return classification_metric(checkpoint.model.config.problem_type)
+
+
+def known_labels(checkpoint: Checkpoint) -> Labels | None:
+    """The labels that a classifier answers with, or the numbers of endings; None of other models."""
+    config, tag = checkpoint.model.config, checkpoint.task.tag
+    names = tuple(str(name) for _, name in sorted(config.id2label.items()))
+    if tag == "token-classification":
+        return Labels(TOKENS, names)
+    if tag != "text-classification":
+        return None
+    if predicts_number(config):
+        return Labels(REGRESSION)
+    return Labels(MULTI if config.problem_type == MULTI else SINGLE, names)
+
+
+def is_published(benchmark: str) -> bool:
+    """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
+    return "/" in benchmark or (benchmark != "" and Path(benchmark).is_dir())
+
+
+def published(request: Request) -> "tuple[str, str, dict[str, Dataset]]":
+    """Benchmark, configuration and examples of an export, by the card that `benchmark export` or `publish` wrote.
+
+    Raises:
+        ValueError: it is no such export, a file is damaged, or the examples have not the card's digest.
+    """
+    from datasets import load_dataset
+    from huggingface_hub import DatasetCard
+
+    place = request.benchmark
+    check_place("benchmark", place)
+    given = {"benchmark_params": request.params, "data_dir": request.data_dir}
+    unused = [name for name, value in given.items() if value]
+    if unused:
+        raise ValueError(f"{' and '.join(unused)}: the examples of {place} are as they were published")
+    folder = Path(place)
+    if folder.is_dir() and not (folder / "README.md").is_file():
+        raise ValueError(f"benchmark={place!r} has no README.md: it was not exported by this package")
+    try:
+        facts = DatasetCard.load(folder / "README.md" if folder.is_dir() else place).data.to_dict()
+        defaults = [entry["config_name"] for entry in facts["configs"] if entry.get("default", False)]
+        digests = {name: entry["digest"] for name, entry in facts["hf_recurrent"]["configs"].items()}
+        benchmark, default = facts["hf_recurrent"]["benchmark"], next(iter([*defaults, *digests]))
+    except (KeyError, TypeError, AttributeError, ValueError, StopIteration, yaml.YAMLError) as error:
+        raise ValueError(f"benchmark={place!r} was not exported by this package") from error
+    config = default if request.config is None else request.config
+    if config not in digests:
+        raise ValueError(f"config is {config!r}: {place} has {', '.join(digests)}")
+    logger = logging.getLogger("datasets")
+    level = logger.level
+    try:
+        # the error says what it logs
+        logger.setLevel(logging.CRITICAL)
+        splits = dict(load_dataset(place, config))
+        label = next(iter(splits.values())).features.get("label")
+        digest = DIGEST_PREFIX + rows_digest(splits, getattr(label, "names", None) or [])
+    # a damaged file makes the loader fail in whatever way it happens to
+    except Exception as error:
+        reason = one_line(error.__cause__ or error)
+        raise ValueError(
+            f"benchmark={place!r}: {config!r} does not load ({reason}): export or download it again"
+        ) from error
+    finally:
+        logger.setLevel(level)
+    if digest != digests[config]:
+        raise ValueError(
+            f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "
+            "those that were exported: export or download it again"
+        )
+    return benchmark, config, splits
+
+
+def check_fit(checkpoint: Checkpoint, kind: type[Task], benchmark: str, config: str | None = None) -> None:
+    """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
+    info = benchmark_info(benchmark, config)
+    if benchmark_info(benchmark).label_names != info.label_names:
+        # its configs have labels of their own
+        benchmark = f"{benchmark} ({config})"
+    if kind is not checkpoint.task:
+        raise ValueError(
+            f"{checkpoint.name} is {checkpoint.task.model_kind}, but {benchmark} {kind.data_kind}: evaluate an "
+            f"{kind.auto_class} on it"
+        )
+    labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
+    if kind.tag == "text-classification" and labels != list(info.label_names):
+        raise ValueError(
+            f"{checkpoint.name} answers with {', '.join(map(str, labels))}, but the labels of {benchmark} are "
+            f"{', '.join(info.label_names)}: evaluate it on the benchmark it was trained for"
+        )
+    unknown = checkpoint.tokenizer.unk_token_id
+    missing = [word for word in info.vocabulary if unknown in checkpoint.tokenizer(word)["input_ids"]]
+    if unknown is not None and missing:
+        raise ValueError(f"the tokenizer of {checkpoint.name} does not know {' '.join(missing)}, words of {benchmark}")
+
+
+def wanted_splits(request: Request, task: Task, found: Sequence[str]) -> list[str]:
+    """The splits of those `found` that a request names or, without names, those for tests.
+
+    Raises:
+        ValueError: one does not exist.
+    """
+    for split in request.splits:
+        if split not in found:
+            place = f"{request.benchmark} ({task.data.benchmark_config})"
+            raise ValueError(f"split is {split!r}: {place} has {', '.join(found)}")
+    tests = list(found) if request.is_own else [split for split in found if split.startswith("test")]
+    return list(request.splits) or tests
+
+
+def evaluation_splits(
+    checkpoint: Checkpoint, request: Request, task: Task, choose: Choice | None = None, by_token: bool = False
+) -> Iterator[Split]:
+    """The splits to evaluate a checkpoint on, encoded.
+
+    Args:
+        choose: chooses some of the rows of a split; None: as many random ones as the request says.
+        by_token: let each predicted token of a user's own texts count for itself.
+
+    Raises:
+        ValueError: a split does not exist, or examples cannot be used.
+    """
+    choose, tokenizer = choose or partial(some_examples, limit=request.limit), checkpoint.tokenizer
+    if not (isinstance(task, Documents) and task.data.is_own):
+        splits = task.source.splits
+        for name in wanted_splits(request, task, list(splits)):
+            split = task.split(name, choose(splits[name]), tokenizer, task.source)
+            yield split if request.train_file is None else task.with_training(split, request.train_file, tokenizer)
+        return
+    names = wanted_splits(request, task, list(task.documents.rows))
+    for name, rows in task.evaluated_blocks(tokenizer, names, choose).items():
+        if not isinstance(task, TextGeneration):
+            yield task.evaluated_split(name, rows, tokenizer, request.train_file)
+        else:
+            yield task.next_token_split(name, rows) if by_token else Split(task, name, rows)
+
+
+def evaluate_checkpoint(
+    checkpoint: Checkpoint,
+    request: Request,
+    *,
+    batch_size: int = 64,
+    max_depth: int | None = None,
+    halting_threshold: float | None = None,
+    progress: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
+
+    Where a calibrated model's inputs look unlike those of its calibration, a table has `unusual_inputs`, a sentence.
+
+    Args:
+        batch_size: examples in a batch, which have similar lengths.
+        max_depth, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
+        progress: show a progress bar for each split.
+    """
+    task, config, tables = requested_task(checkpoint, request), checkpoint.model.config, {}
+    criterion = config.capabilities.exit_criterion
+    if halting_threshold is not None and criterion not in (None, LEARNED):
+        raise ValueError(
+            f"halting_threshold is {halting_threshold} but the checkpoint stops by exit_criterion={criterion!r}: pass "
+            "exit_threshold, or exit_criterion='learned'"
+        )
+    if isinstance(task, Translation):
+        task.check()
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    for split in evaluation_splits(checkpoint, request, task):
+        if isinstance(task, Translation) and is_first():
+            warn_of_longer(checkpoint.model, split)
+        examples, table = split.measure(
+            checkpoint.model, checkpoint.tokenizer, batch_size, **options, progress=progress
+        )
+        calibration = getattr(config, "exit_calibration", None)
+        # it is of models that stop as they were calibrated
+        if calibration is not None and max_depth is None and halting_threshold is None:
+            unusual = unusual_inputs(calibration, task.judged(split, examples))
+            table |= {} if unusual is None else {"unusual_inputs": unusual}
+        tables[split.name] = table
+    return tables
