@@ -127,7 +127,7 @@ def test_the_index_shows_every_checkpoint_and_split(entries):
         steps = f"{most} (fixed)" if entry.main_table["fixed_depth"] else mean
         saved = f"{entry.saved['saved']:.1%} at" if entry.saved else "not measured"
         assert f"{steps} | {trend_cell(entry.trend)} | {saved}" in text
-        assert f" | {entry.results['model']['parameters']:,} |" in text
+        assert f" | {percent(entry.against_fixed)} | {entry.results['model']['parameters']:,} |" in text
         for split, accuracy in entry.accuracy.items():
             (line,) = re.findall(rf"^\| \[{entry.name}\]\S* \| `{split}` .*$", text, re.MULTILINE)
             slices = [(column, data["rows"]) for column, data in entry.results["splits"][split]["slices"].items()]
@@ -137,6 +137,19 @@ def test_the_index_shows_every_checkpoint_and_split(entries):
             assert f"{column}: " + ", ".join(f"{row['value']} {percent(row['accuracy'])}" for row in rows) in line
     assert "`hf-recurrent cards refresh`" in text
     assert "`import hf_recurrent`" in text
+
+
+def test_time_is_compared_with_that_of_the_fastest_fixed_depth_that_is_as_accurate(entries):
+    compared = {}
+    for entry in entries:
+        if (calibration := entry.results["calibration"]) is None:
+            assert entry.against_fixed is None
+            continue
+        exit_, depths = calibration["calibrated"], calibration["fixed_depths"]
+        times = [row["relative_time"] for row in depths if row["accuracy"] >= exit_["accuracy"]]
+        compared[entry.name] = exit_["relative_time"] / min(times) if times else None
+        assert entry.against_fixed == compared[entry.name]
+    assert min(compared.values()) < 1 < max(compared.values())
 
 
 def test_the_index_opens_with_those_that_think_longer_on_harder_input(tmp_path):

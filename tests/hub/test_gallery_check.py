@@ -78,7 +78,11 @@ REPORTED = {
     "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
     "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "does not belong"),
-    "lost figure": (remove(f"{NAME}/assets/test_steps.png"), f"{NAME}:", "'assets/test_steps.png' is missing"),
+    "lost figure": (
+        remove(f"{NAME}/assets/test_steps.png"),
+        f"{NAME}/README.md:",
+        "'assets/test_steps.png' is missing",
+    ),
     "wrong name": (
         lambda root: edit_card(root, lambda results: results.update(name="elsewhere")) or refresh(root),
         f"{NAME}/results.json",

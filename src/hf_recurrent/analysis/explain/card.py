@@ -1,7 +1,4 @@
-"""Single examples in a model card: their figures, and the numbers in them step by step.
-
-Keys of the numbers are those of the card's data.
-"""
+"""Figures of single examples in a model card."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...data.labels import MULTI
-from ...files import plain
 from ..answers import answer_name
 from ..inference import example_inputs
 from ..tables import file_name
-from .canvas import PIXELS, NotDrawableError, canvas_of
+from .canvas import NotDrawableError, canvas_of
 from .explanation import MAX_TOKENS, Explanation, explain_encoded
 
 # tokens of the texts that a card shows whole
@@ -49,7 +45,7 @@ def draw_routing(
     if inputs["input_ids"].shape[1] > MAX_TOKENS:
         return None
     found = explain_encoded(model, tokenizer, inputs)
-    return drawn(folder, f"assets/{file_name(prefix, 'routing')}.png", found, answer) | plain(routing_facts(found))
+    return drawn(folder, f"assets/{file_name(prefix, 'routing')}.png", found, answer) | {"tokens": found.tokens}
 
 
 def draw_picture(
@@ -71,13 +67,13 @@ def draw_picture(
     path = f"assets/{file_name(prefix, 'picture')}.png"
     try:
         found = explain_encoded(model, tokenizer, inputs, canvas=canvas_of(tokenizer, inputs))
-        return drawn(folder, path, found, answer) | plain(picture_facts(found))
+        return drawn(folder, path, found, answer)
     except NotDrawableError:
         return None
 
 
 def drawn(folder: str | os.PathLike, path: str, found: Explanation, answer: str) -> dict[str, Any]:
-    """Draw an explanation to `path` in a folder -> what a card says of any example; `answer` is the right one."""
+    """Draw an explanation to `path` in a folder -> the path, the right `answer`, the prediction and its probability."""
     # only those who draw import matplotlib
     from .plots import plot_explanation
 
@@ -89,77 +85,3 @@ def examples_to_draw(lengths: Sequence[int], labels: Sequence[int]) -> list[int]
     """For each of the first two labels, the example with a length in tokens nearest to `PICTURE_TOKENS`."""
     order = sorted(range(len(lengths)), key=lambda place: abs(lengths[place] - PICTURE_TOKENS))
     return [next(place for place in order if labels[place] == label) for label in sorted(set(labels))[:2]]
-
-
-def routing_facts(found: Explanation) -> dict[str, Any]:
-    """The numbers of the steps that were taken: for each the mean gate, the widest gate, and the strongest attention.
-
-    The strongest attention is that of the token that is read out; where there is none, or it has stopped, it is the
-    strongest of all.
-    """
-    idle, attention, steps = found.idle(), found.head_attention(), []
-    for step in range(found.num_steps):
-        facts = {"gate": None, "open": None, "open_gate": None}
-        if found.gates is not None:
-            gates = np.where(idle[step], 0.0, found.gates[step])
-            facts = {"gate": gates.mean(), "open": gates.argmax(), "open_gate": gates.max()}
-        # nobody attends where all have stopped before the first step
-        weights = np.where(idle[step], 0.0, attention[step].max(-1))
-        reader = weights.argmax() if found.readout is None or idle[step, found.readout] else found.readout
-        read = attention[step, reader].argmax()
-        steps.append({**facts, "reader": reader, "read": read, "weight": weights[reader]})
-    heads = found.attention.shape[1]
-    return {"tokens": found.tokens, "readout": found.readout, "heads": heads, "stops": found.steps, "steps": steps}
-
-
-def picture_facts(found: Explanation) -> dict[str, Any]:
-    """The facts of `pictures` in results, but for the figure's path and the answers.
-
-    Each of `steps` has, by text, the share of its tokens that take it, and the probability that it halts as a whole.
-    """
-    canvas, steps, taken = found.canvas, [], None
-    if found.steps is not None:
-        taken = found.steps[np.concatenate(canvas.columns)]
-        # the one that stops a text is not taken
-        shown = min(len(found.halting), found.steps.max() + 1) if found.halts_whole else found.steps.max()
-        steps = [
-            {
-                "taking": [(found.steps[own] > step).mean() for own in canvas.columns],
-                "halting": [found.halting[step, own[0]] for own in canvas.columns] if found.halts_whole else None,
-            }
-            for step in range(shown)
-        ]
-    return {
-        "kind": canvas.kind,
-        "sizes": [len(own) for own in canvas.columns],
-        "unit": found.unit,
-        **{
-            name: taken if taken is None else getattr(taken, how)()
-            for name, how in (("least", "min"), ("mean", "mean"), ("most", "max"))
-        },
-        "steps": steps,
-        "stage": found.stage,
-        "reader": found.reader,
-        "reads": [] if found.reads is None else [read_facts(found, relative) for relative in found.relative],
-    }
-
-
-def read_facts(found: Explanation, relative: np.ndarray) -> dict[str, Any]:
-    """The pixel or byte with the most of the readout's attention, `relative` (S,) to an even share.
-
-    `place` is -1 where the readout takes no such step.
-    """
-    canvas = found.canvas
-    facts = {"text": 0, "place": -1, "value": 0, "relative": 0.0, "bright": None}
-    bright = np.concatenate(
-        [own[values > values.mean()] for own, values in zip(canvas.columns, canvas.values, strict=True)]
-    )
-    # none are brighter than the mean in an even picture
-    if canvas.kind == PIXELS and not np.isnan(relative[bright]).all():
-        facts["bright"] = np.nanmean(relative[bright])
-    for text, own in enumerate(canvas.columns):
-        weights = np.nan_to_num(relative[own])
-        place = weights.argmax()
-        if weights[place] > facts["relative"]:
-            facts |= {"text": text, "place": place, "value": canvas.values[text][place], "relative": weights[place]}
-    return facts

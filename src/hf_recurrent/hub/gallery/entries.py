@@ -3,12 +3,13 @@
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...registry import ARCHITECTURES
 from ..card import render_card
-from ..findings import above_majority, adaptivity, time_saved
+from ..findings import above_majority, adaptivity, best_fixed_depth, has_choice, time_saved
 from ..results import RESULTS_FILE, read_results
 from ..tasks import METRICS, Metric
 
@@ -67,7 +68,7 @@ class Entry:
             return float(self.main_table["max_depth"])
         return self.main_table["mean_steps"] if self.of_documents else self.main_table["steps"]["mean"]
 
-    @property
+    @cached_property
     def adaptivity(self) -> dict[str, Any]:
         """Whether it thinks longer on harder input, as `findings.adaptivity` tells it."""
         return adaptivity(self.results)
@@ -96,6 +97,13 @@ class Entry:
         return time_saved(self.results)
 
     @property
+    def against_fixed(self) -> float | None:
+        """Time at the calibrated setting over that of the best fixed depth, see `findings.best_fixed_depth`."""
+        calibration = self.results["calibration"]
+        rival = best_fixed_depth(calibration) if has_choice(calibration) else None
+        return rival and calibration["calibrated"]["relative_time"] / rival["relative_time"]
+
+    @property
     def accuracy(self) -> dict[str, float]:
         """Split -> accuracy, as a fraction; of documents, bits."""
         return {split: table[self.metric.key] for split, table in self.results["splits"].items()}
@@ -107,13 +115,10 @@ def card_folders(root: str | os.PathLike) -> list[Path]:
     Raises:
         ValueError: `root` is no folder, or holds no such folder.
     """
-    root = Path(root)
-    hint = "pass one that holds checkpoint folders"
-    if not root.is_dir():
-        raise ValueError(f"root={str(root)!r} is not a folder: {hint}")
-    folders = sorted(path.parent for path in root.glob(f"[!.]*/{RESULTS_FILE}"))
+    folders = sorted(path.parent for path in Path(root).glob(f"[!.]*/{RESULTS_FILE}"))
     if not folders:
-        raise ValueError(f"root={str(root)!r} holds no folder with a {RESULTS_FILE}: {hint}")
+        reason = f"holds no folder with a {RESULTS_FILE}" if Path(root).is_dir() else "is not a folder"
+        raise ValueError(f"root={str(root)!r} {reason}: pass one that holds checkpoint folders")
     return folders
 
 

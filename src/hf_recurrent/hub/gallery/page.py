@@ -1,7 +1,6 @@
 """The renderings of a gallery: its index, README.md, and one static HTML page that loads nothing else."""
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,15 +30,11 @@ COLUMNS = (
     ("steps", "Mean steps", "number", "any"),
     ("trend", "Steps vs difficulty", "number", "middle"),
     ("saved", "Time saved", "number", "middle"),
+    ("fixed", "Time vs fixed depth", "number", "wide"),
     ("parameters", "Parameters", "number", "wide"),
 )
-
 # figures that the index opens with
 LEADING = 2
-FIGURE = re.compile(r"^!\[(?P<alt>[^\]\n]*)\]\((?P<path>[^)\s]+)\)\n\n\*(?P<caption>.+)\*\n", re.MULTILINE)
-
-# sorts below every value
-UNKNOWN = -9.0
 
 
 def points(change: float) -> str:
@@ -61,9 +56,8 @@ def trend_cell(item: dict[str, Any] | None) -> str:
 
 def render(name: str, **values: Any) -> str:
     """Text of a template. In HTML every value is text until it is marked up."""
-    return template(
-        HERE / name, autoescape=name.endswith(".html"), inline=inline_html, points=points, trend_cell=trend_cell
-    ).render(**values)
+    filters = {"inline": inline_html, "points": points, "trend_cell": trend_cell}
+    return template(HERE / name, autoescape=name.endswith(".html"), **filters).render(**values)
 
 
 def render_index(entries: Sequence[Entry]) -> str:
@@ -89,13 +83,16 @@ def render_index(entries: Sequence[Entry]) -> str:
     )
 
 
-def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, re.Match]]:
+def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
     """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
-    found: dict[str, tuple[Entry, re.Match]] = {}
+    found: dict[str, tuple[Entry, str]] = {}
     for entry in entries:
-        drawn = FIGURE.search(entry.readme.partition("<details>")[0])
-        if drawn and not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
-            found.setdefault(entry.architecture, (entry, drawn))
+        if not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
+            figures = [figure for figure in entry.results["figures"] if figure["column"] == entry.trend["column"]]
+            for kind in ("calibrated_steps", "difficulty"):
+                for figure in figures:
+                    if figure["kind"] == kind:
+                        found.setdefault(entry.architecture, (entry, figure["path"]))
     return list(found.values())[:LEADING]
 
 
@@ -120,7 +117,7 @@ def render_page(entries: Sequence[Entry]) -> str:
     """The page's text; figures are read from the entries' folders."""
     return render(
         PAGE,
-        entries=[_view(entry) for entry in sorted(entries, key=lambda entry: entry.rank)],
+        entries=[view(entry) for entry in sorted(entries, key=lambda entry: entry.rank)],
         columns=COLUMNS,
         above_majority=above_majority,
         meanings=meanings(entries),
@@ -134,33 +131,8 @@ def joined(names: Sequence[str]) -> str:
     return "".join((HERE / "static" / name).read_text(encoding="utf-8") for name in names)
 
 
-def _view(entry: Entry) -> dict[str, Any]:
+def view(entry: Entry) -> dict[str, Any]:
     """The template's variables for one checkpoint."""
-    trend, saved, results = entry.trend, entry.saved, entry.results
     opening, heading, sections = card_html(entry.folder, entry.readme).partition("<h3>")
-    return {
-        "trend": trend,
-        "saved": saved,
-        "opening": opening,
-        "sections": heading + sections,
-        "entry": entry,
-        "sort": {
-            "name": entry.name,
-            "architecture": entry.architecture,
-            "halting": results["model"]["halting"],
-            "task": entry.task,
-            "accuracy": _ranked(entry, entry.metric.key),
-            "baseline": _ranked(entry, entry.metric.baseline_key),
-            "steps": entry.mean_steps,
-            "trend": UNKNOWN if trend is None or trend["spearman"] is None else trend["spearman"],
-            "saved": UNKNOWN if saved is None else saved["saved"],
-            "parameters": results["model"]["parameters"],
-        },
-        "inside": compact(stored) if (stored := read_inside(entry.folder)) else None,
-    }
-
-
-def _ranked(entry: Entry, key: str) -> float:
-    """A value of the first split by which checkpoints are sorted: fewer bits are better, and no share of answers."""
-    value = entry.main_table[key]
-    return -value if entry.metric.in_bits else value
+    inside = compact(stored) if (stored := read_inside(entry.folder)) else None
+    return {"entry": entry, "opening": opening, "sections": heading + sections, "inside": inside}

@@ -1,7 +1,7 @@
 """The upkeep of a gallery: files that are rendered from its cards, and problems that a person must solve."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...analysis.tables import CALIBRATION_FILE
@@ -30,14 +30,12 @@ def refresh(root: str | os.PathLike) -> list[Path]:
         ValueError: a folder's card data cannot be used; nothing is written then.
     """
     root = Path(root)
-    card_folders(root)
     with changed_files(root) as change:
         entries = [with_own_calibration(entry, change) for entry in read_gallery(root)]
+        change.removed |= {path.relative_to(root).as_posix() for entry in entries for path in stale_files(entry)}
         contents = {root / README_FILE: render_index(entries).encode()}
         for entry in entries:
-            files = rendered_files(entry)
-            contents |= {entry.folder / name: content for name, content in files.items()}
-            change.removed |= {path.relative_to(root).as_posix() for path in stale_files(entry, list(files))}
+            contents |= rendered_files(entry)
         for path, content in contents.items():
             write_bytes(change.new / path.relative_to(root), content)
     return sorted(map(Path, change.names))
@@ -58,19 +56,17 @@ def with_own_calibration(entry: Entry, change: Change) -> Entry:
     return Entry(entry.folder, results, render_card(results))
 
 
-def rendered_files(entry: Entry) -> dict[str, bytes]:
-    """Path in the folder -> content: the card and its results."""
-    files = {README_FILE: entry.readme.encode()}
-    measured = eval_results_file(entry.results)
-    if measured is not None:
-        files[measured[0]] = measured[1].encode()
+def rendered_files(entry: Entry) -> dict[Path, bytes]:
+    """Path -> content: the card and its results."""
+    files = {entry.folder / README_FILE: entry.readme.encode()}
+    if measured := eval_results_file(entry.results):
+        files[entry.folder / measured[0]] = measured[1].encode()
     return files
 
 
-def stale_files(entry: Entry, expected: Sequence[str]) -> list[Path]:
-    """Files that look rendered but are not among the `expected` paths, such as results of another benchmark."""
-    found = (path for path in entry.folder.glob(".eval_results/*") if path.is_file())
-    return sorted(path for path in found if path.relative_to(entry.folder).as_posix() not in expected)
+def stale_files(entry: Entry) -> set[Path]:
+    """Files that look rendered but are not, such as results of another benchmark."""
+    return set(entry.folder.glob(".eval_results/*")) - rendered_files(entry).keys()
 
 
 def gallery_problems(root: str | os.PathLike) -> list[str]:
@@ -80,68 +76,56 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
         ValueError: `root` is not a gallery at all.
     """
     root = Path(root)
-    problems, entries = [], []
-    folders = card_folders(root)
+    problems, entries, folders = [], [], card_folders(root)
     for folder in folders:
         try:
             entries.append(read_entry(folder))
         except ValueError as error:
             problems.append(one_line(error))
             continue
-        problems += entry_problems(entries[-1])
+        problems += [f"{folder.name}/{problem}" for problem in entry_problems(entries[-1])]
     others = sorted(path.name for path in root.iterdir() if path not in folders and path.name != README_FILE)
     problems += [f"{name} does not belong beside the checkpoint folders: take it out" for name in others]
     # an index of a part of the cards would differ for no other reason
     if len(entries) == len(folders):
-        problems += _differences(root, "", {README_FILE: render_index(entries).encode()})
+        problems += differences(root, {root / README_FILE: render_index(entries).encode()})
     return problems
 
 
 def entry_problems(entry: Entry) -> Iterator[str]:
-    """The problems of one checkpoint folder."""
-    rendered, shown = rendered_files(entry), {figure["path"] for figure in entry.results["figures"]}
-    differences = list(_differences(entry.folder, f"{entry.name}/", rendered))
-    yield from differences
-    for name in NEEDED:
-        if not (entry.folder / name).is_file():
-            yield f"{entry.name}/{name} is missing: {COPY}"
+    """The problems of one checkpoint folder, each with the file that has it."""
+    folder, results = entry.folder, entry.results
+    different, stale = list(differences(folder, rendered_files(entry))), stale_files(entry)
+    yield from different
+    for name in (*NEEDED, *([CALIBRATION_FILE] if results["calibration"] else ())):
+        if not (folder / name).is_file():
+            yield f"{name} is missing: {COPY}"
     try:
-        if not differences:
-            lint_card(entry.folder)
-        config = entry.folder / CONFIG_FILE
-        if config.is_file() and task_for(auto_class_of(read_json(config))) != entry.results["task"]:
-            yield f"{entry.name}/{CONFIG_FILE} is not of a model for {entry.results['task']}: {COPY}"
-        yield from _calibration_problems(entry)
+        if not different:
+            lint_card(folder)
+        config, calibration = folder / CONFIG_FILE, folder / CALIBRATION_FILE
+        if config.is_file() and task_for(auto_class_of(read_json(config))) != results["task"]:
+            yield f"{CONFIG_FILE} is not of a model for {results['task']}: {COPY}"
+        if calibration.is_file() and without_curves(read_json(calibration)) != results["calibration"]:
+            yield f"{CALIBRATION_FILE} disagrees with {RESULTS_FILE}: {RENDER}"
     except ValueError as error:
-        yield f"{entry.name}: {one_line(error)}"
-    named = entry.results["name"]
-    if "/" not in named and named != entry.name:
-        yield f"{entry.name}/{RESULTS_FILE} names the folder {named!r}: set its name to {entry.name!r}, then {RENDER}"
-    for path in sorted(entry.folder.rglob("*")):
-        name = path.relative_to(entry.folder).as_posix()
-        if path.is_dir():
-            continue
+        yield f"{README_FILE}: {one_line(error)}"
+    if "/" not in results["name"] and results["name"] != entry.name:
+        yield f"{RESULTS_FILE} names the folder {results['name']!r}: set its name to {entry.name!r}, then {RENDER}"
+    shown = {figure["path"] for figure in results["figures"]}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
         if not is_publishable(name) or path.suffix == ".py" or (path.suffix == ".png" and name not in shown):
-            yield f"{entry.name}/{name} does not belong in a checkpoint folder: take it out of the gallery"
-        elif path in stale_files(entry, list(rendered)):
-            yield f"{entry.name}/{name} is no longer part of this checkpoint: {RENDER}"
+            yield f"{name} does not belong in a checkpoint folder: take it out of the gallery"
+        elif path in stale:
+            yield f"{name} is no longer part of this checkpoint: {RENDER}"
         elif name == WEIGHTS_FILE and path.stat().st_size > MAX_BYTES:
-            yield f"{entry.name}/{name} has more than {MAX_BYTES // 1_000_000} MB: take it out of the gallery"
+            yield f"{name} has more than {MAX_BYTES // 1_000_000} MB: take it out of the gallery"
 
 
-def _differences(folder: Path, prefix: str, files: dict[str, bytes]) -> Iterator[str]:
-    for name, content in files.items():
-        path = folder / name
-        if not path.is_file():
-            yield f"{prefix}{name} is missing: {RENDER}"
-        elif path.read_bytes() != content:
-            yield f"{prefix}{name} differs from its rendering: {RENDER}"
-
-
-def _calibration_problems(entry: Entry) -> Iterator[str]:
-    """A calibration that is not that of the results."""
-    path = entry.folder / CALIBRATION_FILE
-    if path.is_file() and without_curves(read_json(path)) != entry.results["calibration"]:
-        yield f"{entry.name}/{path.name} disagrees with {RESULTS_FILE}: {RENDER}"
-    elif not path.is_file() and entry.results["calibration"] is not None:
-        yield f"{entry.name}/{path.name} is missing: {COPY}"
+def differences(folder: Path, files: dict[Path, bytes]) -> Iterator[str]:
+    """Rendered files that are not as they would be rendered now."""
+    for path, content in files.items():
+        if not path.is_file() or path.read_bytes() != content:
+            how = "differs from its rendering" if path.is_file() else "is missing"
+            yield f"{path.relative_to(folder).as_posix()} {how}: {RENDER}"
