@@ -237,8 +237,8 @@ def test_a_copy_has_the_card_of_the_original(succeed, tmp_path):
         (("--limit", "50"), "50 examples are too few to calibrate on: .* takes 459 for 5 families"),
         (("--difficulty", "width"), "difficulty is 'width': the examples have depth"),
         (("--output", "."), "the folder of the copy, ., is not empty: name a new one with --output"),
-        (("--output", "x", "--in_place"), "--output x and --in-place: a checkpoint is changed or copied"),
-        (("--batch_size", "1,many"), "--batch-size is '1,many': pass numbers of examples with commas between"),
+        (("--output", "x", "--in_place"), "--output x and --in_place: a checkpoint is changed or copied"),
+        (("--batch_size", "1,many"), "--batch_size is '1,many': pass numbers of examples with commas between"),
     ],
 )
 def test_bad_requests_write_nothing(refuse, checkpoint, words, message):

@@ -15,7 +15,7 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import exit_digest
-from hf_recurrent.tasks.checkpoints import Request, load_checkpoint
+from hf_recurrent.tasks.checkpoints import Request, load_checkpoint, requested_task
 from support.families import BY_NAME, make_model
 
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
@@ -46,7 +46,8 @@ def answers(checkpoint, **options):
     from hf_recurrent.cli.sweep import encoded
 
     loaded = load_checkpoint(checkpoint, "cpu")
-    (rows,) = encoded(loaded, Request(BENCHMARK, splits=("test",), params=SIZES), 200, 0)
+    request = Request(BENCHMARK, splits=("test",), params=SIZES)
+    (rows,) = encoded(loaded, request, requested_task(loaded, request), 200, 0)
     right, steps = [], []
     for batch in rows.batches(loaded.tokenizer, 100):
         labels = batch.pop("labels")

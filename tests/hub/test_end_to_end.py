@@ -116,7 +116,7 @@ def published(hub, tmp_path_factory):
     export = ["hf-recurrent", "benchmark", "export", "listops", "out", *sizes]
     lines = {
         "checkpoint": [str(ROOT / "upload.py"), "run", "org/gut-listops", "--tag", "v1"],
-        "export": [*export, "--config", "original", "--config", "length_generalization"],
+        "export": [*export, "--benchmark_config", "original", "--benchmark_config", "length_generalization"],
         "benchmark": ["hf-recurrent", "benchmark", "publish", "out", "org/listops"],
         "again": ["hf-recurrent", "benchmark", "publish", "out", "org/listops"],
     }
@@ -193,7 +193,7 @@ def test_streaming_and_push_down(fetched):
 
 
 def test_evaluate_takes_both_from_the_hub(hub, published, tmp_path):
-    words = [COMMAND, "evaluate", "org/gut-listops", "org/listops", "--json", "tables.json", "--device", "cpu"]
+    words = [COMMAND, "evaluate", "org/gut-listops", "org/listops", "--output", "tables.json", "--device", "cpu"]
     environment = hub.environment(tmp_path, token=False)
     done = subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False

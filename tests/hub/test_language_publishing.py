@@ -124,7 +124,7 @@ def test_the_card_follows_from_the_run(gutlb):
     results = read_results(gutlb)
     assert (results["task"], results["metric"]) == ("text-generation", "last_read_accuracy")
     assert results["model"]["chunks"] == {"chunking": "fixed", **CHUNKS}
-    assert results["training"]["command"] == "accelerate launch training/run_clm.py tiny.yaml --output_dir run"
+    assert results["training"]["command"] == "accelerate launch -m hf_recurrent.train tiny.yaml --output_dir run"
     # the split that is like the training rows comes first
     found = {split: table["distribution"] for split, table in results["splits"].items()}
     assert next(iter(found.items())) == ("test_16_p80", "as in training")
@@ -214,7 +214,7 @@ def test_the_command_on_the_card_gives_its_numbers(gutlb, cache, tmp_path, monke
     monkeypatch.chdir(gutlb.parent)
     (shown,) = re.findall(r"^hf-recurrent (evaluate .*)$", (gutlb / "README.md").read_text(), re.MULTILINE)
     with pytest.raises(SystemExit) as finished:
-        main([*shlex.split(shown), "--json", str(tmp_path / "t.json"), "--batch-size", "8", "--device", "cpu"])
+        main([*shlex.split(shown), "--output", str(tmp_path / "t.json"), "--batch-size", "8", "--device", "cpu"])
     assert finished.value.code == 0
     tables = json.loads((tmp_path / "t.json").read_text())["splits"]
     shown = read_results(gutlb)["splits"]
