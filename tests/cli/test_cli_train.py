@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import yaml
@@ -87,6 +88,13 @@ def test_wrong_command_lines_of_training(refuse, words, message, tmp_path, monke
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning:hf_recurrent")
+def test_a_zip_file_is_a_folder_of_texts(refuse, tmp_path):
+    with zipfile.ZipFile(tmp_path / "films.zip", "w") as archive:
+        archive.writestr("films/good/1.txt", "a film")
+    words = ("--train_file", tmp_path / "films.zip", "--model_type", "gut", "--output_dir", tmp_path / "run")
+    assert "all training examples have the label 'good'" in refuse("train", *words)
+
+
 def test_training_finds_the_objective(succeed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, chunk_size: 4, num_memory_slots: 4}"

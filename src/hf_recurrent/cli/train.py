@@ -7,7 +7,7 @@ import typer
 
 from ..benchmarks.registry import list_benchmarks
 from ..data.columns import require_columns
-from ..data.reading import Reading, csv_layout, format_of
+from ..data.reading import Reading, csv_layout, format_of, is_folder
 from ..recipes import find_recipe, no_recipe, recipe_files
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS
@@ -126,7 +126,7 @@ def check_words(words: list[str]) -> None:
         for value in given.get(name, ()):
             require_known(name, value, known)
     path = Path(next(iter(given.get("train_file", ())), ""))
-    if path.is_file() and format_of(path) == "csv":
+    if not is_folder(path) and path.is_file() and format_of(path) == "csv":
         names = [name for name in ("encoding", "delimiter", "quoting") if given.get(name)]
         reading = Reading(**{name: given[name][0].replace("\\t", "\t") for name in names})
         try:
