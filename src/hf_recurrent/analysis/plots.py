@@ -5,7 +5,7 @@ Together with `figures` and the plots of `explain` the only modules that import 
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,26 @@ def save_halting_figures(
     return save_all(folder, prefix, figures())
 
 
+def save_pair_figures(
+    folder: str | os.PathLike, table: Mapping[str, Any], *, prefix: str
+) -> list[dict[str, str | None]]:
+    """Draw every figure of a model with two stacks into `folder`/assets -> their list, as of `save_all`.
+
+    `column` of an entry is the slice column, or the stack that the figure is about.
+    """
+    drawn = []
+    for stack in (ENCODER, DECODER) if not table["fixed_depth"] else ():
+        own = {**table, **(table["decoder"] if stack == DECODER else {}), "slices": {}}
+        found = save_halting_figures(folder, own, prefix=f"{prefix}_{stack}")
+        drawn += [{**figure, "column": stack} for figure in found]
+    slices = [column for column, data in table["slices"].items() if len(data["rows"]) > 1]
+    figures = (("stacks", column, plot_difficulty(table, column)) for column in slices)
+    return drawn + save_all(folder, prefix, figures)
+
+
 def _accuracy_name(table: Mapping[str, Any]) -> str:
+    if "decoder" in table:
+        return "exact match"
     return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
 
 
@@ -132,24 +151,28 @@ def _bars(places: Sequence[float], shares: np.ndarray, mean: float, title: str, 
 def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
     """Steps and, aligned below them, accuracy for each bucket of a slice column.
 
-    Of a language model, both are those at the last read.
+    Of a language model, both are those at the last read. Of two stacks, they are the mean steps of the tokens of each,
+    and exact match, as in Figure 4 of the Sparse Universal Transformer paper.
     """
     data, key, name = table["slices"][column], difficulty_key(table), _accuracy_name(table)
     rows, fixed, at_read = data["rows"], table["fixed_depth"], " at the last read" if key == "answer_steps" else ""
     found = [f"{name} {_change([row['accuracy'] for row in rows], percent, data['numeric'])}"]
     if not fixed:
-        steps = [row[key] for row in rows]
-        found.insert(0, f"steps{at_read} {_change([row['mean'] for row in steps], ordered=data['numeric'])}")
-    figure, panels = new_figure(*_panels(fixed), title=f"By {column}: {', '.join(found)}")
-    if not fixed:
-        draw_steps(panels[0], steps, f"{'' if at_read else 'executed depth '}steps{at_read}")
-    draw_accuracy(panels[-1], rows, column, name, "majority class")
+        found.insert(0, f"steps{at_read} {_change([row[key]['mean'] for row in rows], ordered=data['numeric'])}")
+    size = (1, (6.4, 3.4)) if fixed else (2, (6.4, 5.2))
+    figure, panels = new_figure(*size, title=f"By {column}: {', '.join(found)}")
+    if not fixed and "decoder" in table:
+        means = {
+            ENCODER: [row["steps"]["mean"] for row in rows],
+            DECODER: [row["decoder_steps"]["mean"] for row in rows],
+        }
+        draw_steps(panels[0], means, "mean depth steps of a token")
+    elif not fixed:
+        draw_steps(
+            panels[0], _spread(row[key] for row in rows), f"{'' if at_read else 'executed depth '}steps{at_read}"
+        )
+    draw_accuracy(panels[-1], rows, column, name, "most frequent target" if "decoder" in table else "majority class")
     return figure
-
-
-def _panels(fixed: bool) -> tuple[int, tuple[float, float]]:
-    """Panels of accuracy and, unless depth is fixed, of steps: their number and size."""
-    return (1, (6.4, 3.4)) if fixed else (2, (6.4, 5.2))
 
 
 def _change(values: Sequence[float], written: Any = "{:.2f}".format, ordered: bool = True) -> str:
@@ -165,11 +188,17 @@ def _cheaper(row: Mapping[str, Any], full: Mapping[str, Any], name: str) -> str:
     return f"Threshold {row['threshold']:g}: {percent(row['relative_time'])} of the time, {name} {points:+.1f} points"
 
 
-def draw_steps(axes: Axes, steps: Rows, label: str) -> None:
+def _spread(steps: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
     """Mean and 95th percentile of each bucket."""
-    for key, name, style in (("mean", "mean", MEAN), ("p95", "95th percentile", TOP)):
-        axes.plot(range(len(steps)), [row[key] for row in steps], label=name, **style)
-    steps_axis(axes, label, max(row["p95"] for row in steps))
+    steps = list(steps)
+    return {"mean": [row["mean"] for row in steps], "95th percentile": [row["p95"] for row in steps]}
+
+
+def draw_steps(axes: Axes, lines: Mapping[str, Sequence[float]], label: str) -> None:
+    """Two lines of steps by bucket, by their names."""
+    for (name, values), style in zip(lines.items(), (MEAN, TOP), strict=True):
+        axes.plot(range(len(values)), values, label=name, **style)
+    steps_axis(axes, label, max(max(values) for values in lines.values()))
     axes.legend(**LEGEND)
 
 
@@ -290,7 +319,7 @@ def plot_token_steps(rows: Rows, column: str) -> Figure:
     most = max(rows, key=lambda row: row["steps"]["mean"])
     title = f"Most steps at {column} {most['value']}: {most['steps']['mean']:.2f} on average"
     figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
-    draw_steps(axes, [row["steps"] for row in rows], "executed depth steps")
+    draw_steps(axes, _spread(row["steps"] for row in rows), "executed depth steps")
     _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column if column == "position" else "token")
     return figure
 

@@ -278,9 +278,9 @@ class Translation(Task):
         self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
     ) -> list[dict[str, Any]]:
         # matplotlib is loaded where figures are drawn alone
-        from ..analysis.pair_plots import plot_pairs
+        from ..analysis.plots import save_pair_figures
 
-        return plot_pairs(folder, table, prefix=split.name)
+        return save_pair_figures(folder, table, prefix=split.name)
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         """A source with its target, or the beginning of a long one."""
