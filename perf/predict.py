@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import hf_recurrent  # noqa: F401 - registers the architectures
-from hf_recurrent.analysis.predict import PredictionSettings, predict_file
-from hf_recurrent.analysis.text_batches import TextEncoder, padded_batches
+from hf_recurrent.analysis.predict import PredictionSettings, by_length, predict_file
 from hf_recurrent.data.reading import Reading, read_rows
 
 from .core import Table, compared, in_new_process, measure
@@ -68,9 +68,12 @@ def throughput(args: argparse.Namespace, folder: Path) -> list[dict]:
     model, tokenizer = load(args.checkpoint)
     path = write_rows(folder / "throughput.csv", args.throughput_rows)
     settings = PredictionSettings(keep_columns=("id",))
-    encoded = TextEncoder(tokenizer)([row["text"] for row in read_rows(path, Reading())])
+    ids = tokenizer([row["text"] for row in read_rows(path, Reading())])["input_ids"]
     sizes = settings.batch_size, settings.batch_tokens
-    batches = [inputs for _, inputs in padded_batches(encoded, *sizes, tokenizer.pad_token_id)]
+    batches = [
+        tokenizer.pad({"input_ids": [ids[place] for place in places]}, return_tensors="pt")
+        for places in by_length(np.array(list(map(len, ids))), np.arange(len(ids)), *sizes)
+    ]
 
     @torch.no_grad()
     def bare() -> None:

@@ -13,6 +13,7 @@ from tokenizers import normalizers, processors
 
 from hf_recurrent.analysis import predict
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
+from hf_recurrent.analysis.predictors import Classifier
 from hf_recurrent.data.reading import Reading, read_rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -130,13 +131,13 @@ def test_the_first_rows_alone(model, file, tmp_path, limit):
 @pytest.mark.parametrize(("name", "error"), [("o.parquet", KeyboardInterrupt), ("o.csv", OSError)])
 def test_a_failed_run_leaves_what_was_there(model, file, tmp_path, monkeypatch, name, error):
     """In the second window, when the first one has been written."""
-    answer, calls = predict.ClassifierPredictor.answer, []
+    rows, calls = Classifier.rows, []
 
-    def stopped(self, rows, *arguments):
-        calls.extend(rows)
+    def stopped(self, inputs, texts, offsets):
+        calls.extend(texts)
         if len(calls) > 9:
             raise error
-        answer(self, rows, *arguments)
+        return rows(self, inputs, texts, offsets)
 
     before = {"new.jsonl": file.read_bytes()}
     for content in (None, b"of before"):
@@ -144,7 +145,7 @@ def test_a_failed_run_leaves_what_was_there(model, file, tmp_path, monkeypatch, 
             (tmp_path / name).write_bytes(content)
             before[name] = content
         with monkeypatch.context() as patch:
-            patch.setattr(predict.ClassifierPredictor, "answer", stopped)
+            patch.setattr(Classifier, "rows", stopped)
             with pytest.raises(error):
                 run(model, file, tmp_path / name, overwrite=True)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

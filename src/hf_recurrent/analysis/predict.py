@@ -3,30 +3,31 @@
 Rows are encoded and written a window at a time; within it, batches hold texts of similar length.
 """
 
+import csv
+import json
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 
+from ..data.batches import NO_LIMIT, filled, padded, within
 from ..data.columns import has_column, require_columns, text_of, value_of
 from ..data.words import words_of
 from ..files import whole_file
-from ..inference.modes import inference_mode
-from ..inference.processes import dealt, is_first, of_all
-from ..models.common.masked_lm import ForMaskedLM
+from ..inference.processes import is_first
+from .evaluate import each_batch
 from .inference import to_device
 from .model_facts import is_classifier, labels_tokens
-from .prediction_files import WRITERS, column_of
-from .predictors import ClassifierPredictor, Predictor, TextPredictor
-from .text_batches import TextEncoder, padded_batches
-from .token_predictors import MaskPredictor, TokenPredictor
+from .predictors import Predictor, Row, predictor_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -37,14 +38,7 @@ WINDOW_ROWS, WINDOW_CHARACTERS = 16_384, 1 << 24
 PIECE = 1000
 # usual names of columns of lists of words
 WORD_NAMES = ("tokens", "words")
-# settings that not every model reads, and the models that do
-WRITING, FILLING, CLASSIFYING = "models that write text", "masked language models", "classifiers"
-READERS = {
-    "max_new_tokens": WRITING,
-    "source_prefix": WRITING,
-    "top_k": FILLING,
-    "all_probabilities": CLASSIFYING,
-}
+FORMATS = (".parquet", ".csv", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -105,8 +99,8 @@ def predict_file(
 ) -> Predicted:
     """Write a table with a prediction for every row.
 
-    The columns are those of `ClassifierPredictor`, `TextPredictor`, `TokenPredictor` or `MaskPredictor`, after the kept
-    ones. The format is Parquet, CSV or JSON Lines, by the end of the output's name; in CSV lists are JSON.
+    The columns are those of `Classifier`, `TokenClassifier`, `MaskFiller` or `Writer`, after the kept ones. The format
+    is Parquet, CSV or JSON Lines, by the end of the output's name; in CSV lists are JSON.
 
     Args:
         model: a classifier of sequences or tokens, language model or encoder-decoder of this package.
@@ -127,8 +121,11 @@ def predict_file(
         require_columns({"keep_columns": name}, rows.column_names, place)
     of_words = isinstance(value_of(next(iter(rows), {}), texts[0]), list)
     predictor = predictor_of(model, tokenizer, settings, of_words)
-    names = [*settings.keep_columns, *predictor.names]
-    twice = [name for name, number in Counter(names).items() if number > 1]
+    kinds = {name: type_of(rows, name) for name in settings.keep_columns}
+    mixed = {name for name, kind in kinds.items() if isinstance(kind, pa.BaseExtensionType)}
+    kept = [(name, pa.string() if name in mixed else kinds[name]) for name in settings.keep_columns]
+    schema = pa.schema([*kept, *predictor.columns.items()])
+    twice = [name for name, number in Counter(schema.names).items() if number > 1]
     if twice:
         raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them")
     skipped: list[tuple[int, str]] = []
@@ -138,110 +135,57 @@ def predict_file(
             raise ValueError(f"{place}, row {number}: {problem}; correct it, or pass --on_error skip")
         skipped.append((number, problem))
 
-    encoder = TextEncoder(tokenizer, settings.max_seq_length, predictor.offsets)
-    kinds = [type_of(rows, name) for name in settings.keep_columns]
-    prefix, total = settings.source_prefix or "", min(settings.limit or len(rows), len(rows))
+    limit = settings.max_seq_length
+    if limit is None and tokenizer.model_max_length < NO_LIMIT:
+        limit = tokenizer.model_max_length
     counts: Counter[str] = Counter()
 
-    def tables() -> Iterator[pa.Table]:
-        """The output's rows, a window at a time."""
-        for window in windows(rows, settings, texts, predictor.of_words, reject):
-            sides = [[row[place] for _, row, _ in window] for place in range(len(texts))]
-            columns = [
-                [prefix + (text if isinstance(text, str) else " ".join(text)) for text in column] for column in sides
-            ]
-            encoded = encoder(*columns)
-            batches = padded_batches(
-                encoded, settings.batch_size, settings.batch_tokens, tokenizer.pad_token_id or 0, predictor.pads_left
-            )
-            found = answered(predictor, batches, len(window), bar.update)
-            found |= {"given": sides[0], "encoded": encoded}
-            problems = dict.fromkeys(np.flatnonzero(encoded.lengths == 0).tolist(), "its text has no token")
-            problems = predictor.problems(encoded) | problems
-            for place in sorted(problems):
-                reject(window[place][0], problems[place])
-            kept = [column_of([row[place] for *_, row in window], kind) for place, kind in enumerate(kinds)]
-            table = pa.table([*kept, *predictor.columns(found)], names=names)
-            table = table.filter(pa.array([place not in problems for place in range(len(window))], pa.bool_()))
-            counts.update(rows=len(table), cut=encoded.cut)
-            yield table
+    def answered(window: Sequence[tuple[int, list, list]]) -> list[Row]:
+        """The rows of the output for a window of the input."""
+        encoded = encode(tokenizer, [row for _, row, _ in window], settings, limit, predictor)
+        problems = {place: predictor.problem(ids) for place, ids in enumerate(encoded.columns["input_ids"])}
+        for place, problem in problems.items():
+            if problem is not None:
+                reject(window[place][0], problem)
+        good = np.array([place for place, problem in problems.items() if problem is None], int)
 
-    hidden = not (progress and is_first())
-    with inference_mode(model), tqdm(total=total, desc="predicting", unit=" rows", disable=hidden) as bar:
+        def of_batch(places: np.ndarray) -> list[tuple[int, Row]]:
+            given = [window[place][1][0] for place in places]
+            spans = [encoded.offsets[place] for place in places] if predictor.offsets else []
+            inputs = encoded.batch(places, tokenizer.pad_token_id or 0, predictor.pads_left)
+            found = predictor.rows(to_device(inputs, model), given, spans)
+            bar.update(len(places))
+            return list(zip(places.tolist(), found, strict=True))
+
+        batches = by_length(encoded.lengths, good, settings.batch_size, settings.batch_tokens)
+        answers = dict(chain(*each_batch(model, batches, of_batch)))
+        counts.update(rows=len(answers), cut=encoded.cut)
+        found = []
+        for place in good:
+            row = dict(zip(settings.keep_columns, window[place][2], strict=True))
+            found.append({**row, **{name: json_text(row[name]) for name in mixed}, **answers[place]})
+        return found
+
+    read = windows(rows, settings, texts, predictor.of_words, reject)
+    total, hidden = min(settings.limit or len(rows), len(rows)), not (progress and is_first())
+    with tqdm(total=total, desc="predicting", unit=" rows", disable=hidden) as bar:
         if is_first():
             with whole_file(output) as partial:
-                WRITERS[output.suffix.lower()](partial, tables())
+                write(partial, output.suffix.lower(), schema, map(answered, read))
         else:
             # it answers its share, and the first process writes
-            deque(tables(), maxlen=0)
-    return Predicted(counts["rows"], counts["cut"], skipped, encoder.max_seq_length)
+            deque(map(answered, read), maxlen=0)
+    return Predicted(counts["rows"], counts["cut"], skipped, limit)
 
 
 def check_output(output: Path, overwrite: bool) -> None:
     """Raise a ValueError unless predictions can be written to `output`."""
-    if output.suffix.lower() not in WRITERS:
-        raise ValueError(f"output is {str(output)!r}: its name should end in one of {', '.join(WRITERS)}")
+    if output.suffix.lower() not in FORMATS:
+        raise ValueError(f"output is {str(output)!r}: its name should end in one of {', '.join(FORMATS)}")
     if output.is_dir():
         raise ValueError(f"output is {str(output)!r}, which is a folder: name a file")
     if output.exists() and not overwrite:
         raise ValueError(f"{output} exists: pass overwrite to replace it (--overwrite), or name another file")
-
-
-def answered(
-    predictor: Predictor,
-    batches: Iterable[tuple[np.ndarray, dict[str, torch.Tensor]]],
-    number: int,
-    update: Callable[[int], Any],
-) -> dict[str, Any]:
-    """The answers to N texts, of which each of several processes gives its share.
-
-    Args:
-        number: N.
-        update: called with numbers of texts, once they are answered.
-    """
-    found, places = predictor.start(number), []
-    for rows, inputs in dealt(batches):
-        predictor.answer(rows, to_device(inputs, predictor.model), found)
-        places.extend(rows)
-        update(len(rows))
-    others = of_all((places, {name: values[places] for name, values in found.items()}))
-    for rows, values in others:
-        for name, answers in values.items():
-            found[name][rows] = answers
-    update(sum(len(rows) for rows, _ in others) - len(places))
-    return found
-
-
-def predictor_of(model: Any, tokenizer: Any, settings: PredictionSettings, of_words: bool) -> Predictor:
-    """The way in which a model answers.
-
-    Args:
-        of_words: whether texts are lists of words.
-
-    Raises:
-        ValueError: a setting is not for such a model, or it has no head.
-    """
-    if model.base_model is model:
-        raise ValueError(
-            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
-        )
-    group, kind = WRITING, "a model that writes text"
-    if is_classifier(model) or labels_tokens(model):
-        group, kind = CLASSIFYING, "a classifier"
-    elif isinstance(model, ForMaskedLM):
-        group, kind = FILLING, "a masked language model"
-    for name, readers in READERS.items():
-        value = getattr(settings, name)
-        if readers != group and value != getattr(PredictionSettings, name):
-            raise ValueError(f"{name} is {value!r}, but it is for {readers}, and this is {kind}: leave it out")
-    options = settings.options
-    if labels_tokens(model):
-        return TokenPredictor(model, options, settings.all_probabilities, of_words)
-    if group == CLASSIFYING:
-        return ClassifierPredictor(model, options, settings.all_probabilities)
-    if group == FILLING:
-        return MaskPredictor(model, tokenizer, options, settings.top_k)
-    return TextPredictor(model, tokenizer, options, settings.max_new_tokens)
 
 
 def text_columns(rows: "Dataset", chosen: Sequence[str], model: Any, place: str = "the table") -> list[str]:
@@ -271,6 +215,72 @@ def text_columns(rows: "Dataset", chosen: Sequence[str], model: Any, place: str 
     return found
 
 
+class Encoded(NamedTuple):
+    """Token ids of N texts, and their types if they are pairs; `lengths` (N,), the number of those that were `cut`, and
+    the characters of the tokens of each, if they are needed.
+    """
+
+    columns: dict[str, list[list[int]]]
+    lengths: np.ndarray
+    cut: int
+    offsets: list[list[tuple[int, int]]]
+
+    def batch(self, places: np.ndarray, pad_token_id: int, left: bool) -> dict[str, torch.Tensor]:
+        """Inputs of a model for some of the texts (B,)."""
+        found = {
+            name: padded([values[place] for place in places], pad_token_id if name == "input_ids" else 0, left)
+            for name, values in self.columns.items()
+        }
+        mask = torch.from_numpy(filled(self.lengths[places], left)).long()
+        return {**found, "attention_mask": mask}
+
+
+def encode(
+    tokenizer: Any, rows: Sequence[Sequence], settings: PredictionSettings, limit: int | None, predictor: Predictor
+) -> Encoded:
+    """Texts or pairs of them as token ids, cut to a limit. Raises a ValueError for a limit without room for a text."""
+    if predictor.offsets and not tokenizer.is_fast:
+        raise ValueError(
+            f"the tokenizer, a {type(tokenizer).__name__}, does not tell which characters a token is of: save the "
+            "checkpoint with a fast one"
+        )
+    prefix, pairs = settings.source_prefix or "", len(rows[0]) > 1
+    sides = [
+        [prefix + (text if isinstance(text, str) else " ".join(text)) for text in side]
+        for side in zip(*rows, strict=True)
+    ]
+    more = {"return_token_type_ids": pairs, "return_attention_mask": False, "return_offsets_mapping": predictor.offsets}
+    try:
+        columns, whole = within(tokenizer, limit, *sides, **more)
+    # the tokenizers library raises an exception of no class
+    except Exception as error:
+        raise ValueError(f"max_seq_length is {limit}: no text can be cut to so few tokens ({error})") from error
+    lengths = np.array([len(ids) for ids in columns["input_ids"]], int)
+    if limit is not None and lengths.max() > limit:
+        added = f"the tokenizer adds {lengths.max()} tokens of its own"
+        raise ValueError(f"max_seq_length is {limit}: no text can be cut to so few tokens ({added})")
+    offsets = columns.pop("offset_mapping", [])
+    return Encoded(columns, lengths, int((np.array(whole) > (limit or math.inf)).sum()), offsets)
+
+
+def by_length(
+    lengths: np.ndarray, places: np.ndarray, batch_size: int, batch_tokens: int | None
+) -> Iterator[np.ndarray]:
+    """The places (B,) of the texts of each batch, the longest first.
+
+    Args:
+        lengths: tokens of each text (N,).
+        batch_tokens: the most tokens in a batch, padding included; a text that is longer is alone. None: any number.
+    """
+    order, start = places[np.argsort(-lengths[places], kind="stable")], 0
+    while start < len(order):
+        size = batch_size
+        if batch_tokens is not None:
+            size = min(size, max(1, batch_tokens // int(lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
+
 def windows(
     rows: "Dataset",
     settings: PredictionSettings,
@@ -278,7 +288,7 @@ def windows(
     of_words: bool,
     reject: Callable[[int, str], None],
 ) -> Iterator[list[tuple[int, list, list]]]:
-    """Rows together, as many as fit a window: numbers, texts and kept values; the last may be empty.
+    """Rows together, as many as fit a window: numbers, texts and kept values.
 
     Args:
         texts: columns with texts, or if `of_words` with lists of words.
@@ -301,7 +311,8 @@ def windows(
         if len(window) == WINDOW_ROWS or characters >= WINDOW_CHARACTERS:
             yield window
             window, characters = [], 0
-    yield window
+    if window:
+        yield window
 
 
 def type_of(rows: "Dataset", name: str) -> pa.DataType:
@@ -314,3 +325,45 @@ def type_of(rows: "Dataset", name: str) -> pa.DataType:
     for part in others:
         found = found.field(part).type if pa.types.is_struct(found) and found.get_field_index(part) >= 0 else pa.null()
     return found
+
+
+def write(path: Path, suffix: str, schema: pa.Schema, windows: Iterable[list[Row]]) -> None:
+    """Write rows as Parquet, CSV or JSON Lines."""
+    if suffix == ".parquet":
+        with pq.ParquetWriter(path, schema) as table:
+            for rows in windows:
+                table.write_table(pa.Table.from_pylist(rows, schema))
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if suffix == ".csv":
+            table = csv.writer(file)
+            table.writerow(schema.names)
+            for rows in windows:
+                table.writerows([[cell(row[name]) for name in schema.names] for row in rows])
+        else:
+            for rows in windows:
+                file.writelines(json.dumps(as_data(row), ensure_ascii=False) + "\n" for row in rows)
+
+
+def cell(value: Any) -> Any:
+    """A value of a CSV file: lists, and what is true or false, as JSON."""
+    value = as_data(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
+
+
+def json_text(value: Any) -> str | None:
+    """A value of a column of several types as text: a text itself, and JSON of others."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def as_data(value: Any) -> Any:
+    """A value as JSON has it; dates and bytes as text."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, Mapping):
+        return {key: as_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_data(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

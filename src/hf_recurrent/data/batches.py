@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # examples whose lengths are computed together
 PIECE = 10_000
+# tokenizers that know no limit have a number of this size or more
+NO_LIMIT = 10**9
 
 
 def token_counts(examples: "Dataset", column: str = "input_ids") -> np.ndarray:
@@ -58,6 +60,15 @@ def sums_of_lists(lists: "pa.ChunkedArray") -> np.ndarray:
     ends = np.cumsum(pc.list_value_length(lists).to_numpy())
     sums = np.concatenate([[0], np.cumsum(pc.list_flatten(lists).to_numpy(), dtype=int)])
     return np.diff(sums[np.concatenate([[0], ends])])
+
+
+def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: Any) -> tuple[dict, list[int]]:
+    """Texts as the tokenizer encodes them, cut to `limit` tokens, and their lengths in tokens before that."""
+    encoded = dict(tokenizer(*texts, **more, verbose=False))
+    lengths = [len(ids) for ids in encoded["input_ids"]]
+    if limit is not None and max(lengths) > limit:
+        encoded = dict(tokenizer(*texts, **more, truncation=True, max_length=limit))
+    return encoded, lengths
 
 
 class PaddingCollator:

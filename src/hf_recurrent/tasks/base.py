@@ -423,15 +423,6 @@ def short_example(split: Split) -> dict[str, Any]:
     return split.dataset[fitting[-1] if fitting else 0]
 
 
-def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: Any) -> tuple[dict, list[int]]:
-    """Texts as the tokenizer encodes them, cut to `limit` tokens, and their lengths in tokens before that."""
-    encoded = dict(tokenizer(*texts, **more, verbose=False))
-    lengths = [len(ids) for ids in encoded["input_ids"]]
-    if limit is not None and max(lengths) > limit:
-        encoded = dict(tokenizer(*texts, **more, truncation=True, max_length=limit))
-    return encoded, lengths
-
-
 def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
     """Raise a ValueError for a `max_seq_length` that leaves room for nothing of a text or pair."""
     around = tokenizer.num_special_tokens_to_add(pair=pair)

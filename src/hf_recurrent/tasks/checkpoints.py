@@ -13,10 +13,10 @@ import transformers
 import yaml
 
 from ..analysis.calibration import unusual_inputs
-from ..analysis.text_batches import NO_LIMIT
 from ..benchmarks import benchmark_info, list_benchmarks
 from ..benchmarks.export.card import DIGEST_PREFIX
 from ..benchmarks.export.parquet import rows_digest
+from ..data.batches import NO_LIMIT
 from ..data.documents import DocumentSource
 from ..data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
 from ..data.loading import Data, Source, benchmark_labels

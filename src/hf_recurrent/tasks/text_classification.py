@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..data.batches import within
 from ..data.columns import LENGTH, Columns, check_slices, has_column, require_columns, text_of
 from ..data.glue import TASKS as GLUE
 from ..data.labels import JOINED, MULTI, REGRESSION, SINGLE
@@ -27,7 +28,6 @@ from .base import (
     require_tokens,
     short_example,
     warn_of_cuts,
-    within,
 )
 from .metrics import with_ponder_metrics
 

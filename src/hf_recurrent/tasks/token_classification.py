@@ -16,7 +16,7 @@ import pandas as pd
 from ..analysis.evaluate import evaluate_batches
 from ..analysis.halting import halting_table
 from ..analysis.maps import token_heat_map
-from ..data.batches import PaddingCollator
+from ..data.batches import PaddingCollator, within
 from ..data.columns import LENGTH, Columns, check_slices, chosen, has_column, require_columns
 from ..data.loading import Source
 from ..data.words import first_tokens, words_of, words_of_tokens
@@ -35,7 +35,6 @@ from .base import (
     require_tokens,
     short_example,
     warn_of_cuts,
-    within,
 )
 from .metrics import tag_scores, token_classes, with_ponder_metrics
 

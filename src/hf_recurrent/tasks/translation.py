@@ -23,7 +23,7 @@ from ..analysis.tables import join_batches
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import TRANSLATION, sequence_tokenizer
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
-from ..data.batches import PairCollator, token_counts
+from ..data.batches import PairCollator, token_counts, within
 from ..data.columns import LENGTH, Columns, check_slices, require_columns, text_of
 from ..data.tokenizers import load_saved_tokenizer, unknown_token_id
 from ..files import plain
@@ -41,7 +41,6 @@ from .base import (
     short_example,
     some_examples,
     warn_of_cuts,
-    within,
 )
 from .metrics import mean_per_example
 from .text_classification import beginning
