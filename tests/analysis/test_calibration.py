@@ -22,6 +22,7 @@ from hf_recurrent.analysis.calibration import (
     apply_calibration,
     calibrate,
     choose,
+    fitting,
     prepare,
     unusual_inputs,
 )
@@ -383,7 +384,8 @@ def chosen(rows, goal=DEFAULT_GOAL, competing=None):
         asked.append(len(group))
         return {key: times[key] for key in group}
 
-    choice, found = choose(curves, competing or list(curves), 10.0, goal, timed)
+    flat = {key: row for own in curves.values() for key, row in own.items()}
+    choice, found = choose(fitting(flat, 10.0, goal), competing or list(curves), goal, timed)
     assert all(number <= 4 for number in asked)
     return choice and choice.value, set(found)
 

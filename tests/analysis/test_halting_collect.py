@@ -48,7 +48,7 @@ def test_depth_is_cut_or_padded():
 
 def test_global_halting_by_brute_force(probabilities):
     model = FakeClassifier(probabilities)
-    record = evaluate_batches(model, batches_of(9, 4), slices={"depth": list(range(9))})
+    record = evaluate_batches(model, batches_of(9, 4), slices={"depth": list(range(9))}).record
     assert (record.halting, record.unit, record.max_depth, record.threshold) == ("global", "example", 5, 0.9)
     assert record.examples["prediction"].tolist() == [i % 3 for i in range(9)]
     assert record.examples["label"].tolist() == [0] * 9
@@ -65,7 +65,7 @@ def test_global_halting_by_brute_force(probabilities):
 
 def test_pair_units_average_over_both_sentences():
     rows = torch.tensor([[[0.95, 0.5], [0.1, 0.1]]])
-    record = evaluate_batches(FakeClassifier(rows), batches_of(1, 1))
+    record = evaluate_batches(FakeClassifier(rows), batches_of(1, 1)).record
     assert record.unit == "sentence"
     assert (record.examples["steps"][0], record.examples["deepest"][0], record.examples["forced"][0]) == (1.0, 2, 0.5)
     np.testing.assert_allclose(record.mass[0], [0.55, 0.045, 0.405], atol=1e-6)
@@ -74,7 +74,7 @@ def test_pair_units_average_over_both_sentences():
 
 def test_padding_positions_do_not_count():
     rows = torch.tensor([0.95, 0.1, 0.1])[None, :, None].expand(2, 3, 4).contiguous()
-    record = evaluate_batches(FakeClassifier(rows, halting="token"), batches_of(2, 2))
+    record = evaluate_batches(FakeClassifier(rows, halting="token"), batches_of(2, 2)).record
     assert record.unit == "token"
     assert record.examples["steps"].tolist() == [pytest.approx(8 / 3), 2.0]
     assert record.step_counts.sum(axis=1).tolist() == [3, 2]
@@ -90,7 +90,7 @@ def test_an_example_of_padding_only_is_an_error():
 
 def test_limits_reach_the_model(probabilities):
     model = FakeClassifier(probabilities)
-    record = evaluate_batches(model, batches_of(9, 9), max_depth=2, halting_threshold=0.999)
+    record = evaluate_batches(model, batches_of(9, 9), max_depth=2, halting_threshold=0.999).record
     assert model.calls == [{"training": False, "grad": False, "max_depth": 2, "halting_threshold": 0.999}]
     assert (record.max_depth, record.threshold) == (2, 0.999)
     assert record.mass.shape == (9, 3)
@@ -98,7 +98,7 @@ def test_limits_reach_the_model(probabilities):
 
 
 def test_bfloat16_outputs(probabilities):
-    record = evaluate_batches(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4))
+    record = evaluate_batches(FakeClassifier(probabilities.bfloat16()), batches_of(9, 4)).record
     np.testing.assert_allclose(record.mass.sum(axis=1), 1)
 
 

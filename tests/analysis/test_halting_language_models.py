@@ -18,7 +18,9 @@ PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
 
 @pytest.fixture
 def record():
-    return evaluate_batches(FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY)
+    return evaluate_batches(
+        FakeLanguageModel(), language_batches(), slices={"distance": list(range(12))}, kinds=PARITY
+    ).record
 
 
 def test_the_answer_is_the_last_labelled_token(record):
@@ -72,7 +74,9 @@ def test_left_padding_changes_nothing(whole):
         for name, values in right.items()
     }
     assert not torch.equal(left["labels"], right["labels"])
-    tables = [halting_table(evaluate_batches(FakeLanguageModel(), [batch], kinds=PARITY)) for batch in (left, right)]
+    tables = [
+        halting_table(evaluate_batches(FakeLanguageModel(), [batch], kinds=PARITY).record) for batch in (left, right)
+    ]
     assert tables[0] == tables[1]
 
 
@@ -113,7 +117,9 @@ def test_figures_of_a_language_model(record, tmp_path):
 
 @pytest.mark.parametrize("halting", ["global", None])
 def test_figures_call_the_accuracy_what_cards_call_it(halting):
-    table = halting_table(evaluate_batches(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}))
+    table = halting_table(
+        evaluate_batches(FakeLanguageModel(halting), language_batches(), slices={"x": range(12)}).record
+    )
     axes = plots.plot_difficulty(table, "x").axes
     title, rows = axes[0].get_title(loc="left"), table["slices"]["x"]["rows"]
     assert title.endswith(f"last-read accuracy {percent(rows[0]['accuracy'])} → {percent(rows[-1]['accuracy'])}")

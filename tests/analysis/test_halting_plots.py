@@ -19,13 +19,13 @@ HEAT_MAP = {"rows": ["a", "$x$_" * 9] * 40, "mass": [[0.25, 0.75], [1.0, 0.0]] *
 @pytest.fixture
 def table():
     model = FakeClassifier(torch.rand(40, 5, generator=torch.Generator().manual_seed(0)))
-    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES).record)
 
 
 @pytest.fixture
 def fixed():
     model = FakeClassifier(None, halting=None)
-    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES))
+    return halting_table(evaluate_batches(model, batches_of(40, 40), slices=SLICES).record)
 
 
 def check_picture(path):
@@ -99,7 +99,7 @@ def test_titles_are_findings(table):
 
 def test_a_model_that_never_steps(tmp_path):
     model = FakeClassifier(torch.ones(3, 4))
-    table = halting_table(evaluate_batches(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}))
+    table = halting_table(evaluate_batches(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}).record)
     assert table["steps"]["max"] == 0
     listed = plots.save_halting_figures(tmp_path, table)
     # a column with one value compares nothing

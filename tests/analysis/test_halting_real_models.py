@@ -76,7 +76,7 @@ def test_mass_weighted_states_are_the_soft_state(fields):
 )
 def test_every_kind_of_model_gives_a_table(family, fields, unit):
     model = make_model(family, **fields)
-    record = evaluate_batches(model, [make_batch(), make_batch(4, 6)], slices={"length": [8] * 6 + [6] * 4})
+    record = evaluate_batches(model, [make_batch(), make_batch(4, 6)], slices={"length": [8] * 6 + [6] * 4}).record
     table = halting_table(record)
     assert (table["unit"], table["n"]) == (unit, 10)
     if unit:
@@ -96,7 +96,7 @@ def test_every_kind_of_model_gives_a_table(family, fields, unit):
 )
 def test_tables_of_models_that_stop_by_an_exit_criterion(family, fields, unit):
     model = make_model(family, exit_criterion="confidence", exit_threshold=0.5, **fields)
-    table = halting_table(evaluate_batches(model, [make_batch()]))
+    table = halting_table(evaluate_batches(model, [make_batch()]).record)
     assert (table["unit"], table["halting"], table["threshold"], table["fixed_depth"]) == (
         unit,
         "confidence",
@@ -108,4 +108,4 @@ def test_tables_of_models_that_stop_by_an_exit_criterion(family, fields, unit):
     if unit != "token":
         np.testing.assert_allclose(table["halting_mass"], counts, atol=1e-6)
     model.config.exit_criterion, model.config.exit_threshold = "stability", None
-    assert halting_table(evaluate_batches(model, [make_batch()]))["threshold"] is None
+    assert halting_table(evaluate_batches(model, [make_batch()]).record)["threshold"] is None

@@ -15,7 +15,9 @@ def model():
 
 def test_table_against_the_record(model):
     lengths = [i * i for i in range(30)]
-    record = evaluate_batches(model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15})
+    record = evaluate_batches(
+        model, batches_of(30, 8), slices={"length": lengths, "operator": ["MIN", "MAX"] * 15}
+    ).record
     table = halting_table(record)
     assert table["n"] == 30
     assert table["accuracy"] == 10 / 30
@@ -43,13 +45,15 @@ def test_table_against_the_record(model):
 def test_correlation_with_difficulty():
     rows = torch.tensor([[0.95, 0, 0], [0, 0.95, 0], [0, 0, 0.95], [0, 0, 0]])
     slices = {"up": [1, 2, 3, 4], "down": [4.0, 3.0, 2.0, 1.0], "same": [5] * 4}
-    table = halting_table(evaluate_batches(FakeClassifier(rows), batches_of(4, 4), slices=slices))
+    table = halting_table(evaluate_batches(FakeClassifier(rows), batches_of(4, 4), slices=slices).record)
     related = {name: column["spearman"] for name, column in table["slices"].items()}
     assert related == {"up": pytest.approx(1), "down": pytest.approx(-1), "same": None}
 
 
 def test_fixed_depth_says_so():
-    record = evaluate_batches(FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]})
+    record = evaluate_batches(
+        FakeClassifier(None, halting=None), batches_of(4, 4), slices={"depth": [1, 1, 2, 2]}
+    ).record
     table = halting_table(record)
     assert table["fixed_depth"]
     assert table["max_depth"] == 4
@@ -68,7 +72,7 @@ def test_threshold_curve(model):
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
     for row in curve:
-        record = evaluate_batches(model, batches, halting_threshold=row["threshold"])
+        record = evaluate_batches(model, batches, halting_threshold=row["threshold"]).record
         assert row["mean_steps"] == pytest.approx(record.examples["steps"].mean())
         assert row["mean_ponder_cost"] == pytest.approx(record.examples["ponder_cost"].mean())
         assert row["seconds"] > 0

@@ -84,11 +84,11 @@ def pieces(batch, size: int = 3) -> list[dict[str, torch.Tensor]]:
 
 
 def of_classifier(model, batches, tokenizer):
-    return halting_table(evaluate_batches(model, batches))
+    return halting_table(evaluate_batches(model, batches).record)
 
 
 def of_tokens(model, batches, tokenizer):
-    return halting_table(evaluate_batches(model, batches))
+    return halting_table(evaluate_batches(model, batches).record)
 
 
 def of_thresholds(model, batches, tokenizer):

@@ -23,11 +23,11 @@ from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, with
 def test_a_sweep_agrees_with_an_evaluation(name, head):
     model, batches = make_head(name, head), [make_head_batch(name, head, seed=seed) for seed in (0, 1)]
     found = sweep_thresholds(model, batches, [0.3], repeats=1)
-    table = halting_table(evaluate_batches(model, batches))
+    table = halting_table(evaluate_batches(model, batches).record)
     (own,) = (row for row in found["thresholds"] if row["threshold"] == found["own_threshold"])
     assert own["accuracy"] == pytest.approx(table["accuracy"])
-    assert own["loss"] == pytest.approx(evaluate_batches(model, batches).examples["nll"].mean(), rel=1e-5)
-    lower = halting_table(evaluate_batches(model, batches, halting_threshold=0.3))
+    assert own["loss"] == pytest.approx(evaluate_batches(model, batches).record.examples["nll"].mean(), rel=1e-5)
+    lower = halting_table(evaluate_batches(model, batches, halting_threshold=0.3).record)
     assert found["thresholds"][0]["accuracy"] == pytest.approx(lower["accuracy"])
     assert lower["threshold"] == 0.3
     assert found["thresholds"][0]["stacks"]["model"]["calls"] <= own["stacks"]["model"]["calls"]

@@ -79,7 +79,7 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
 
     for row in evaluation.curve:
         batches = curve_split.batches(tokenizer, 8)
-        alone = evaluate_batches(model, batches, halting_threshold=row["threshold"]).examples
+        alone = evaluate_batches(model, batches, halting_threshold=row["threshold"]).record.examples
         assert row["accuracy"] == (alone["prediction"] == alone["label"]).mean()
         assert_close(row["mean_steps"], alone["steps"].mean())
         assert_close(row["mean_ponder_cost"], alone["ponder_cost"].mean())

@@ -175,28 +175,27 @@ def calibrate(
     goal.check()
     names = check_criteria(model, criteria)
     batches, labelled = prepare(model, examples, goal.labelled)
-    prepared_tests = {name: prepare(model, own, goal.labelled)[0] for name, own in (tests or {}).items()}
+    prepared = {name: prepare(model, own, goal.labelled)[0] for name, own in (tests or {}).items()}
     full = Setting(FIXED, max_depth=full_depth(model, batches[0], max_depth))
     families = {FIXED: fixed_depths(model, full.max_depth), **{name: settings_of(name) for name in names}}
     competing = [name for name, own in families.items() if own and not (only_exits and name == FIXED)]
     n = sum(len(batch.labels) for batch in batches)
     goal.check_number(n, competing)
-    trials, level = Trials(model, full, labelled), goal.level(len(competing))
-    found = tried(trials, batches, families, goal, level, progress)
-    curves = {name: curve(own, found, found[full], goal, level) for name, own in families.items()}
+    trials = Trials(model, full, labelled)
+    found = tried(trials, batches, families, goal, goal.level(len(competing)), progress)
+    rows: dict[Setting, dict[str, Any]] = {}
+    for own in families.values():
+        rows |= curve(own, found, found[full], goal, goal.level(len(competing)))
     full_row = run_row(found[full])
+    ahead = fitting(rows, full_row[MEAN_DEPTH], goal)
 
     def timed(group: Sequence[Setting]) -> dict[Setting, dict[str, Any]]:
         return trials.times(batches, group, goal.batch_sizes, goal.repeats, progress)
 
-    choice, times = choose(curves, competing, full_row[MEAN_DEPTH], goal, timed)
-    for setting, row in (item for own in curves.values() for item in own.items()):
-        row |= times.get(setting, dict.fromkeys(("times", RELATIVE_TIME, "noise")))
-    checked = {}
-    for name, own in prepared_tests.items() if choice is not None else ():
-        answers = trials.answers(own, (full, choice))
-        time = trials.times(own, (choice,), goal.batch_sizes, goal.repeats)[choice][RELATIVE_TIME]
-        checked[name] = Checked(answers[choice], answers[full], time)
+    choice, times = choose(ahead, competing, goal, timed)
+    rows = {
+        key: {**row, **times.get(key, dict.fromkeys(("times", RELATIVE_TIME, "noise")))} for key, row in rows.items()
+    }
     table = {
         "n": n,
         "tolerance": goal.tolerance,
@@ -210,20 +209,26 @@ def calibrate(
         "repeats": goal.repeats,
         "only_exits": only_exits,
         "full_depth": {**full_row, **times.get(full, {}), "majority_baseline": majority_baseline(found[full])},
-        "fixed_depths": [{"max_depth": key.max_depth, **row} for key, row in reversed(curves[FIXED].items())],
+        "fixed_depths": [{"max_depth": key.max_depth, **rows[key]} for key in reversed(rows) if key.criterion == FIXED],
         "criteria": {
             name: {
-                "curve": [{"threshold": key.threshold, "patience": key.patience, **row} for key, row in own.items()],
-                "chosen": getattr(ahead(own, full_row[MEAN_DEPTH], goal), "value", None),
+                "curve": [
+                    {"threshold": key.threshold, "patience": key.patience, **row}
+                    for key, row in rows.items()
+                    if key.criterion == name
+                ],
+                "chosen": next((key.value for key in ahead if key.criterion == name), None),
             }
-            for name, own in curves.items()
-            if name != FIXED
+            for name in names
         },
         "chosen": None if choice is None else {**choice.as_data(), "min_depth": model.config.min_depth},
-        "calibrated": None if choice is None else curves[choice.criterion][choice],
+        "calibrated": None if choice is None else rows[choice],
         "inputs": None if choice is None else input_statistics(found[choice]),
-        "tests": test_tables(checked, tests or {}, goal, answer_name),
+        "tests": {},
     }
+    if choice is not None:
+        checked = {name: check(trials, choice, own, goal) for name, own in prepared.items()}
+        table["tests"] = test_tables(checked, tests or {}, goal, answer_name)
     return plain(table)
 
 
@@ -291,9 +296,8 @@ def tried(
         number = min(len(own), max(1, MOST_PASSES // len(walked)))
         for place in range(number):
             setting = own[(2 * place + 1) * len(own) // (2 * number)]
-            found[setting] = trials.run(batches, setting)
-            row = curve([setting], found, found[trials.full], goal, level)[setting]
-            if goal.budget is None and not row["safe"]:
+            found |= trials.answers(batches, [setting])
+            if goal.budget is None and not curve([setting], found, found[trials.full], goal, level)[setting]["safe"]:
                 break
     return found
 
@@ -350,71 +354,62 @@ def curve(
     }
 
 
-def ahead(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: Goal) -> Setting | None:
-    """The setting of a family that will do, by its mean steps; None if none will do."""
-    return min(
-        (key for key in rows if will_do(rows[key], full_depth, goal)),
-        key=lambda key: rank(rows[key], goal),
-        default=None,
-    )
-
-
-def will_do(row: Mapping[str, Any], full_depth: float, goal: Goal) -> bool:
-    """Whether a setting spares steps and is certified, or takes no larger share of steps than the budget.
+def fitting(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: Goal) -> list[Setting]:
+    """The settings that will do: certified ones that spare steps, those with the fewest steps first; or within a
+    budget, whose share of time is at least that of steps, the most accurate first.
 
     Args:
         full_depth: mean depth of an example at full depth.
     """
-    if goal.budget is None:
-        return row["safe"] and row[MEAN_DEPTH] < full_depth
-    return row[MEAN_DEPTH] / full_depth <= goal.budget[1]
 
+    def fits(row: Mapping[str, Any]) -> bool:
+        if goal.budget is None:
+            return row["safe"] and row[MEAN_DEPTH] < full_depth
+        return row[MEAN_DEPTH] <= goal.budget[1] * full_depth
 
-def rank(row: Mapping[str, Any], goal: Goal) -> tuple[float, float]:
-    """A row's place among those that will do: within a budget the most accurate is first, otherwise the shallowest."""
-    wrong = row["disagreement"] if not goal.labelled else 1 - row["accuracy"]
-    return (0.0 if goal.budget is None else wrong, row[MEAN_DEPTH])
+    def rank(key: Setting) -> tuple[float, float]:
+        wrong = rows[key]["disagreement"] if not goal.labelled else 1 - rows[key]["accuracy"]
+        return (0.0 if goal.budget is None else wrong, rows[key][MEAN_DEPTH])
+
+    return sorted((key for key, row in rows.items() if fits(row)), key=rank)
 
 
 def choose(
-    curves: Mapping[str, Mapping[Setting, Mapping[str, Any]]],
+    ahead: Sequence[Setting],
     competing: Sequence[str],
-    full_depth: float,
     goal: Goal,
     timed: Callable[[Sequence[Setting]], dict[Setting, dict[str, Any]]],
 ) -> tuple[Setting | None, dict[Setting, dict[str, Any]]]:
-    """The fastest of the settings that will do, None if none of them is faster than full depth; and all that was timed.
+    """The fastest of the settings that will do, or the first within a budget; None if none is faster than full depth.
 
-    The best fixed depth is timed even if it does not compete.
+    Settings of one criterion are as fast as their steps are few, so that the first of each is timed. The best fixed
+    depth is timed even if it does not compete.
 
     Args:
+        ahead: settings that will do, the best first.
         competing: names of the families to choose from.
         timed: function of settings to their times.
+
+    Returns:
+        The choice, and all times.
     """
-    rows = {key: row for own in curves.values() for key, row in own.items()}
     by_time = goal.budget is not None and goal.budget[0] == RELATIVE_TIME
-    if by_time:
-        left = [key for key in rows if will_do(rows[key], full_depth, goal)]
-    else:
-        # within a family the time follows the steps
-        left = [key for own in curves.values() if (key := ahead(own, full_depth, goal)) is not None]
-    left.sort(key=lambda key: (not by_time and key.criterion != FIXED, *rank(rows[key], goal)))
     most = math.inf if goal.budget is not None and not by_time else goal.budget[1] if by_time else 1.0
+    left = list(ahead)
+    if not by_time:
+        first = {key.criterion: key for key in reversed(ahead)}
+        left = sorted((key for key in ahead if key is first[key.criterion]), key=lambda key: key.criterion != FIXED)
     times: dict[Setting, dict[str, Any]] = {}
     fast: list[Setting] = []
     while left and not fast:
         group, left = left[:FINALISTS], left[FINALISTS:] if by_time else []
         times |= timed(group)
         fast = [key for key in group if key.criterion in competing and times[key][RELATIVE_TIME] < most]
-    if goal.budget is not None or not fast:
-        return min(fast, key=lambda key: (rank(rows[key], goal)[0], times[key][RELATIVE_TIME]), default=None), times
-    first = times[min(fast, key=lambda key: times[key][RELATIVE_TIME])]
-    ties = [
-        key
-        for key in fast
-        if times[key][RELATIVE_TIME] - first[RELATIVE_TIME] <= max(times[key]["noise"], first["noise"])
-    ]
-    return min(ties, key=lambda key: (rows[key][MEAN_DEPTH], times[key][RELATIVE_TIME])), times
+    if goal.budget is None and fast:
+        best = min((times[key] for key in fast), key=lambda own: own[RELATIVE_TIME])
+        # what differs by noise goes to fewer steps
+        most = best[RELATIVE_TIME] + max(best["noise"], *(times[key]["noise"] for key in fast))
+    return next((key for key in ahead if key in fast and times[key][RELATIVE_TIME] <= most), None), times
 
 
 class Checked(NamedTuple):
@@ -423,6 +418,13 @@ class Checked(NamedTuple):
     early: pd.DataFrame
     full: pd.DataFrame
     relative_time: float
+
+
+def check(trials: Trials, choice: Setting, batches: Sequence[Batch], goal: Goal) -> Checked:
+    """A chosen setting on a test split."""
+    found = trials.answers(batches, (choice, trials.full))
+    times = trials.times(batches, (choice,), goal.batch_sizes, goal.repeats)
+    return Checked(found[choice], found[trials.full], times[choice][RELATIVE_TIME])
 
 
 def test_tables(

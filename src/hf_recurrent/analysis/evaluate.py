@@ -130,8 +130,8 @@ def evaluate(
                 batch["labels"] = torch.as_tensor(batch["input_ids"]).masked_fill(~token_mask(batch), NO_TARGET)
             yield batch
 
-    found = collect(model, batches(), max_depth=max_depth, halting_threshold=halting_threshold, progress=progress)
-    return found.evaluation(model, rows.difficulty, rows.order)
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold, "progress": progress}
+    return evaluate_batches(model, batches(), slices=rows.difficulty, order=rows.order, **options)
 
 
 def evaluate_batches(
@@ -139,23 +139,79 @@ def evaluate_batches(
     batches: Iterable[Mapping[str, Any]],
     *,
     slices: Mapping[str, Sequence] | None = None,
+    order: np.ndarray | None = None,
     max_depth: int | None = None,
     halting_threshold: float | None = None,
     kinds: TokenKinds | None = None,
     progress: bool = False,
-) -> HaltingRecord:
-    """The record of an evaluation on batches, in their order, see `Evaluation`.
+) -> Evaluation:
+    """`evaluate` on batches; of two stacks the halting is the decoder's.
 
     Args:
         batches: padded inputs with labels, see `prepare_batch`.
-        slices: column of difficulty -> a value for each example or, where each labelled token is answered for, token.
+        slices: column of difficulty -> a value for each example or, without `order`, for each unit that counts, which
+            are labelled tokens where each of them is answered for.
+        order: numbers (N,) of the examples of batches, if results are wanted in their order.
         kinds: kinds of tokens to tell apart in the halting statistics of a language model.
 
     Raises:
         ValueError: there are no batches, they have no labels, or a slice column does not fit them.
     """
-    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
-    return collect(model, batches, **options, kinds=kinds, progress=progress).record(model, slices)
+    config, options = model.config, {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    stack, most_steps = list(stack_depths(config).items())[-1]
+    depth = most_steps if max_depth is None else max_depth
+
+    def of_batch(given: Mapping[str, Any]) -> tuple:
+        batch = prepare_batch(model, given)
+        output = model(**batch.inputs, output_halting=True, **options)
+        columns, of_tokens, tokens, unit = answers(output, batch, config), {}, None, None
+        answer_at = columns.pop("answer_at", None)
+        if config.capabilities.halts:
+            unit = unit_kind(output, config, stack)
+            if batch.by_token:
+                of_tokens = halting_of_tokens(model, output, batch, depth)
+                columns["steps"] = mean_of_sequences(of_tokens["steps"], columns["labelled"])
+            else:
+                columns |= halting_columns(output, config, depth, stack)
+            if answer_at is not None:
+                steps = output.ponder_steps.cpu().numpy()
+                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
+                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
+        return columns, of_tokens, tokens, unit
+
+    found = each_batch(model, batches, of_batch, progress="evaluating" if progress else None)
+    if not found:
+        raise ValueError("there are no batches to evaluate on")
+    columns, of_tokens, tokens, units = zip(*found, strict=True)
+    columns, of_tokens, slices = join_batches(columns), join_batches(of_tokens), dict(slices or {})
+    by_token, difficulty = "confidences" in columns, slices if order is not None else {}
+    counts = columns.get("labelled")
+    if by_token and not counts.any():
+        raise ValueError("no token has a label: there is nothing to predict")
+    if order is not None:
+        if by_token:
+            places = np.argsort(np.repeat(order, counts), kind="stable")
+            of_tokens = {name: values[places] for name, values in of_tokens.items()}
+            slices = {name: np.repeat(values, counts[np.argsort(order)]) for name, values in slices.items()}
+        columns = {name: values[np.argsort(order)] for name, values in columns.items()}
+    steps = [own for own in tokens if own is not None]
+    units_of = {"unit": units[0], "tokens": pd.concat(steps) if steps else None, **options}
+    record = HaltingRecord.of_run(config, recorded(columns, of_tokens, config), slices, **units_of)
+    shown = {name: columns[name] for name in SHOWN if name in columns}
+    examples = pd.DataFrame({**shown, "steps": columns.get("steps", float(depth)), **difficulty})
+    return Evaluation(task_of(model), examples, record)
+
+
+def recorded(columns: Mapping[str, np.ndarray], of_tokens: Mapping[str, np.ndarray], config: Any) -> dict[str, Any]:
+    """The columns of a `HaltingRecord`, from those of examples and of labelled tokens."""
+    if "confidences" in columns:
+        names = {"label": "label", "prediction": "answer", "confidence": "confidences", "nll": "losses"}
+        return {**{name: np.concatenate(columns[own]) for name, own in names.items()}, **of_tokens}
+    found = {"label": columns["label"], "prediction": columns["answer"]}
+    # a target is judged as a whole
+    if "labelled" in columns and not config.capabilities.two_stacks:
+        found |= {"labelled": columns["labelled"], "right": columns["right_tokens"]}
+    return {**found, **{name: values for name, values in columns.items() if name not in SHOWN or name == "confidence"}}
 
 
 class Rows(NamedTuple):
@@ -190,105 +246,6 @@ class Rows(NamedTuple):
         """The rows at some places, with what models read."""
         rows = [self.dataset[place] for place in places.tolist()]
         return [{name: row[name] for name in self.read} for row in rows]
-
-
-class Collected(NamedTuple):
-    """Results of all batches in their order.
-
-    Attributes:
-        columns: (N,) or (N, ...) of `answers` and, of examples that halt, of `halting_columns`.
-        of_tokens: (T,) or (T, ...) of the halting of labelled tokens, where each of them is answered for.
-        unit: what halts, None for a fixed depth.
-        tokens: steps of all tokens of a language model.
-        options: depth limit and threshold.
-    """
-
-    columns: dict[str, np.ndarray]
-    of_tokens: dict[str, np.ndarray]
-    unit: str | None
-    tokens: pd.DataFrame | None
-    options: dict[str, Any]
-
-    @property
-    def by_token(self) -> bool:
-        return "confidences" in self.columns
-
-    def record(self, model: Any, slices: Mapping[str, Sequence] | None) -> HaltingRecord:
-        """The halting units, or labelled tokens, and what is answered for them."""
-        columns = dict(self.columns)
-        if self.by_token:
-            label, answer, confidence, nll = (
-                np.concatenate(columns[name]) for name in ("label", "answer", "confidences", "losses")
-            )
-            kept = {"label": label, "prediction": answer, "confidence": confidence, "nll": nll, **self.of_tokens}
-        else:
-            kept = {"label": columns.pop("label"), "prediction": columns.pop("answer"), **columns}
-            del kept["loss"], kept["right"]
-            counts = {"right": kept.pop("right_tokens", None), "labelled": kept.pop("labelled", None)}
-            # a target is judged as a whole
-            kept |= {} if counts["right"] is None or model.config.capabilities.two_stacks else counts
-        return HaltingRecord.of_run(model.config, kept, slices, self.unit, **self.options, tokens=self.tokens)
-
-    def evaluation(self, model: Any, difficulty: Mapping[str, Sequence], order: np.ndarray) -> Evaluation:
-        """The evaluation of examples that were read in this order (N,)."""
-        columns, of_tokens, slices = self.columns, self.of_tokens, difficulty
-        if self.by_token:
-            counts = columns["labelled"]
-            places = np.argsort(np.repeat(order, counts), kind="stable")
-            of_tokens = {name: values[places] for name, values in of_tokens.items()}
-            slices = {name: np.repeat(values, counts[np.argsort(order)]) for name, values in difficulty.items()}
-        columns = {name: values[np.argsort(order)] for name, values in columns.items()}
-        ordered = self._replace(columns=columns, of_tokens=of_tokens)
-        shown = {name: columns[name] for name in SHOWN if name in columns}
-        steps = columns.get("steps")
-        if self.by_token and of_tokens:
-            steps = mean_of_sequences(of_tokens["steps"], columns["labelled"])
-        depth = self.options["max_depth"] or list(stack_depths(model.config).values())[-1]
-        examples = pd.DataFrame({**shown, "steps": float(depth) if steps is None else steps, **difficulty})
-        return Evaluation(task_of(model), examples, ordered.record(model, slices))
-
-
-def collect(
-    model: Any,
-    batches: Iterable[Mapping[str, Any]],
-    *,
-    max_depth: int | None,
-    halting_threshold: float | None,
-    kinds: TokenKinds | None = None,
-    progress: bool = False,
-) -> Collected:
-    """The answers to the examples of batches, and when they stop; of two stacks the decoder."""
-    config, options = model.config, {"max_depth": max_depth, "halting_threshold": halting_threshold}
-    stack, most_steps = list(stack_depths(config).items())[-1]
-    depth = most_steps if max_depth is None else max_depth
-
-    def of_batch(given: Mapping[str, Any]) -> tuple:
-        batch = prepare_batch(model, given)
-        output = model(**batch.inputs, output_halting=True, **options)
-        columns, of_tokens, tokens, unit = answers(output, batch, config), {}, None, None
-        answer_at = columns.pop("answer_at", None)
-        if config.capabilities.halts:
-            unit = unit_kind(output, config, stack)
-            if batch.by_token:
-                of_tokens = halting_of_tokens(model, output, batch, depth)
-            else:
-                columns |= halting_columns(output, config, depth, stack)
-            if answer_at is not None:
-                steps = output.ponder_steps.cpu().numpy()
-                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
-                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
-        return columns, of_tokens, tokens, unit
-
-    found = each_batch(model, batches, of_batch, progress="evaluating" if progress else None)
-    if not found:
-        raise ValueError("there are no batches to evaluate on")
-    columns, of_tokens, tokens, units = zip(*found, strict=True)
-    if not any(own.get("labelled", np.ones(1)).any() for own in columns):
-        raise ValueError("no token has a label: there is nothing to predict")
-    steps = [frame for frame in tokens if frame is not None]
-    return Collected(
-        join_batches(columns), join_batches(of_tokens), units[0], pd.concat(steps) if steps else None, options
-    )
 
 
 def halting_of_tokens(model: Any, output: Any, batch: Batch, depth: int) -> dict[str, np.ndarray]:

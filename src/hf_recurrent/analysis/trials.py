@@ -3,7 +3,7 @@
 Shapes: B examples of a batch, L steps of full depth.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
 from .answers import answers
 from .depth_record import DepthRecord, can_record, caps_depth, halts_rows, stops_rows
-from .evaluate import answer_steps, each_batch
+from .evaluate import INPUTS, answer_steps, each_batch
 from .exit_settings import Setting
 from .inference import Batch, interleaved_seconds, mean_steps, median_seconds, progress_bar
 from .model_facts import stack_depths
@@ -176,23 +176,12 @@ def timed_batches(batches: Sequence[Batch], size: int) -> list[dict[str, torch.T
     """Inputs of batches of at most `size` examples, without padding that all of them have, of all lengths."""
     starts = [(batch, start) for batch in batches for start in range(0, len(batch.labels), size)]
     number = min(TIMED_BATCHES, max(1, TIMED_EXAMPLES // size), len(starts))
-    places = np.linspace(0, len(starts) - 1, number).round().astype(int)
-    return [
-        without_padding({name: values[start : start + size] for name, values in batch.inputs.items()})
-        for batch, start in (starts[place] for place in places)
-    ]
-
-
-def without_padding(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Inputs without the columns that no example has a token in."""
-    found = dict(inputs)
-    for stack in ("", "decoder_"):
-        mask = inputs.get(f"{stack}attention_mask")
-        if mask is None:
-            continue
-        used = mask.flatten(0, -2).any(0).nonzero()
-        columns = slice(int(used.min()), int(used.max()) + 1)
-        for name in ("input_ids", "attention_mask", "token_type_ids"):
-            if f"{stack}{name}" in found:
-                found[f"{stack}{name}"] = found[f"{stack}{name}"][..., columns]
+    found = []
+    for batch, start in (starts[place] for place in np.linspace(0, len(starts) - 1, number).round().astype(int)):
+        inputs = {name: values[start : start + size] for name, values in batch.inputs.items()}
+        if "attention_mask" in inputs:
+            used = inputs["attention_mask"].flatten(0, -2).any(0).nonzero()
+            columns = slice(int(used.min()), int(used.max()) + 1)
+            inputs |= {name: values[..., columns] for name, values in inputs.items() if name in INPUTS}
+        found.append(inputs)
     return found

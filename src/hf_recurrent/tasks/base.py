@@ -355,7 +355,7 @@ class Task:
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         batches = split.batches(tokenizer, batch_size)
-        record = evaluate_batches(model, batches, slices=split.slices, kinds=split.kinds, **options)
+        record = evaluate_batches(model, batches, slices=split.slices, kinds=split.kinds, **options).record
         return record.examples, halting_table(record)
 
     def judged(self, split: Split, examples: pd.DataFrame) -> pd.DataFrame:

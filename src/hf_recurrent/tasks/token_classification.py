@@ -70,7 +70,7 @@ class PerToken(Task):
         return {"n": int(self.counts(split).sum())}
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
-        record = evaluate_batches(model, split.batches(tokenizer, batch_size), slices=split.slices, **options)
+        record = evaluate_batches(model, split.batches(tokenizer, batch_size), slices=split.slices, **options).record
         return record.examples, {**halting_table(record), **self.unit_scores(split, record.examples)}
 
     def unit_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
