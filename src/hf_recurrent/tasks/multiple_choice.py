@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..data.batches import ChoiceCollator
+from ..data.batches import ChoiceCollator, within
 from ..data.columns import LENGTH, Columns, check_slices, has_column, require_columns, text_of
 from ..data.labels import SINGLE
 from ..files import plain
 from .arguments import ChoiceArguments
-from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts, within
+from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts
 from .metrics import with_ponder_metrics
 
 if TYPE_CHECKING:
