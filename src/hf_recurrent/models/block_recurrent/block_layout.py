@@ -18,7 +18,7 @@ from ..common.sharding import largest_over_ranks
 from ..common.token_order import tokens_first
 from ..engine.packed_rows import sparing_pays
 from ..ops.attention import KeyValue
-from .packed_blocks import PackedLayout
+from .packed_blocks import PackedBlocks
 
 
 class BlockSpan(NamedTuple):
@@ -200,7 +200,7 @@ class BlockLayout(NamedTuple):
         width: int,
         packable_size: int | None = None,
         sharded: bool = False,
-    ) -> "BlockLayout | PackedLayout":
+    ) -> "BlockLayout | PackedBlocks":
         """The layout of the tokens of (B, S), after the `num_cached` (B,) tokens of each sequence's current block.
 
         Args:
@@ -224,7 +224,7 @@ class BlockLayout(NamedTuple):
         if may_pack:
             places = batch_size * (max(totals) if num_blocks == 1 else num_blocks * width)
             if sparing_pays(places, sum(totals), packable_size):
-                return PackedLayout.from_mask(mask, totals, width)
+                return PackedBlocks.from_mask(mask, totals, width)
         if uniform:
             return cls.uniform(mask, first, num_blocks, width)
         any_complete = [max(totals) >= (block + 1) * width for block in range(num_blocks)]

@@ -214,7 +214,7 @@ class PackedSpan:
         return self.single_block(block).grouped.gather(groups)
 
 
-class PackedLayout(NamedTuple):
+class PackedBlocks(NamedTuple):
     """A call's tokens, packed."""
 
     span: PackedSpan
@@ -224,7 +224,7 @@ class PackedLayout(NamedTuple):
     shape: torch.Size  # (B, S)
 
     @classmethod
-    def from_mask(cls, mask: torch.Tensor, lengths: list[int], width: int) -> "PackedLayout":
+    def from_mask(cls, mask: torch.Tensor, lengths: list[int], width: int) -> "PackedBlocks":
         """The layout of the tokens of (B, S), of which each sequence has so many."""
         order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
         present = [lengths[row] for row in order if lengths[row] > 0]

@@ -76,7 +76,7 @@ def read_mask(labels: torch.Tensor, ids: torch.Tensor | None, pad: int | None) -
     return (~(after | before)).long()
 
 
-def check_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
+def check_target_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
     """Labels (B, T), or None.
 
     Raises:
@@ -333,7 +333,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             raise ValueError(
                 "config field `decoder_start_token_id` is None: set it to the id a decoder starts with, e.g. EOS"
             )
-        return shifted_right(check_labels(labels), start, self.config.pad_token_id)
+        return shifted_right(check_target_labels(labels), start, self.config.pad_token_id)
 
     def decoder_mask(self, labels: torch.Tensor, ids: torch.Tensor | None, from_labels: bool) -> torch.Tensor | None:
         """Attention mask of decoder inputs `ids` (B, T), passed or derived from labels; None for embeddings."""
@@ -386,7 +386,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         if labels is not None and given is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         inputs = decoder_input_ids if given is None else given
-        labels = check_labels(labels)
+        labels = check_target_labels(labels)
         targets = next_token_targets(inputs, self.config.vocab_size, None, None, labels, shifted_name="labels")
         if targets is not None and decoder_attention_mask is None and past_key_values is None:
             decoder_attention_mask = self.decoder_mask(labels, decoder_input_ids, from_labels=given is None)
