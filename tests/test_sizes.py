@@ -236,6 +236,10 @@ def test_the_code_of_checkpoints_has_the_presets(architecture, tmp_path, monkeyp
         theirs, ours = bundled.preset(name), config_class(architecture).preset(name)
         assert type(theirs) is not type(ours)
         assert theirs.to_dict() == ours.to_dict()
+    assert bundled.papers == config_class(architecture).papers
+    # what a config meant that was saved before
+    old = {"model_type": architecture, "transformers_version": "5.17.0"}
+    assert bundled.from_dict(old).to_dict() == config_class(architecture).from_dict(old).to_dict()
     others = {"NDR_SIZES", "RNN_SIZES", "BLOCK_RECURRENT_SIZES", "SUT_SIZES"} - {f"{architecture.upper()}_SIZES"}
     assert others.isdisjoint(vars(module))
     for name in [name for name in sys.modules if name.startswith(folder.name)]:
