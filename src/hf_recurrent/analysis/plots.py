@@ -5,7 +5,7 @@ Together with `figures` and the plots of `explain` the only modules that import 
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -154,32 +154,45 @@ def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
     Of a language model, both are those at the last read. Of two stacks, they are the mean steps of the tokens of each,
     and exact match, as in Figure 4 of the Sparse Universal Transformer paper.
     """
-    data, key, name = table["slices"][column], difficulty_key(table), _accuracy_name(table)
-    rows, fixed, at_read = data["rows"], table["fixed_depth"], " at the last read" if key == "answer_steps" else ""
-    found = [f"{name} {_change([row['accuracy'] for row in rows], percent, data['numeric'])}"]
+    data, key, name, two = table["slices"][column], difficulty_key(table), _accuracy_name(table), "decoder" in table
+    rows, fixed = pd.json_normalize(data["rows"]), table["fixed_depth"]
+    at_read, ordered = " at the last read" if key == "answer_steps" else "", data["numeric"]
+    found = [f"{name} {_change(rows['accuracy'], percent, ordered)}"]
     if not fixed:
-        found.insert(0, f"steps{at_read} {_change([row[key]['mean'] for row in rows], ordered=data['numeric'])}")
+        found.insert(0, f"steps{at_read} {_change(rows[f'{key}.mean'], ordered=ordered)}")
     size = (1, (6.4, 3.4)) if fixed else (2, (6.4, 5.2))
     figure, panels = new_figure(*size, title=f"By {column}: {', '.join(found)}")
-    if not fixed and "decoder" in table:
-        means = {
-            ENCODER: [row["steps"]["mean"] for row in rows],
-            DECODER: [row["decoder_steps"]["mean"] for row in rows],
-        }
-        draw_steps(panels[0], means, "mean depth steps of a token")
-    elif not fixed:
-        draw_steps(
-            panels[0], _spread(row[key] for row in rows), f"{'' if at_read else 'executed depth '}steps{at_read}"
-        )
-    draw_accuracy(panels[-1], rows, column, name, "most frequent target" if "decoder" in table else "majority class")
+    if not fixed:
+        stacks = {"steps.mean": (ENCODER, MEAN), "decoder_steps.mean": (DECODER, TOP)}
+        lines = stacks if two else _spread(key)
+        draw_lines(panels[0], rows, lines)
+        label = "mean depth steps of a token" if two else f"{'' if at_read else 'executed depth '}steps{at_read}"
+        steps_axis(panels[0], label, rows[[*lines]].max(axis=None))
+    # no model can beat a constant answer on examples of one label, as in slices by label
+    rows["constant"] = rows["majority_baseline"].where(rows["majority_baseline"] < 1)
+    constant = "most frequent target" if two else "majority class"
+    draw_lines(panels[-1], rows, {"accuracy": (name, ANSWERS), "constant": (constant, CONSTANT)})
+    share_axis(panels[-1], name, 1.05)
+    _name_buckets(panels[-1], rows, column)
     return figure
 
 
-def _change(values: Sequence[float], written: Any = "{:.2f}".format, ordered: bool = True) -> str:
+def draw_lines(
+    axes: Axes, rows: pd.DataFrame, lines: Mapping[str, tuple[str | None, dict]], places: Any = None
+) -> None:
+    """A line for each column of `rows` that has values, with its name and style; several lines have a legend."""
+    for column, (name, style) in lines.items():
+        if rows[column].notna().any():
+            axes.plot(range(len(rows)) if places is None else places, rows[column], label=name, **style)
+    if len(axes.get_lines()) > 1:
+        axes.legend(**LEGEND)
+
+
+def _change(values: pd.Series, written: Any = "{:.2f}".format, ordered: bool = True) -> str:
     """First and last value along buckets of numbers; the least and the largest of other buckets."""
     if ordered:
-        return f"{written(values[0])} → {written(values[-1])}"
-    return f"{written(min(values))} to {written(max(values))}"
+        return f"{written(values.iloc[0])} → {written(values.iloc[-1])}"
+    return f"{written(values.min())} to {written(values.max())}"
 
 
 def _cheaper(row: Mapping[str, Any], full: Mapping[str, Any], name: str) -> str:
@@ -188,36 +201,15 @@ def _cheaper(row: Mapping[str, Any], full: Mapping[str, Any], name: str) -> str:
     return f"Threshold {row['threshold']:g}: {percent(row['relative_time'])} of the time, {name} {points:+.1f} points"
 
 
-def _spread(steps: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Mean and 95th percentile of each bucket."""
-    steps = list(steps)
-    return {"mean": [row["mean"] for row in steps], "95th percentile": [row["p95"] for row in steps]}
+def _spread(key: str) -> dict[str, tuple[str, dict]]:
+    """Lines of the mean and the 95th percentile of steps."""
+    return {f"{key}.mean": ("mean", MEAN), f"{key}.p95": ("95th percentile", TOP)}
 
 
-def draw_steps(axes: Axes, lines: Mapping[str, Sequence[float]], label: str) -> None:
-    """Two lines of steps by bucket, by their names."""
-    for (name, values), style in zip(lines.items(), (MEAN, TOP), strict=True):
-        axes.plot(range(len(values)), values, label=name, **style)
-    steps_axis(axes, label, max(max(values) for values in lines.values()))
-    axes.legend(**LEGEND)
-
-
-def draw_accuracy(axes: Axes, rows: Rows, column: str, name: str, constant: str) -> None:
-    """The accuracy of each bucket, called `name`, and that of the `constant` answer."""
-    axes.plot(range(len(rows)), [row["accuracy"] for row in rows], label=name, **ANSWERS)
-    # no model can beat a constant answer on examples of one label, as in slices by label
-    baseline = np.array([row["majority_baseline"] for row in rows], dtype=float)
-    if (baseline < 1).any():
-        axes.plot(range(len(rows)), np.where(baseline < 1, baseline, np.nan), label=constant, **CONSTANT)
-    share_axis(axes, name, 1.05)
-    axes.legend(**LEGEND)
-    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column)
-
-
-def _name_buckets(axes: Axes, sizes: Mapping[str, int], column: str) -> None:
+def _name_buckets(axes: Axes, rows: pd.DataFrame, column: str) -> None:
     """The buckets of a column along the horizontal axis, with their numbers of examples."""
-    names = [f"{value}\nn={n:,}" for value, n in sizes.items()]
-    rotation = 60 if sum(map(len, sizes)) > 60 else 0
+    names = [f"{value}\nn={n:,}" for value, n in zip(rows["value"], rows["n"], strict=True)]
+    rotation = 60 if rows["value"].str.len().sum() > 60 else 0
     axes.set_xticks(range(len(names)), names, rotation=rotation, fontsize=8, parse_math=False)
     axes.set_xlabel(column)
 
@@ -225,17 +217,15 @@ def _name_buckets(axes: Axes, sizes: Mapping[str, int], column: str) -> None:
 def plot_threshold_curve(curve: Rows, accuracy_name: str) -> Figure:
     """Accuracy (`accuracy_name`), mean steps and relative time at each halting threshold, aligned."""
     rows = pd.DataFrame(curve).sort_values("threshold")
-    places, (low, high) = range(len(rows)), rows.iloc[[0, -1]].to_dict("records")
+    low, high = rows.iloc[[0, -1]].to_dict("records")
     figure, (answers, depth, time) = new_figure(3, (6.4, 6.0), title=_cheaper(low, high, accuracy_name))
-    answers.plot(places, rows["accuracy"], **ANSWERS)
+    draw_lines(answers, rows, {"accuracy": (None, ANSWERS)})
     share_axis(answers, accuracy_name, 1.05)
-    depth.plot(places, rows["mean_steps"], label="executed", **MEAN)
-    depth.plot(places, rows["mean_ponder_cost"], label="ponder cost", **TOP)
+    draw_lines(depth, rows, {"mean_steps": ("executed", MEAN), "mean_ponder_cost": ("ponder cost", TOP)})
     steps_axis(depth, "mean depth steps", rows["mean_steps"].max())
-    depth.legend(**LEGEND)
-    time.plot(places, rows["relative_time"], color=GREY, marker="o")
+    draw_lines(time, rows, {"relative_time": (None, {"color": GREY, "marker": "o"})})
     share_axis(time, "time of a pass", HEADROOM * rows["relative_time"].max())
-    time.set_xticks(places, [f"{threshold:g}" for threshold in rows["threshold"]])
+    time.set_xticks(range(len(rows)), [f"{threshold:g}" for threshold in rows["threshold"]])
     time.set_xlabel("halting threshold at test time")
     return figure
 
@@ -270,26 +260,23 @@ def plot_calibrated_steps(
         tests = dict([next(iter(tests.items()))])
     rows = pd.DataFrame([{**row, "split": split} for split, found in tests.items() for row in found["by_difficulty"]])
     rows = rows.assign(low=rows["value"].map(lower_end)).sort_values("low", kind="stable")
-    sizes = rows.groupby("value", sort=False)["n"].sum().to_dict()
-    places = {value: place for place, value in enumerate(sizes)}
-    title = f"Steps of the calibrated exit by {column}: {_change(rows['mean_depth'].tolist())}"
+    sizes = rows.groupby("value", sort=False)["n"].sum().reset_index()
+    places = {value: place for place, value in enumerate(sizes["value"])}
+    title = f"Steps of the calibrated exit by {column}: {_change(rows['mean_depth'])}"
     figure, (depth, answers) = new_figure(2, (6.4, 5.2), title=title)
     for (split, own), marker in zip(rows.groupby("split", sort=False), itertools.cycle(MARKERS)):
-        of_split = f", {split}" if len(tests) > 1 else ""
-        for axes, key, label, look in (
-            (depth, "mean_depth", "mean", {"color": BLUE}),
-            # wide and pale, for the early exit must not hide it
-            (answers, "full_accuracy", "full depth", {"color": GREY, "linewidth": 5, "alpha": 0.4}),
-            (answers, "accuracy", "early exit", {"color": ORANGE}),
-        ):
-            if own[key].notna().all():
-                axes.plot(own["value"].map(places), own[key], marker=marker, label=label + of_split, **look)
+        of_split, at = f", {split}" if len(tests) > 1 else "", own["value"].map(places)
+        draw_lines(depth, own, {"mean_depth": (f"mean{of_split}", {"color": BLUE, "marker": marker})}, at)
+        # wide and pale, for the early exit must not hide it
+        full = {"color": GREY, "linewidth": 5, "alpha": 0.4}
+        lines = {"full_accuracy": (f"full depth{of_split}", full)}
+        lines["accuracy"] = f"early exit{of_split}", {"color": ORANGE, "marker": marker}
+        draw_lines(answers, own.astype({name: float for name in lines}), lines, at)
     steps_axis(depth, "executed depth steps", rows["mean_depth"].max())
     if trained_steps is not None and trained_steps < depth.get_ylim()[1]:
         depth.axhline(trained_steps, color=GREY, linestyle="--", linewidth=1, label="most steps in training")
+        depth.legend(**LEGEND)
     share_axis(answers, "accuracy", 1.05)
-    for axes in (depth, answers):
-        axes.legend(**LEGEND)
     _name_buckets(answers, sizes, column)
     return figure
 
@@ -314,13 +301,15 @@ def _draw_units(axes: Axes, names: Sequence[str], values: Any, stops: Sequence[f
     axes.set_yticks(range(len(names)), [shorten(name) for name in names], fontsize=8, parse_math=False)
 
 
-def plot_token_steps(rows: Rows, column: str) -> Figure:
+def plot_token_steps(table: Rows, column: str) -> Figure:
     """Steps of tokens by `column`: "position" or "kind"."""
-    most = max(rows, key=lambda row: row["steps"]["mean"])
-    title = f"Most steps at {column} {most['value']}: {most['steps']['mean']:.2f} on average"
+    rows = pd.json_normalize(table)
+    most = rows.loc[rows["steps.mean"].idxmax()]
+    title = f"Most steps at {column} {most['value']}: {most['steps.mean']:.2f} on average"
     figure, (axes,) = new_figure(1, (6.4, 3.6), title=title)
-    draw_steps(axes, _spread(row["steps"] for row in rows), "executed depth steps")
-    _name_buckets(axes, {row["value"]: row["n"] for row in rows}, column if column == "position" else "token")
+    draw_lines(axes, rows, _spread("steps"))
+    _name_buckets(axes, rows, column if column == "position" else "token")
+    steps_axis(axes, "executed depth steps", rows["steps.p95"].max())
     return figure
 
 
@@ -356,22 +345,18 @@ def plot_loss_by_position(table: Mapping[str, Any]) -> Figure:
     bits = pd.DataFrame(rows["bits_per_token"].tolist())
     # texts that are read in one piece
     text, piece = (whole.removesuffix("s"), "block") if whole else ("document", "segment")
-    found = f"{_change(bits[DOCUMENT].tolist())} bits per token"
+    found = f"{_change(bits[DOCUMENT])} bits per token"
     for row in table["carries"]:
         if row["carry"] == SEGMENT:
             found = f"resetting costs {row['difference']:.3f} bits per token"
     title = f"Loss by position in the {text}: {found}"
     figure, (axes,) = new_figure(1, (6.4, 3.8), title=title)
-    for carry, (name, style) in CARRIES.items():
-        if carry in bits:
-            # the middle of a bin on a logarithmic axis
-            axes.plot((rows["first"] * rows["last"]) ** 0.5, bits[carry], label=name, **style)
+    # the middle of a bin on a logarithmic axis
+    draw_lines(axes, bits, {carry: CARRIES[carry] for carry in bits}, (rows["first"] * rows["last"]) ** 0.5)
     axes.axvline(table["segment_length"], color=GREY, linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_xlabel(f"tokens of the {text} before (line: a {piece} of {table['segment_length']:,})")
     axes.set_ylabel("bits per token")
-    if len(bits.columns) > 1:
-        axes.legend(frameon=False)
     return figure
 
 

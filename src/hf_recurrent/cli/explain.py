@@ -122,16 +122,15 @@ def symbol_tables(found: "Explanation") -> "Iterator[Table | str]":
     texts = [f" {number}" for number, _ in enumerate(canvas.columns, 1)] if several else [""]
     if found.steps is not None:
         taken = found.steps[np.concatenate(canvas.columns)]
-        steps, heads = range(taken.max()), ["step", *(canvas.kind + name for name in texts)]
         if found.halts_whole:
             # the step that stops a text is not taken
-            steps, heads = range(min(len(found.halting), taken.max() + 1)), heads + [f"halting{name}" for name in texts]
-        rows = []
-        for step in steps:
-            shares = [f"{(found.steps[own] > step).mean():.1%}" for own in canvas.columns]
-            halting = [f"{found.halting[step, own[0]]:.2f}" for own in canvas.columns]
-            rows.append([step + 1, *shares, *halting][: len(heads)])
-        yield table(None, [(head, True) for head in heads], rows)
+            steps, what = range(min(len(found.halting), taken.max() + 1)), "halting"
+            rows = [[f"{found.halting[step, own[0]]:.2f}" for own in canvas.columns] for step in steps]
+        else:
+            steps, what = range(taken.max()), canvas.kind
+            rows = [[f"{(found.steps[own] > step).mean():.1%}" for own in canvas.columns] for step in steps]
+        heads = [("step", True), *((what + name, True) for name in texts)]
+        yield table(None, heads, ([number, *row] for number, row in enumerate(rows, 1)))
     if found.reads is not None:
         number = np.concatenate([np.full(len(own), text) for text, own in enumerate(canvas.columns)])
         place = np.concatenate([np.arange(len(own)) for own in canvas.columns])
