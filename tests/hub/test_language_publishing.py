@@ -14,12 +14,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.cli import main
 from hf_recurrent.hub import read_results
-from hf_recurrent.hub.clean_load import PROMPT
 from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.hub.gallery import build_page, gallery_problems, refresh
 from hf_recurrent.hub.publish import publish_checkpoint
-from hf_recurrent.hub.reload import check_reload, load_source, run
-from hf_recurrent.hub.staging import read_config, stage_checkpoint
+from hf_recurrent.hub.reload import check_reload
+from hf_recurrent.hub.staging import stage_checkpoint
 from support.client import WITHOUT_PACKAGE, client_in_this_process, must_succeed, run_client
 from support.loopback_hub import LoopbackHub
 
@@ -144,37 +143,18 @@ def test_the_usage_sections_run_as_they_stand(strangers, gutlb, counting):
         assert printed == f"{answer}\n{ {'generated_text': f'{prompt}{answer}'} }\n"
 
 
-def test_chunks_that_move_are_read_anew_for_each_token(counting):
-    config = read_config(counting)
-    outputs, inputs = run(load_source(counting, config), config)
-    model = AutoModelForCausalLM.from_pretrained(counting).eval()
-    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
-    expected = model.generate(**prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False, use_cache=False)
-    assert torch.equal(outputs["generated"], expected)
-    assert expected.shape == (3, 28)
-    assert prompt["attention_mask"].sum(1).tolist() == [24, 23, 22]
-    assert prompt["attention_mask"][:, -1].all()
-
-
 DAMAGE = """
-        if use_cache:
-            logits = -logits
         outputs.ponder_cost = outputs.ponder_cost * 1.001
 """
 
 
-def test_a_model_that_answers_or_goes_on_differently_is_not_published(gutlb, tmp_path):
+def test_a_model_that_gives_other_results_is_not_published(gutlb, tmp_path):
     staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
     path = staged / "modeling_gutlb.py"
     before, end, after = path.read_text().partition("        return RecurrentCausalLMOutput(")
     assert end
     path.write_text(before + DAMAGE + end + after)
-    # a call without a cache gives the logits that it gave, and another cost
-    message = (
-        r"gives other results without this package: generated differs in \d+ of 84 values; "
-        r"ponder_cost differs by 1\.0e-03 of its largest value \(allowed: 1e-06\)\. Publish again"
-    )
-    with pytest.raises(PublishError, match=message):
+    with pytest.raises(PublishError, match=r"gives other results without this package, in ponder_cost\. Publish again"):
         check_reload(gutlb, staged)
 
 

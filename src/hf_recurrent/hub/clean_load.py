@@ -2,9 +2,8 @@
 
     python -I clean_load.py FOLDER EXCHANGE
 
-Reads EXCHANGE/inputs.safetensors and the texts in EXCHANGE/example.json, loads FOLDER by its own code with the Auto
-class that `auto_map` gives its architecture, and writes the output tensors, the texts' tokens and what a language model
-makes of the inputs whose names start with "prompt." to EXCHANGE/outputs.safetensors.
+Loads FOLDER by its own code, with the Auto class that `auto_map` gives its architecture, and writes the output tensors
+for EXCHANGE/inputs.safetensors to EXCHANGE/outputs.safetensors.
 """
 
 import importlib.abc
@@ -13,9 +12,6 @@ import sys
 from pathlib import Path
 
 PACKAGE = "hf_recurrent"
-PROMPT = "prompt."
-# four tokens, whatever they are and whatever the checkpoint's own settings for generation say
-GREEDY = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
 
 
 class Absent(importlib.abc.MetaPathFinder):
@@ -26,46 +22,28 @@ class Absent(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def auto_class(config: dict) -> str:
-    """The Auto class that loads the architecture which was saved."""
-    (architecture,) = config["architectures"]
-    return next(name for name, place in config["auto_map"].items() if place.rpartition(".")[2] == architecture)
-
-
-def answers(model, inputs: dict) -> dict:
-    """The output tensors of a call of `model`, and the tokens with which a language model goes on."""
+def outputs(model, inputs: dict) -> dict:
+    """The output tensors of a call of `model`."""
     import torch
 
-    prompt = {name.removeprefix(PROMPT): value for name, value in inputs.items() if name.startswith(PROMPT)}
-    rest = {name: value for name, value in inputs.items() if not name.startswith(PROMPT)}
     with torch.no_grad():
-        outputs = model(**rest)
-        found = {name: value.contiguous() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
-        if prompt:
-            use_cache = model.config.capabilities.resumable
-            found["generated"] = model.generate(**prompt, **GREEDY, use_cache=use_cache).contiguous()
-    return found
+        found = model.eval()(**inputs)
+    return {name: value.contiguous() for name, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def main(folder: str, exchange: str) -> None:
     sys.meta_path.insert(0, Absent())
-    import torch
     import transformers
     from safetensors.torch import load_file, save_file
 
-    inputs = load_file(Path(exchange) / "inputs.safetensors")
-    torch.set_num_threads(int(inputs.pop("num_threads")))
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    loader = getattr(transformers, auto_class(config))
-    model = loader.from_pretrained(folder, trust_remote_code=True).eval()
-    found = answers(model, inputs)
-    example = json.loads((Path(exchange) / "example.json").read_text(encoding="utf-8"))
+    (saved,) = config["architectures"]
+    auto_class = next(name for name, place in config["auto_map"].items() if place.rpartition(".")[2] == saved)
+    model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True)
     if (Path(folder) / "tokenizer_config.json").is_file():
         # or transformers asks on the terminal whether the config's code may run
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-        if example:
-            found["token_ids"] = torch.tensor(tokenizer(*example)["input_ids"])
-    save_file(found, Path(exchange) / "outputs.safetensors")
+        transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    save_file(outputs(model, load_file(Path(exchange) / "inputs.safetensors")), Path(exchange) / "outputs.safetensors")
 
 
 if __name__ == "__main__":
