@@ -28,20 +28,9 @@ def template(path: Path, autoescape: bool = False, **filters: Callable) -> "jinj
     # slow to import, and most commands render nothing
     import jinja2
 
-    class Absent(jinja2.StrictUndefined):
-        """What a template asks for and is not there; of data that are `located_at` a place, named with it."""
-
-        __slots__ = ()
-        __format__ = __index__ = jinja2.Undefined._fail_with_undefined_error
-
-        @property
-        def _undefined_message(self) -> str:
-            place = getattr(self._undefined_obj, "located_at", None)
-            return super()._undefined_message if place is None else f"{place}.{self._undefined_name} is missing"
-
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(path.parent),
-        undefined=Absent,
+        undefined=jinja2.StrictUndefined,
         autoescape=autoescape,
         trim_blocks=True,
         lstrip_blocks=True,

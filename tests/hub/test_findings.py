@@ -9,6 +9,7 @@ from hf_recurrent.hub.findings import (
     accuracy_falls,
     adaptivity,
     best_fixed_depth,
+    collapsed_halting,
     lowest_harmless,
     main_trend,
     time_saved,
@@ -103,21 +104,20 @@ def test_without_measurements_nothing_is_claimed():
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "falls"),
+    ("low", "high", "falls"),
     [
-        ((0.9, 0.8, 0.6), True),
-        ((0.7, 0.7, 0.7), False),
+        (0.9, 0.6, True),
+        (0.7, 0.7, False),
         # within two standard errors
-        ((0.71, 0.7, 0.69), False),
+        (0.71, 0.69, False),
         # too few errors to tell
-        ((1.0, 0.99, 0.96), None),
-        ((0.0, 0.0, 0.0), None),
-        ((None, None, None), None),
-        ((0.7,), None),
+        (1.0, 0.96, None),
+        (0.0, 0.0, None),
+        (None, None, None),
     ],
 )
-def test_whether_accuracy_falls(accuracies, falls):
-    assert accuracy_falls([{"n": 100, "accuracy": accuracy} for accuracy in accuracies]) is falls
+def test_whether_accuracy_falls(low, high, falls):
+    assert accuracy_falls({"n": 100, "accuracy": low}, {"n": 100, "accuracy": high}) is falls
 
 
 def test_the_ends_of_a_trend_have_examples():
@@ -193,3 +193,35 @@ def test_the_best_fixed_depth_and_the_time_saved():
 def test_the_lowest_threshold_that_loses_nothing(lost, lowest):
     rows = [{"threshold": x, "lost": n, "gained": 0} for x, n in zip((0.1, 0.5, 0.9), lost, strict=True)]
     assert lowest_harmless({"own_threshold": 0.9, "thresholds": rows})["threshold"] == lowest
+
+
+def with_steps(mean=4.0, spearman=None, **changes):
+    table = {"fixed_depth": False, "halting": "global", "max_depth": 10, "n": 400, "steps": {"mean": mean}}
+    return {**table, "slices": {"length": {"spearman": spearman}}, **changes}
+
+
+TEXTS = {"fixed_depth": False, "halting": "token", "max_depth": 4, "documents": 400, "mean_steps": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (
+            with_steps(1.49),
+            "on `test` the model takes 1.49 of 10 depth steps on average. Train with `halting: none` and",
+        ),
+        (with_steps(spearman=-0.45), "takes fewer depth steps on longer inputs (rank correlation -0.45)."),
+        (TEXTS, "takes 1.20 of 4 depth steps on average."),
+        ({**TEXTS, "mean_steps": 3.0, "by_column": {"length": {"spearman": -0.5}}}, "(rank correlation -0.50)."),
+        # an exit, a fixed depth, one step, a weak trend, one that few examples cannot tell
+        (with_steps(1.2, halting="confidence"), None),
+        (with_steps(fixed_depth=True, halting="none", steps=None), None),
+        (with_steps(1.0, max_depth=1), None),
+        (with_steps(1.5, spearman=-0.25), None),
+        (with_steps(spearman=-0.45, n=10), None),
+    ],
+)
+def test_learned_halting_that_collapsed_is_told_with_the_remedy(table, found):
+    lines = collapsed_halting({"validation": with_steps(), "test": table})
+    assert len(lines) == (found is not None)
+    assert not found or found in lines[0]

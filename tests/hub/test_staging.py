@@ -194,7 +194,6 @@ def test_pictures_in_every_notation_travel(run_folder, tmp_path):
         (run_folder / name).write_bytes(mass)
     with open(run_folder / "README.md", "a") as file:
         file.write('\n<img width="3" src="assets/tag.png">\n![d](./assets/dot.png)\n')
-        file.write("```\n![code](assets/code.png)\n```\n")
     assert shown <= files(stage_checkpoint(run_folder, tmp_path / "staged"))
 
 

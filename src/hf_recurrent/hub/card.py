@@ -14,7 +14,6 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 from .. import templating
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
-from ..analysis.tables import EN_DASH
 from ..benchmarks.tasks import task_id
 from ..registry import ARCHITECTURES
 from .findings import (
@@ -230,37 +229,28 @@ def place_of(data: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 def eval_results_file(results: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Path and content of the evaluation results for the Hub's data set, one entry per split and difficulty bucket.
+    """Path and content of the evaluation results for the Hub's data set, one entry per split.
 
-    The format has no field for a configuration, split or difficulty: all of it goes into the task id. None where the
-    data have no repository on the Hub.
+    The format has no field for a configuration or split: both go into the task id. None where the data have no
+    repository on the Hub.
     """
     data, metric = results["data"], METRICS[results["metric"]]
     if data is None or data["dataset_id"] is None:
         return None
-    entries = []
-    for name, table in results["splits"].items():
-        whole = task_id(*place_of(data, name))
-        parts = [(whole, table)]
-        for column, found in table.get("slices", {}).items():
-            parts += [(f"{whole}/{column}={row['value'].replace(EN_DASH, '-')}", row) for row in found["rows"]]
-        entries += [
-            EvalResultEntry(
-                dataset_id=data["dataset_id"],
-                task_id=task,
-                value=float(row[metric.key]),
-                dataset_revision=data["dataset_revision"],
-                date=results["date"],
-                notes=f"{metric.label}, best constant answer {row[metric.baseline_key]:.4f}",
-            )
-            for task, row in parts
-            # a slice has no BLEU
-            if metric.key in row
-        ]
+    entries = [
+        EvalResultEntry(
+            dataset_id=data["dataset_id"],
+            task_id=task_id(*place_of(data, name)),
+            value=float(table[metric.key]),
+            dataset_revision=data["dataset_revision"],
+            date=results["date"],
+            notes=f"{metric.label}, best constant answer {table[metric.baseline_key]:.4f}",
+        )
+        for name, table in results["splits"].items()
+    ]
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", data["name"])
-    return f".eval_results/{name}.yaml", yaml.safe_dump(
-        eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True
-    )
+    content = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
+    return f".eval_results/{name}.yaml", content
 
 
 def spread(metric: Metric, values: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
 SMALLEST_TREND = 0.1
 # examples of which a rank correlation can be computed
 FEWEST = 3
-MODERATE, STRONG = 0.3, 0.6
+MODERATE = 0.3
 # examples of a bucket whose mean stands for one end of a difficulty, or that may be at the majority baseline
 FEWEST_IN_BUCKET = 10
 # share of answers that must be wrong, to tell from them what is hard
@@ -26,6 +26,8 @@ NO_DIFFICULTY = frozenset({"num_reads"})
 # splits whose examples are not unlike those of training
 ALIKE = (None, "as in training", "part of training")
 ALL_TESTS = "all tested splits"
+# of a bucket at one end of a difficulty
+ENDS = (("", "value"), ("_mean", "mean_depth"))
 
 
 def trend(correlation: float | None, examples: int) -> str:
@@ -53,41 +55,54 @@ def main_trend(split: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """The trend of steps with the main difficulty of a table of a model that halts, as `relation` gives it."""
     column, key = main_column(table), difficulty_key(table)
     data = table["slices"].get(column, {"spearman": None, "rows": ()})
-    buckets = [{**row, "mean_depth": row[key]["mean"] if row.get(key) else None} for row in data["rows"]]
-    answers = {"accuracy": table["accuracy"], "above": above_majority(table)}
-    return {"split": split, **answers, **relation(column, data["spearman"], table["n"], buckets, table[key]["mean"])}
+    buckets = [{**row, "mean_depth": (row.get(key) or {}).get("mean")} for row in data["rows"]]
+    return relation(split, column, data["spearman"], buckets, {**table, "mean_depth": table[key]["mean"]})
 
 
 def relation(
-    column: str | None, spearman: float | None, n: int, buckets: Sequence[Mapping[str, Any]], mean: float
+    split: str,
+    column: str | None,
+    spearman: float | None,
+    buckets: Sequence[Mapping[str, Any]],
+    found: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The `direction` of steps with a difficulty, the means at both ends, and whether more of it is `harder`.
 
     The ends are the outermost buckets of at least 10 examples, if there are two of them. `direction` is "unmeasured"
     without a column, "constant" where one value is all there is, "same" where every example takes the same steps, and
-    otherwise that of `trend`.
+    otherwise that of `trend`. `above` tells whether answers are better than the majority baseline; None: not known.
 
     Args:
-        n: examples.
         buckets: `value`, `mean_depth`, `n` and `accuracy` of each, in order of difficulty.
-        mean: mean steps of all examples.
+        found: `n`, `accuracy`, `mean_depth` and `majority_baseline` of all examples.
     """
-    direction = trend(spearman, n)
-    if direction == "undefined" and n >= FEWEST:
-        direction = "same" if len(buckets) > 1 else "constant"
-    found = {"column": column, "direction": direction, "spearman": spearman, "n": n, "mean": mean}
-    if column is None or not buckets:
-        return found | {"column": None, "direction": "unmeasured", "harder": None}
+    known = None not in (found["accuracy"], found["majority_baseline"])
+    row = {"split": split, "column": column, "spearman": spearman, "n": found["n"], "mean": found["mean_depth"]}
+    row |= {"accuracy": found["accuracy"], "above": above_majority(found) if known else None, "harder": None}
+    if column is None or not buckets or not is_ordered(bucket["value"] for bucket in buckets):
+        return {**row, "column": None, "direction": "unmeasured"}
+    row["direction"] = trend(spearman, found["n"])
+    if row["direction"] == "undefined" and found["n"] >= FEWEST:
+        row["direction"] = "same" if len(buckets) > 1 else "constant"
     large = [bucket for bucket in buckets if bucket["n"] >= FEWEST_IN_BUCKET]
-    ends = large if len(large) > 1 else buckets
-    low, high = ends[0], ends[-1]
-    found |= {
-        "low": low["value"],
-        "low_mean": low["mean_depth"],
-        "high": high["value"],
-        "high_mean": high["mean_depth"],
-    }
-    return found | {"harder": accuracy_falls(buckets)}
+    low, *_, high = large if len(large) > 1 else [*buckets, buckets[-1]]
+    row |= {f"{end}{name}": each[key] for end, each in (("low", low), ("high", high)) for name, key in ENDS}
+    return {**row, "harder": accuracy_falls(low, high)}
+
+
+def accuracy_falls(low: Mapping[str, Any], high: Mapping[str, Any]) -> bool | None:
+    """Whether accuracy falls from one bucket of a difficulty to another, by over two standard errors.
+
+    None where no accuracy is known, the buckets are one, fewer than 5% of the answers are wrong, or answers are
+    numbers.
+    """
+    if low is high or None in (low["accuracy"], high["accuracy"]) or of_numbers(low):
+        return None
+    sizes = low["n"], high["n"]
+    mean = (low["accuracy"] * sizes[0] + high["accuracy"] * sizes[1]) / sum(sizes)
+    if not 0 < mean <= 1 - FEWEST_ERRORS:
+        return None
+    return low["accuracy"] - high["accuracy"] > 2 * math.sqrt(mean * (1 - mean) * (1 / sizes[0] + 1 / sizes[1]))
 
 
 def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -115,27 +130,8 @@ def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return []
 
 
-def accuracy_falls(rows: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether accuracy falls along buckets of a difficulty: `n` and `accuracy` of each, in order.
-
-    The fall must exceed two standard errors (Cochran 1954, Armitage 1955: trend of proportions, equally spaced). None
-    where there is nothing to compare, no accuracy is known, fewer than 5% of the answers are wrong, or answers are
-    numbers.
-    """
-    accuracies, numbers = [row.get("accuracy") for row in rows], [row["n"] for row in rows]
-    if len(rows) < 2 or None in accuracies or any(of_numbers(row) for row in rows):
-        return None
-    mean = sum(n * accuracy for n, accuracy in zip(numbers, accuracies, strict=True)) / sum(numbers)
-    if mean > 1 - FEWEST_ERRORS or mean == 0:
-        return None
-    middle = sum(n * place for place, n in enumerate(numbers)) / sum(numbers)
-    places = [(n, place - middle) for place, n in enumerate(numbers)]
-    slope = sum(n * place * (accuracy - mean) for (n, place), accuracy in zip(places, accuracies, strict=True))
-    return slope < -2 * math.sqrt(mean * (1 - mean) * sum(n * place**2 for n, place in places))
-
-
 def trends(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How steps follow the main difficulty, as `relation` gives it, with `split`, `accuracy` and `above` the majority.
+    """How steps follow the main difficulty, as `relation` gives it.
 
     Of a calibrated exit they are of the splits that it was tested on, of which all together come first; otherwise of
     all splits of a model that halts.
@@ -143,19 +139,13 @@ def trends(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     splits, calibration = results["splits"], results["calibration"]
     if not is_adaptive(results):
         return []
-    if not is_calibrated(calibration):
+    if not has_exit(calibration) or not calibration["tests"]:
         halted = ((split, table) for split, table in splits.items() if not table["fixed_depth"] and "slices" in table)
         return [main_trend(split, table) for split, table in halted]
     rows = []
     for split, found in calibration["tests"].items():
-        buckets = found["by_difficulty"]
-        column = calibration["difficulty"] if is_ordered(row["value"] for row in buckets) else None
-        row = relation(column, found["spearman"], found["n"], buckets, found["mean_depth"])
-        majority = splits.get(split, {}).get("majority_baseline")
-        above = (
-            None if None in (majority, found["accuracy"]) else above_majority({**found, "majority_baseline": majority})
-        )
-        rows.append({"split": split, "accuracy": found["accuracy"], "above": above, **row})
+        whole = {**found, "majority_baseline": splits.get(split, {}).get("majority_baseline")}
+        rows.append(relation(split, calibration["difficulty"], found["spearman"], found["by_difficulty"], whole))
     return rows
 
 
@@ -166,47 +156,37 @@ def adaptivity(results: Mapping[str, Any]) -> dict[str, Any]:
     too.
     """
     model, calibration, rows = results["model"], results["calibration"], trends(results)
+    if not is_adaptive(results):
+        steps = calibration["chosen"]["max_depth"] if has_choice(calibration) else model["max_depth"]
+        return {"answer": "No", "reason": f"it runs all {steps} steps on every input", "rows": rows}
     if not rows:
+        reason = "no column orders the inputs by difficulty"
         if has_exit(calibration):
-            answer, reason = "Not known", "the exit was measured only on the examples that chose it"
-        elif not is_adaptive(results):
-            steps = calibration["chosen"]["max_depth"] if has_choice(calibration) else model["max_depth"]
-            answer, reason = "No", f"it runs all {steps} steps on every input"
-        else:
-            answer, reason = "Not known", "no column orders the inputs by difficulty"
-        return {"answer": answer, "reason": reason, "rows": rows}
+            reason = "the exit was measured only on the examples that chose it"
+        return {"answer": "Not known", "reason": reason, "rows": rows}
     first = rows[0]
-    split, column = f"`{first['split']}`", f"`{first['column']}`"
-    known = {
-        "grow": (
-            "Yes" if abs(first["spearman"] or 0) >= MODERATE else "Weakly",
-            f"steps grow with {column} on {split}",
-        ),
+    split, column, direction = f"`{first['split']}`", f"`{first['column']}`", first["direction"]
+    answer, reason = {
+        "grow": ("Yes" if (first["spearman"] or 0) >= MODERATE else "Weakly", f"steps grow with {column} on {split}"),
         "shrink": ("No", f"steps shrink as {column} grows on {split}"),
         "flat": ("No", f"steps do not change with {column} on {split}"),
         "same": ("No", f"every input of {split} takes the same steps"),
         "constant": ("Not known", f"all inputs of {split} have the same {column}"),
         "unmeasured": ("Not known", f"no column orders the inputs of {split} by difficulty"),
-    }
-    answer, reason = known.get(first["direction"], ("Not known", f"{first['n']:,} inputs of {split} are too few"))
-    against = [row for row in rows if row["split"] != ALL_TESTS and row["direction"] in ("flat", "same", "shrink")]
-    if first["direction"] != "same" and first["harder"] is False:
-        answer, reason = (
-            "Not known",
-            f"accuracy does not fall with {column} on {split}, so it is no measure of difficulty",
-        )
-    elif first["direction"] == "grow" and against:
-        names = [f"`{row['split']}`{', the hardest split' if row is hardest_split(rows) else ''}" for row in against]
+    }.get(direction, ("Not known", f"{first['n']:,} inputs of {split} are too few"))
+    within = [row for row in rows if row["split"] != ALL_TESTS]
+    against = [row for row in within if row["direction"] in ("flat", "same", "shrink")]
+    if direction != "same" and first["harder"] is False:
+        answer = "Not known"
+        reason = f"accuracy does not fall with {column} on {split}, so it is no measure of difficulty"
+    elif direction == "grow" and against:
+        measured = [row for row in within if row["accuracy"] is not None]
+        hardest = min(measured, key=lambda row: row["accuracy"], default=None)
+        names = [f"`{row['split']}`{', the hardest split' if row is hardest else ''}" for row in against]
         answer, reason = "Partly", f"{reason}, but not within {' and '.join(names)}"
     elif first["above"] is False:
         reason += ", where its answers are no better than the majority baseline"
     return {"answer": answer, "reason": reason, "rows": rows}
-
-
-def hardest_split(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The trend within the split of the lowest accuracy; None where accuracy is not known."""
-    within = [row for row in rows if row["split"] != ALL_TESTS and row["accuracy"] is not None]
-    return min(within, key=lambda row: row["accuracy"], default=None)
 
 
 def has_choice(calibration: Mapping[str, Any] | None) -> bool:
@@ -216,7 +196,7 @@ def has_choice(calibration: Mapping[str, Any] | None) -> bool:
 
 def has_exit(calibration: Mapping[str, Any] | None) -> bool:
     """Whether a calibration chose an exit that stops the model, rather than a fixed depth."""
-    return calibration is not None and calibration["chosen"] is not None and calibration["chosen"]["criterion"] != FIXED
+    return has_choice(calibration) and calibration["chosen"]["criterion"] != FIXED
 
 
 def is_adaptive(results: Mapping[str, Any]) -> bool:
@@ -225,14 +205,9 @@ def is_adaptive(results: Mapping[str, Any]) -> bool:
     return has_exit(calibration) or (results["model"]["halting"] != "none" and not has_choice(calibration))
 
 
-def is_calibrated(calibration: Mapping[str, Any] | None) -> bool:
-    """Whether a calibration chose an exit that stops the model, and checked it on examples that had no part in it."""
-    return has_exit(calibration) and bool(calibration["tests"])
-
-
 def measured_before(table: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> bool:
     """Whether the results of a split are older than the exit or fixed depth that was calibrated."""
-    if calibration is None or calibration["chosen"] is None:
+    if not has_choice(calibration):
         return False
     chosen = calibration["chosen"]
     if chosen["criterion"] == FIXED:

@@ -27,7 +27,7 @@ that of the headline.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,7 @@ from safetensors import safe_open
 
 from ..files import FRONT_MATTER, Change, changed_files, parse_yaml, plain, read_json, write_bytes, write_json
 from ..models.common.exit_calibration import PROBE, tensors_digest
-from ..models.common.exit_criteria import FIXED, LEARNED
 from .card import QUOTING, eval_results_file, render_card
-from .findings import has_choice
 from .tasks import CLASSIFICATION, FILL_MASK
 
 README_FILE, RESULTS_FILE = "README.md", "results.json"
@@ -55,10 +53,7 @@ EMPTY: dict[str, Any] = {
     **{"example": NO_EXAMPLE, "limitations": [], "quotes": False},
 }
 REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
-# code in fences, between as many backticks, or in HTML
-CODE = re.compile(r"^```.*?^```|(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code>[^\n]*?</code>", re.DOTALL | re.MULTILINE)
-# ![text](path "title") and HTML
-IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]*)[^)]*\)|<img\b[^>]*?\bsrc\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
+IMAGE = re.compile(r"\bassets/[\w.-]+\.png")
 
 
 def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | None:
@@ -101,7 +96,9 @@ def put_results(change: Change, results: Mapping[str, Any], before: Mapping[str,
     if not may_quote(found):
         found = without_quotes(found)
     text = render_card(found)
-    raise_problems(form_problems(text, change.file), change.folder)
+    missing = [figure["path"] for figure in found["figures"] if not change.file(figure["path"]).is_file()]
+    if missing:
+        raise ValueError(f"the card of {change.folder} shows {', '.join(missing)}, which is missing")
     write_json(change.new / RESULTS_FILE, found)
     write_bytes(change.new / README_FILE, text.encode())
     measured = eval_results_file(found)
@@ -193,52 +190,47 @@ def lint_card(folder: str | os.PathLike) -> None:
     if not (folder / README_FILE).is_file():
         raise ValueError(f"{folder} has no {README_FILE}")
     text, results = (folder / README_FILE).read_text(encoding="utf-8"), read_results(folder)
-    problems = form_problems(text, folder.joinpath)
-    if results is not None:
-        if render_card(results) != text:
-            problems.append(f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`")
-        elif (folder / "config.json").is_file():
-            problems += contradictions(folder, results)
-    raise_problems(problems, folder)
-
-
-def raise_problems(problems: list[str], folder: Path) -> None:
-    """One ValueError for all problems, or nothing."""
+    if results is None:
+        problems = list(front_matter_problems(text))
+    elif render_card(results) != text:
+        problems = [f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`"]
+    else:
+        problems = list(contradictions(folder, results)) if (folder / "config.json").is_file() else []
+    problems += [
+        f"the image '{path}' is missing" for path in shown_images(text, results) if not (folder / path).is_file()
+    ]
     if problems:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
-def form_problems(text: str, file_of: Callable[[str], Path]) -> list[str]:
-    """Problems of a card's front matter and figures; `file_of` gives the file at a path of the card's folder."""
+def front_matter_problems(text: str) -> Iterator[str]:
+    """Problems of the front matter of a card that somebody wrote."""
     match = FRONT_MATTER.match(text)
     if match is None:
-        return ["no YAML front matter between --- lines at the top"]
+        yield "no YAML front matter between --- lines at the top"
+        return
     try:
         data = parse_yaml(match.group(1), "the front matter")
     except ValueError as error:
-        return [str(error)]
-    if not isinstance(data, dict):
-        return ["the front matter is not a mapping"]
-    problems = [f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not data.get(key)]
-    return problems + [f"the image '{path}' is missing" for path in image_paths(text) if not file_of(path).is_file()]
+        yield str(error)
+        return
+    keys = data if isinstance(data, dict) else {}
+    yield from (f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not keys.get(key))
 
 
-def image_paths(text: str) -> list[str]:
-    """The pictures that a card shows, by path, each once and in order; code shows none."""
-    found = (match.group(1) or match.group(2) for match in IMAGE.finditer(CODE.sub("", FRONT_MATTER.sub("", text))))
-    return list(dict.fromkeys(path.removeprefix("./") for path in found))
+def shown_images(text: str, results: Mapping[str, Any] | None) -> list[str]:
+    """The paths of the pictures that a card shows, which somebody wrote if there are no results."""
+    return sorted(set(IMAGE.findall(text))) if results is None else [figure["path"] for figure in results["figures"]]
 
 
 def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
     """What results say otherwise than the config and the weights beside them."""
     remedy = "run `hf-recurrent calibrate`, which stores and shows what it chooses"
-    config, calibration = read_json(folder / "config.json"), results["calibration"]
-    stored, shown = exit_of(config), None
-    if has_choice(calibration):
-        chosen = calibration["chosen"]
-        fixed, learned = chosen["criterion"] == FIXED, chosen["criterion"] == LEARNED
-        value = chosen["max_depth" if fixed else "threshold"]
-        shown = (chosen["criterion"], value, None if learned else chosen["patience"])
+    calibration, record = results["calibration"], read_json(folder / "config.json").get("exit_calibration")
+    shown, stored = (
+        found and {name: found[name] for name in ("criterion", "threshold", "patience", "max_depth") if name in found}
+        for found in (calibration and calibration["chosen"], record)
+    )
     if stored != shown:
         yield f"its calibration chose {shown}, and config.json has {stored}: {remedy}"
     measured = results["training"] and results["training"]["weights"]
@@ -247,19 +239,6 @@ def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
             "its results are of other weights than those beside it, which are of another run, were trained further or "
             f"were cast: put back the weights that were measured or, where there are exits, {remedy}"
         )
-
-
-def exit_of(config: Mapping[str, Any]) -> tuple[str, float, int | None] | None:
-    """Criterion, threshold or fixed depth, and patience by which a calibrated model stops."""
-    record = config.get("exit_calibration")
-    if record is None:
-        return None
-    if record.get("criterion") == FIXED:
-        return FIXED, config["num_hidden_layers"], None
-    criterion = config.get("exit_criterion") or LEARNED
-    if criterion == LEARNED:
-        return criterion, config["halting_threshold"], None
-    return criterion, config["exit_threshold"], config["exit_patience"]
 
 
 def stored_digest(folder: str | os.PathLike) -> str | None:

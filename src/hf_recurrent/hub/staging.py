@@ -15,10 +15,10 @@ from .checkpoint import write_code
 from .results import (
     README_FILE,
     RESULTS_FILE,
-    image_paths,
     lint_card,
     may_quote,
     read_results,
+    shown_images,
     without_quotes,
     write_results,
 )
@@ -138,7 +138,7 @@ def stage_card(source: Path, target: Path, repo_id: str | None) -> None:
     text = (source / README_FILE).read_text(encoding="utf-8")
     if results is not None and not quotes:
         results = without_quotes(results)
-    for name in image_paths(text) if results is None else [figure["path"] for figure in results["figures"]]:
+    for name in shown_images(text, results):
         if not fnmatchcase(name, ASSETS):
             raise ValueError(f"{source / README_FILE} shows {name}: figures must be {ASSETS}")
         (target / name).parent.mkdir(exist_ok=True)
