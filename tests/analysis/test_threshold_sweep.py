@@ -8,7 +8,7 @@ import pytest
 import torch
 from sweep_models import make_pairs, make_translator
 
-from hf_recurrent.analysis.inference import config_fields, interleaved_seconds, median_seconds
+from hf_recurrent.analysis.inference import Way, config_fields, median_seconds, timed_in_turn
 from hf_recurrent.analysis.sweep import (
     checked_thresholds,
     require_halting,
@@ -158,8 +158,8 @@ def test_times_are_medians_of_each_batch(monkeypatch):
     # a spell hits the second batch in the first pass, and the first in the second
     clock = iter(np.cumsum([0, 1, 0, 20, 0, 10, 0, 2, 0, 4, 0, 5]).tolist())
     monkeypatch.setattr("hf_recurrent.analysis.inference.time.perf_counter", lambda: float(next(clock)))
-    seconds = interleaved_seconds(torch.nn.Linear(1, 1), {"a": ({}, lambda batch: None)}, [1, 2], 3)
-    assert median_seconds(seconds["a"]) == 9.0
+    timed = timed_in_turn(torch.nn.Linear(1, 1), {"a": Way({}, lambda batch: None)}, [1, 2], 3)
+    assert median_seconds(timed["a"].seconds) == 9.0
 
 
 def test_thresholds_are_in_order_each_once():

@@ -106,7 +106,7 @@ def test_a_translator(succeed, translator, tmp_path):
     assert table["most_steps"] == {"encoder": 3, "decoder": 3}
     for row in table["thresholds"]:
         assert {"accuracy", "token_accuracy", "loss", "written_accuracy"} <= set(row)
-    for words in ("exact match", "written", "encoder calls", "teacher forcing"):
+    for words in ("exact match", "written", "test: encoder", "teacher forcing"):
         assert words in out
     assert sorted(path.name for path in (tmp_path / "assets").iterdir()) == [
         "test_halting_plot_decoder.png",

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from ..data.batches import token_counts
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt
 from ..models.common.token_targets import NO_TARGET
@@ -120,18 +121,41 @@ def evaluate(
         )
     if task not in (None, own):
         raise ValueError(f"task is {task!r}, but {type(model).__name__} is for {own!r}: load a model for {task!r}")
-    rows = Rows.of(dataset, difficulty)
+    rows, columns = encoded_rows(dataset, difficulty)
+    order = np.argsort(token_counts(rows), kind="stable")
+    read = rows.select_columns([name for name in (*INPUTS, *LABELS) if name in rows.column_names])
     collate = data_collator or partial(padded_rows, pad_token_id=model.config.pad_token_id or 0)
 
     def batches() -> Iterator[Mapping[str, Any]]:
-        for start in range(0, len(rows.order), batch_size):
-            batch = dict(collate(rows.at(rows.order[start : start + batch_size])))
+        for start in range(0, len(order), batch_size):
+            batch = dict(collate(read.select(order[start : start + batch_size]).to_list()))
             if own == "text-generation" and not has_labels(batch):
                 batch["labels"] = torch.as_tensor(batch["input_ids"]).masked_fill(~token_mask(batch), NO_TARGET)
             yield batch
 
+    slices = {name: rows[name][:] for name in columns}
     options = {"max_depth": max_depth, "halting_threshold": halting_threshold, "progress": progress}
-    return evaluate_batches(model, batches(), slices=rows.difficulty, order=rows.order, **options)
+    return evaluate_batches(model, batches(), slices=slices, order=order, **options)
+
+
+def encoded_rows(dataset: Any, difficulty: Sequence[str] | None) -> "tuple[Dataset, list[str]]":
+    """Encoded rows as plain data, and the columns of difficulty: those named, or those of numbers beside the inputs.
+
+    Raises:
+        ValueError: rows are not encoded, or a column of difficulty is not there.
+    """
+    from datasets import Dataset
+
+    rows = (dataset if isinstance(dataset, Dataset) else Dataset.from_list(list(dataset))).with_format(None)
+    columns, first = rows.column_names, next(iter(rows), {})
+    if "input_ids" not in columns:
+        raise ValueError(f"the data set has the columns {', '.join(columns)}: encode it, so that it has input_ids")
+    if difficulty is None:
+        difficulty = [name for name in columns if name not in LABELS and isinstance(first.get(name), Real)]
+    for name in difficulty:
+        if name not in columns:
+            raise ValueError(f"difficulty is {name!r}: the data set has the columns {', '.join(columns)}")
+    return rows, list(difficulty)
 
 
 def evaluate_batches(
@@ -212,40 +236,6 @@ def recorded(columns: Mapping[str, np.ndarray], of_tokens: Mapping[str, np.ndarr
     if "labelled" in columns and not config.capabilities.two_stacks:
         found |= {"labelled": columns["labelled"], "right": columns["right_tokens"]}
     return {**found, **{name: values for name, values in columns.items() if name not in SHOWN or name == "confidence"}}
-
-
-class Rows(NamedTuple):
-    """The encoded rows of a data set: columns that models read, their `order` (N,) by length, and difficulties."""
-
-    dataset: Any
-    read: list[str]
-    order: np.ndarray
-    difficulty: dict[str, list[Any]]
-
-    @classmethod
-    def of(cls, dataset: Any, difficulty: Sequence[str] | None) -> "Rows":
-        """Raises a ValueError for rows that are not encoded, and for columns of difficulty that are not there."""
-        columns = list(dataset.column_names if hasattr(dataset, "column_names") else dataset[0])
-        if "input_ids" not in columns:
-            raise ValueError(f"the data set has the columns {', '.join(columns)}: encode it, so that it has input_ids")
-        read = [name for name in (*INPUTS, *LABELS) if name in columns]
-        if difficulty is None:
-            difficulty = [name for name in columns if name not in read and isinstance(dataset[0][name], Real)]
-        for name in difficulty:
-            if name not in columns:
-                raise ValueError(f"difficulty is {name!r}: the data set has the columns {', '.join(columns)}")
-        kept = {name: [row[name] for row in dataset] for name in ("input_ids", *difficulty)}
-        # a question with choices is as long as the longest of them
-        longest = [
-            max((len(part) for part in ids if isinstance(part, Sequence)), default=len(ids))
-            for ids in kept.pop("input_ids")
-        ]
-        return cls(dataset, read, np.argsort(longest, kind="stable"), kept)
-
-    def at(self, places: np.ndarray) -> list[dict[str, Any]]:
-        """The rows at some places, with what models read."""
-        rows = [self.dataset[place] for place in places.tolist()]
-        return [{name: row[name] for name in self.read} for row in rows]
 
 
 def halting_of_tokens(model: Any, output: Any, batch: Batch, depth: int) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ Shapes: B batch, S tokens, T tokens of a target, V vocabulary, C classes.
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,22 +172,34 @@ def require_right_answers(model: Any) -> None:
         )
 
 
-def interleaved_seconds(
-    model: Any,
-    ways: Mapping[Hashable, tuple[Mapping[str, Any], Callable[[Any], Any]]],
-    batches: Iterable[Any],
-    repeats: int,
-    progress: bool = False,
-    read: Callable[[Hashable, Any, Any], None] | None = None,
-) -> dict[Hashable, np.ndarray]:
-    """Seconds of each of the `ways` to run a model: of each batch in each repeat, (batches, repeats).
+class Way(NamedTuple):
+    """A way to run a model.
 
-    The ways take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
-    processes the first one measures.
+    Attributes:
+        fields: values of config fields.
+        run: function of a batch, which is timed.
+        read: function of the batch and what `run` gives, called once for each batch; its time does not count.
+    """
 
-    Args:
-        ways: name of a way -> values of config fields, and a function of a batch, which is timed with them.
-        read: function of a way's name, a batch and the way's result, called in the first pass; its time does not count.
+    fields: Mapping[str, Any]
+    run: Callable[[Any], Any]
+    read: Callable[[Any, Any], Any] | None = None
+
+
+class Timed(NamedTuple):
+    """`seconds` of each batch in each repeat, (batches, repeats), and what was `read` of each batch."""
+
+    seconds: np.ndarray
+    read: list[Any]
+
+
+def timed_in_turn(
+    model: Any, ways: Mapping[Hashable, Way], batches: Iterable[Any], repeats: int, progress: bool = False
+) -> dict[Hashable, Timed]:
+    """Time each of the `ways` to run a model.
+
+    They take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several processes
+    the first one measures.
 
     Raises:
         ValueError: `repeats` is below 1.
@@ -195,21 +208,21 @@ def interleaved_seconds(
         raise ValueError(f"repeats must be at least 1, got {repeats}")
     batches, device = list(batches), next(model.parameters()).device
 
-    def measured() -> dict[Hashable, np.ndarray]:
-        taken = {name: np.zeros((len(batches), repeats)) for name in ways}
-        for turn in progress_bar(range(repeats), progress, "timing", "pass"):
-            for number, batch in enumerate(batches):
-                for name, (fields, run) in ways.items():
-                    with config_fields(model, **fields):
-                        start = time.perf_counter()
-                        result = run(batch)
-                        # CUDA calls return before the work is done
-                        if device.type == "cuda":
-                            torch.cuda.synchronize(device)
-                        taken[name][number, turn] = time.perf_counter() - start
-                    if read is not None and turn == 0:
-                        read(name, batch, result)
-        return taken
+    def measured() -> dict[Hashable, Timed]:
+        found = {name: Timed(np.zeros((len(batches), repeats)), []) for name in ways}
+        turns = list(product(range(repeats), range(len(batches))))
+        for turn, place in progress_bar(turns, progress, "timing", "batch"):
+            for name, way in ways.items():
+                with config_fields(model, **way.fields):
+                    start = time.perf_counter()
+                    result = way.run(batches[place])
+                    # CUDA calls return before the work is done
+                    if device.type == "cuda":
+                        torch.cuda.synchronize(device)
+                    found[name].seconds[place, turn] = time.perf_counter() - start
+                    if way.read is not None and turn == 0:
+                        found[name].read.append(way.read(batches[place], result))
+        return found
 
     return from_first(measured)
 

@@ -34,21 +34,20 @@ from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import LEARNED
 from ..models.common.token_targets import NO_TARGET
 from .answers import answers, each_right
-from .evaluate import each_batch
 from .halting import unit_kind, unit_mass
 from .inference import (
     Batch,
+    Way,
     as_numpy,
     encoder_inputs,
     example_inputs,
-    interleaved_seconds,
     mean_steps,
     median_seconds,
     prepare_batch,
-    progress_bar,
     require_right_answers,
     stack_input_ids,
     stack_output,
+    timed_in_turn,
 )
 from .model_facts import DECODER, ENCODER, halting_unit, stack_depths, stopping_rule
 from .tables import bucketize, join_batches, slice_frame
@@ -122,19 +121,16 @@ def sweep_thresholds(
     if not prepared:
         raise ValueError("there are no batches to sweep over")
     settings = (FULL_DEPTH, *chosen)
-    passes = timed_stacks(model, {value: threshold_fields(value) for value in settings})
 
-    def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
+    def columns(batch: Batch, output: Any) -> dict[str, np.ndarray]:
         written = {"written": generates_target(model, batch)} if generate else {}
-        return answers(output, batch, config) | written
+        return {**answers(output, batch, config), **depths(output, batch.inputs, config), **written}
 
-    examples = {
-        value: trial(model, prepared, threshold_fields(value), columns)
-        for value in progress_bar(settings, progress, "evaluating", "threshold")
-    }
+    passes = passes_of_stacks(model, {value: threshold_fields(value) for value in settings}, columns)
     with inference_mode(model):
-        timed = interleaved_seconds(model, passes, prepared, repeats, progress)
-    seconds = {way: median_seconds(each) for way, each in timed.items()}
+        timed = timed_in_turn(model, passes, prepared, repeats, progress)
+    seconds = {way: median_seconds(each.seconds) for way, each in timed.items()}
+    examples = {value: pd.DataFrame(join_batches(each.read)) for (value, _), each in timed.items() if each.read}
     buckets = {column: bucketize(values) for column, values in slice_frame(slices, len(examples[own])).items()}
     rows = threshold_rows(config, examples, seconds, own, buckets)
     measured = "last-token accuracy" if "right_tokens" in examples[own] else "accuracy"
@@ -182,8 +178,10 @@ def threshold_fields(threshold: float | None) -> dict[str, Any]:
     return {**learned, "halting_threshold": threshold}
 
 
-def timed_stacks(model: Any, settings: Mapping[Hashable, Mapping[str, Any]]) -> dict[tuple[Hashable, str], Any]:
-    """Ways to run each stack of a model, as `interleaved_seconds` takes them, by names of settings and the stack.
+def passes_of_stacks(
+    model: Any, settings: Mapping[Hashable, Mapping[str, Any]], read: Callable[[Batch, Any], Any]
+) -> dict[tuple[Hashable, str], Way]:
+    """Ways to run each stack of a model, by names of settings and the stack, of which the last one's output is read.
 
     The passes of both stacks, one after the other, are a forward pass.
 
@@ -192,36 +190,20 @@ def timed_stacks(model: Any, settings: Mapping[Hashable, Mapping[str, Any]]) -> 
     """
     encoded = {}
 
-    def run(batch: Batch, stack: str) -> None:
+    def run(batch: Batch, stack: str) -> Any:
         if stack == ENCODER:
             encoded["encoder_outputs"] = model.get_encoder()(**encoder_inputs(batch.inputs), pooling=False)
         elif stack == DECODER:
-            model(**{name: value for name, value in batch.inputs.items() if name != "input_ids"}, **encoded)
+            return model(**{name: value for name, value in batch.inputs.items() if name != "input_ids"}, **encoded)
         else:
-            model(**batch.inputs)
+            return model(**batch.inputs)
 
-    stacks = stack_depths(model.config)
-    return {(key, stack): (fields, partial(run, stack=stack)) for key, fields in settings.items() for stack in stacks}
-
-
-def trial(
-    model: Any,
-    batches: Iterable[Batch],
-    fields: Mapping[str, Any],
-    columns: Callable[[Any, Batch], Mapping[str, np.ndarray]],
-) -> pd.DataFrame:
-    """A row for each example, with the columns of `depths` and those that `columns` makes of an output.
-
-    Args:
-        fields: values of config fields, instead of the model's.
-        columns: function of an output and its batch to columns (B,).
-    """
-
-    def of_batch(batch: Batch) -> dict[str, np.ndarray]:
-        output = model(**batch.inputs)
-        return {**columns(output, batch), **depths(output, batch.inputs, model.config)}
-
-    return pd.DataFrame(join_batches(each_batch(model, batches, of_batch, fields)))
+    stacks = list(stack_depths(model.config))
+    return {
+        (key, stack): Way(fields, partial(run, stack=stack), read if stack == stacks[-1] else None)
+        for key, fields in settings.items()
+        for stack in stacks
+    }
 
 
 def generates_target(model: Any, batch: Batch) -> list[bool]:
@@ -310,7 +292,7 @@ def results(examples: pd.DataFrame, max_depth: Mapping[str, int]) -> dict[str, A
     return row
 
 
-def example_depths(examples: pd.DataFrame, stacks: Iterable[str]) -> pd.Series:
+def example_depths(examples: Mapping[str, Any], stacks: Iterable[str]) -> Any:
     """Depth steps (N,) of each example: the mean over the units of all `stacks`."""
     stacks = list(stacks)
     depth = sum(examples[f"{stack}_depth"] * examples[f"{stack}_units"] for stack in stacks)
@@ -405,25 +387,25 @@ def threshold_curve(
     if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
         return []
 
-    found: dict[float, list[dict[str, np.ndarray]]] = {value: [] for value in thresholds}
-
-    def read(threshold: float, batch: Batch, output: Any) -> None:
+    def read(batch: Batch, output: Any) -> dict[str, np.ndarray]:
         steps, cost = mean_steps(output.ponder_steps, len(batch.labels)), as_numpy(output.ponder_cost)
-        right = answers(output, batch, model.config)["right"]
-        found[threshold].append({"accuracy": right, "mean_steps": steps, "mean_ponder_cost": cost})
+        return {
+            "accuracy": answers(output, batch, model.config)["right"],
+            "mean_steps": steps,
+            "mean_ponder_cost": cost,
+        }
 
-    ways = {value: ({"halting_threshold": value}, lambda batch: model(**batch.inputs)) for value in thresholds}
+    ways = {value: Way({"halting_threshold": value}, lambda batch: model(**batch.inputs), read) for value in thresholds}
     with inference_mode(model):
-        prepared = [prepare_batch(model, batch) for batch in batches]
-        taken = interleaved_seconds(model, ways, prepared, 1, read=read)
-    seconds = {value: each.sum() for value, each in taken.items()}
+        timed = timed_in_turn(model, ways, [prepare_batch(model, batch) for batch in batches], 1)
+    seconds = {value: each.seconds.sum() for value, each in timed.items()}
     rows = [
         {
             "threshold": value,
-            **{name: values.mean() for name, values in join_batches(own).items()},
+            **{name: values.mean() for name, values in join_batches(timed[value].read).items()},
             "seconds": seconds[value],
             "relative_time": seconds[value] / seconds[max(thresholds)],
         }
-        for value, own in found.items()
+        for value in thresholds
     ]
     return plain(rows)

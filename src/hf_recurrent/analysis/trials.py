@@ -17,9 +17,9 @@ from .answers import answers
 from .depth_record import DepthRecord, can_record, caps_depth, halts_rows, stops_rows
 from .evaluate import INPUTS, answer_steps, each_batch
 from .exit_settings import Setting
-from .inference import Batch, interleaved_seconds, mean_steps, median_seconds, progress_bar
+from .inference import Batch, Way, mean_steps, median_seconds, progress_bar, timed_in_turn
 from .model_facts import stack_depths
-from .sweep import example_depths, trial
+from .sweep import depths, example_depths
 from .tables import join_batches
 
 # numbers in the states that a record of a batch may hold
@@ -82,12 +82,15 @@ class Trials:
     def run(self, batches: Sequence[Batch], setting: Setting) -> pd.DataFrame:
         """As `answers`, by a pass at the setting."""
 
-        def columns(output: Any, batch: Batch) -> dict[str, np.ndarray]:
-            steps = {"steps": answer_steps(self.model, output, batch)} if batch.by_token else {}
-            return {**self._answered(output, batch), **steps}
+        def of_batch(batch: Batch) -> dict[str, np.ndarray]:
+            output, config = self.model(**batch.inputs), self.model.config
+            if batch.by_token:
+                steps = answer_steps(self.model, output, batch)
+            else:
+                steps = example_depths(depths(output, batch.inputs, config), stack_depths(config))
+            return {**self._answered(output, batch), "steps": steps}
 
-        found = trial(self.model, batches, self.fields(setting), columns)
-        return found.assign(steps=found.get("steps", example_depths(found, stack_depths(self.model.config))))
+        return pd.DataFrame(join_batches(each_batch(self.model, batches, of_batch, self.fields(setting))))
 
     def times(
         self,
@@ -105,9 +108,10 @@ class Trials:
         ways = [self.full, *settings]
         seconds = {}
         for size in sizes:
-            timed = {setting: (self.fields(setting), lambda batch: self.model(**batch)) for setting in ways}
+            passes = {setting: Way(self.fields(setting), lambda batch: self.model(**batch)) for setting in ways}
             with inference_mode(self.model):
-                seconds[size] = interleaved_seconds(self.model, timed, timed_batches(batches, size), repeats, progress)
+                timed = timed_in_turn(self.model, passes, timed_batches(batches, size), repeats, progress)
+            seconds[size] = {setting: each.seconds for setting, each in timed.items()}
         found = {}
         for setting in ways:
             # of each size, in each repeat

@@ -13,7 +13,7 @@ import typer
 
 from ..templating import number, percent, steps
 from . import options
-from .console import out, quiet_libraries, table, wrote
+from .console import out, quiet_libraries, show_rows, wrote
 
 if TYPE_CHECKING:
     from ..analysis.calibration import Examples
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 USUAL_DIFFICULTY = "depth"
 # examples in a batch of what is not timed
 BATCH_SIZE = 64
-# what a model reads of a user's own examples
-TEXTS = ("text", "text_pair", "source", "words", "question", "context")
-
 
 Checkpoint = Annotated[
     str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that iterates one block.")
@@ -332,58 +329,47 @@ def difficulty_column(name: str | None, task: "Task", columns: Sequence[str]) ->
 def with_texts(split: "Split", tokenizer: Any, column: str | None) -> tuple[str, "Examples"]:
     """The name of a split, and its examples with the texts that the model reads and their difficulty."""
     from ..analysis.calibration import Examples
+    from ..tasks.base import TEXTS
 
-    info = split.task.source.info
-    names = [name for name in (TEXTS if info is None else info.text_columns) if name in split.dataset.column_names]
-    read = [split.dataset[name][:] for name in names if name != (info and info.target_column)]
-    if not read:
-        # blocks, with masks
-        read = [tokenizer.batch_decode(split.dataset["input_ids"][:])]
+    info, rows = split.task.source.info, split.dataset
+    known, target = (TEXTS, "target") if info is None else (info.text_columns, info.target_column)
+    names = [name for name in known if name in rows.column_names and name != target]
+    # blocks, with masks, have no texts
+    read = [rows[name][:] for name in names] or [tokenizer.batch_decode(rows["input_ids"][:])]
     # a text may be a list of words
     whole = [[text if isinstance(text, str) else " ".join(text) for text in texts] for texts in read]
     texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
-    difficulty = None if column is None else split.dataset[column][:]
-    return split.name, Examples(split.batches(tokenizer, BATCH_SIZE), texts, difficulty)
+    return split.name, Examples(
+        split.batches(tokenizer, BATCH_SIZE), texts, None if column is None else rows[column][:]
+    )
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
     """Function of a class id, joined labels, token id, tuple of token ids, or array of those of tokens to its text."""
-    from ..data.labels import MULTI
+    import numpy as np
 
-    config, tokenizer = checkpoint.model.config, checkpoint.tokenizer
-    # several labels are joined names already
-    joined = config.problem_type == MULTI
-    names: dict[str, Callable[[Any], str]] = {
-        "token-classification": lambda answer: " ".join(str(config.id2label[int(label)]) for label in answer),
-        "fill-mask": lambda answer: " ".join(tokenizer.decode([token]) for token in answer),
-        "multiple-choice": lambda answer: str(int(answer)),
-        "text-classification": str if joined else lambda answer: str(config.id2label[int(answer)]),
-    }
-    return names.get(checkpoint.task.tag, lambda answer: tokenizer.decode(answer, skip_special_tokens=True))
+    config, tokenizer, tag = checkpoint.model.config, checkpoint.tokenizer, checkpoint.task.tag
 
+    def name(answer: Any) -> str:
+        # several labels are joined names already
+        if isinstance(answer, str) or tag == "multiple-choice":
+            return str(answer)
+        if tag in ("text-classification", "token-classification"):
+            return " ".join(str(config.id2label[label]) for label in np.ravel(answer).tolist())
+        parts = [[token] for token in answer] if tag == "fill-mask" else [answer]
+        return " ".join(tokenizer.decode(part, skip_special_tokens=True) for part in parts)
 
-COLUMNS = (
-    ("", False),
-    ("value", True),
-    ("accuracy", True),
-    ("steps", True),
-    ("time", True),
-    ("errors", True),
-    ("certified", False),
-)
+    return name
 
 
 def show(found: dict[str, Any]) -> None:
     """Print what was chosen, and how it does on further splits."""
-    title = f"{found['split']}: {found['n']:,} examples, at most {found['max_depth']} steps"
-    out.print(table(title, COLUMNS, setting_lines(found)))
+    show_rows(f"{found['split']}: {found['n']:,} examples, at most {found['max_depth']} steps", setting_rows(found))
     for line in (*verdict(found), *little_learned(found)):
         out.print(line, markup=False)
     for name, test in found["tests"].items():
-        heads = [(found["difficulty"] or "", False), ("n", True), ("accuracy", True), ("full depth", True)]
-        every = {"value": "all", **test}
-        lines = ([row["value"], *test_cells(row)] for row in (*test["by_difficulty"], every))
-        out.print(table(name, [*heads, ("steps", True)], lines))
+        column, rows = found["difficulty"] or "", (*test["by_difficulty"], {"value": "all", **test})
+        show_rows(name, ({column: row["value"], **test_cells(row)} for row in rows))
         trend = (
             "" if test["spearman"] is None else f", rank correlation of steps and difficulty {test['spearman']:+.2f}"
         )
@@ -396,24 +382,32 @@ def show(found: dict[str, Any]) -> None:
             )
 
 
-def setting_lines(found: dict[str, Any]) -> list[list[str]]:
+def setting_rows(found: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Full depth; the certified fixed depth with the fewest steps; the whole curve of a single criterion, or of several
     the setting chosen of each.
     """
-    fixed = fastest(found["fixed_depths"])
-    lines = [["full depth", "", *run_cells(found["full_depth"]), "", ""]]
+
+    def cells(kind: str, row: dict[str, Any]) -> dict[str, str]:
+        time, own = row.get("relative_time"), "safe" in row
+        return {
+            "": kind,
+            "value": f"{value_of(row):g}" if own else "",
+            "accuracy": percent(row["accuracy"]),
+            "steps": steps(row["mean_depth"]),
+            "time": "" if time is None else percent(time),
+            "errors": percent(row["risk"]) if own else "",
+            "certified": ("yes" if row["safe"] else "no") if own else "",
+        }
+
+    yield cells("full depth", found["full_depth"])
+    fixed, criteria = fastest(found["fixed_depths"]), found["criteria"]
     families = {"fixed depth": [] if fixed is None else [fixed]}
-    for name, own in found["criteria"].items():
-        rows = own["curve"]
-        families[name] = (
-            rows if len(found["criteria"]) == 1 else [row for row in rows if value_of(row) == own["chosen"]]
-        )
+    for name, own in criteria.items():
+        families[name] = [row for row in own["curve"] if len(criteria) == 1 or value_of(row) == own["chosen"]]
     for name, rows in families.items():
-        lines += [
-            [name, f"{value_of(row):g}", *run_cells(row), percent(row["risk"]), "yes" if row["safe"] else "no"]
-            for row in rows
-        ] or [[name, "none", "", "", "", "", ""]]
-    return lines
+        yield from (cells(name, row) for row in rows)
+        if not rows:
+            yield {"": name, "value": "none"}
 
 
 def fastest(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
@@ -427,13 +421,13 @@ def value_of(row: dict[str, Any]) -> float:
     return next(row[name] for name in ("threshold", "max_depth", "patience") if row.get(name) is not None)
 
 
-def run_cells(row: dict[str, Any]) -> list[str]:
-    time = row.get("relative_time")
-    return [percent(row["accuracy"]), steps(row["mean_depth"]), "" if time is None else percent(time)]
-
-
-def test_cells(row: dict[str, Any]) -> list[str]:
-    return [f"{row['n']:,}", percent(row["accuracy"]), percent(row["full_accuracy"]), steps(row["mean_depth"])]
+def test_cells(row: dict[str, Any]) -> dict[str, str]:
+    return {
+        "n": f"{row['n']:,}",
+        "accuracy": percent(row["accuracy"]),
+        "full depth": percent(row["full_accuracy"]),
+        "steps": steps(row["mean_depth"]),
+    }
 
 
 def little_learned(found: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,13 @@ def table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable
     for row in rows:
         drawn.add_row(*map(str, row))
     return drawn
+
+
+def show_rows(title: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a table of rows, heading -> cell; all columns but the first hold numbers."""
+    rows = list(rows)
+    columns = [(heading, place > 0) for place, heading in enumerate(rows[0])] if rows else []
+    out.print(table(title, columns, (row.values() for row in rows)))
 
 
 def wrote(path: Any) -> None:

@@ -146,9 +146,9 @@ def compare(found: dict[str, Any]) -> None:
     rows = []
     for row in test["by_difficulty"]:
         longer = int(row["value"]) not in TRAINED
-        rows.append([row["value"] + " *" * longer, *test_cells(row), "\u2588" * round(row["mean_depth"])])
+        rows.append([row["value"] + " *" * longer, *test_cells(row).values(), "\u2588" * round(row["mean_depth"])])
     title = f"Accuracy on {test['n']:,} fresh chains, at full depth ({found['max_depth']} steps) and with an early exit"
-    out.print(table(title, [*columns, ("", False)], [*rows, ["all", *test_cells(test)]]))
+    out.print(table(title, [*columns, ("", False)], [*rows, ["all", *test_cells(test).values()]]))
     out.print("* longer than any chain of training")
     out.print(f"The early exit takes {percent(test['relative_time'])} of the time of full depth.")
     out.print(*verdict(found)[1:], sep="\n", markup=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import err, out, quiet_libraries, table
+from .console import err, out, quiet_libraries, show_rows
 
 # ways to carry states from segment to segment
 CARRIES = ("document", "segment", "state")
@@ -84,8 +84,7 @@ def evaluate(
     shown = {Path(examples.benchmark).name: tables["test"]} if split is None and request.files else tables
     metric = metric_of(loaded)
     for title, rows in titled_tables(shown, metric):
-        columns = [(head, number > 0) for number, head in enumerate(rows[0])] if rows else []
-        out.print(table(title, columns, (row.values() for row in rows)))
+        show_rows(title, rows)
     for line in sentences(shown, metric):
         out.print(line, markup=False)
     notes = {"checkpoint": calibration_problem(loaded.model), "--exit_threshold": note}

@@ -9,7 +9,7 @@ import typer
 
 from ..templating import percent
 from . import options
-from .console import out, quiet_libraries, table, wrote
+from .console import out, quiet_libraries, show_rows, wrote
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -161,73 +161,62 @@ def conditions(model: Any) -> dict[str, Any]:
 
 def show(name: str, found: dict[str, Any]) -> None:
     """Print the tables of a split."""
-    rows = [found["full_depth"], *found["thresholds"]]
+    rows = {label(row["threshold"], found): row for row in (found["full_depth"], *found["thresholds"])}
     title = f"{name}: {found['n']:,} examples, {found['halting']} halting"
-    answers = [found["measured"], *answer_cells(rows[0])]
-    marks = [label(row["threshold"], found) for row in rows]
-    lines = [
-        [mark, percent(row["accuracy"]), *answer_cells(row).values()] for mark, row in zip(marks, rows, strict=True)
-    ]
-    work = [work_cells(row) for row in rows]
-    if len(answers) == 1:
-        # narrow enough for one table
-        lines = [[*line, *cells] for line, cells in zip(lines, work, strict=True)]
-        out.print(table(title, numbers("threshold", *answers, *WORK), lines))
+
+    def show_cells(title: str, cells: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        show_rows(title, ({"threshold": mark, **cells(row)} for mark, row in rows.items()))
+
+    def measures(row: dict[str, Any]) -> dict[str, str]:
+        shown = ((text, key) for text, key in MEASURES.items() if key in row)
+        found_at = {text: f"{row[key]:.4f}" if key == "loss" else percent(row[key]) for text, key in shown}
+        return {found["measured"]: percent(row["accuracy"]), **found_at}
+
+    if "loss" in found["full_depth"]:
+        show_cells(title, measures)
+        show_cells(f"{name}: work", work_cells)
     else:
-        out.print(table(title, numbers("threshold", *answers), lines))
-        lines = [[mark, *cells] for mark, cells in zip(marks, work, strict=True)]
-        out.print(table(f"{name}: work", numbers("threshold", *WORK), lines))
+        # narrow enough for one table
+        show_cells(title, lambda row: measures(row) | work_cells(row))
     if len(found["most_steps"]) > 1:
-        heads = [text for stack in found["most_steps"] for text in (f"{stack} calls", "depth", "time")]
-        lines = ([mark, *stack_cells(row, found)] for mark, row in zip(marks, rows, strict=True))
-        out.print(table(f"{name}: each stack", numbers("threshold", *heads), lines))
-    for column, buckets in found["full_depth"]["slices"].items():
-        heads = numbers("threshold", *(bucket["value"] for bucket in buckets))
+        for stack in found["most_steps"]:
+            show_cells(f"{name}: {stack}", lambda row, stack=stack: stack_cells(row["stacks"][stack]))
+    for column in found["full_depth"]["slices"]:
         for measured, key in ((found["measured"], "accuracy"), ("block calls", "share")):
-            lines = (
-                [mark, *(percent(bucket[key]) for bucket in row["slices"][column])]
-                for mark, row in zip(marks, rows, strict=True)
+            show_cells(
+                f"{name}: {measured} by {column}",
+                lambda row, column=column, key=key: {
+                    bucket["value"]: percent(bucket[key]) for bucket in row["slices"][column]
+                },
             )
-            out.print(table(f"{name}: {measured} by {column}", heads, lines))
     for line in legend(found):
         out.print(line)
 
 
-TOKEN_CELLS = (("token_accuracy", "tokens"), ("loss", "loss"), ("written_accuracy", "written"))
-WORK = ("block calls", "share", "depth", "seconds", "time")
+# measures of tokens, by their headings
+MEASURES = {"tokens": "token_accuracy", "loss": "loss", "written": "written_accuracy"}
 
 
-def answer_cells(row: dict[str, Any]) -> dict[str, str]:
-    """Measures of tokens: heading -> cell."""
-    shown = ((key, text) for key, text in TOKEN_CELLS if key in row)
-    return {text: f"{row[key]:.4f}" if key == "loss" else percent(row[key]) for key, text in shown}
-
-
-def work_cells(row: dict[str, Any]) -> list[str]:
+def work_cells(row: dict[str, Any]) -> dict[str, str]:
     from ..analysis.sweep import all_stacks
 
     whole = all_stacks(row["stacks"])
-    return [
-        f"{whole['calls']:,}",
-        percent(whole["share"]),
-        f"{whole['mean_depth']:.2f}",
-        f"{row['seconds']:.2f}",
-        percent(row["relative_time"]),
-    ]
+    return {
+        "block calls": f"{whole['calls']:,}",
+        "share": percent(whole["share"]),
+        "depth": f"{whole['mean_depth']:.2f}",
+        "seconds": f"{row['seconds']:.2f}",
+        "time": percent(row["relative_time"]),
+    }
 
 
-def stack_cells(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Work of each of two stacks at a threshold."""
-    stacks = [row["stacks"][name] for name in found["most_steps"]]
-    cells = (
-        (percent(stack["share"]), f"{stack['mean_depth']:.2f}", percent(stack["relative_time"])) for stack in stacks
-    )
-    return [cell for stack in cells for cell in stack]
-
-
-def numbers(*headings: str) -> list[tuple[str, bool]]:
-    """Columns of numbers."""
-    return [(heading, True) for heading in headings]
+def stack_cells(stack: dict[str, float]) -> dict[str, str]:
+    """Work of one of two stacks."""
+    return {
+        "share": percent(stack["share"]),
+        "depth": f"{stack['mean_depth']:.2f}",
+        "time": percent(stack["relative_time"]),
+    }
 
 
 def label(threshold: float | None, found: dict[str, Any]) -> str:
