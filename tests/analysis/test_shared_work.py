@@ -87,10 +87,6 @@ def of_classifier(model, batches, tokenizer):
     return halting_table(evaluate_batches(model, batches).record)
 
 
-def of_tokens(model, batches, tokenizer):
-    return halting_table(evaluate_batches(model, batches).record)
-
-
 def of_thresholds(model, batches, tokenizer):
     found = sweep_thresholds(model, batches, [0.3, 0.7], repeats=1)
     for row in (found["full_depth"], *found["thresholds"]):
@@ -156,7 +152,7 @@ def made(name: str):
 WAYS = {
     "classifier": of_classifier,
     "language": of_classifier,
-    "tokens": of_tokens,
+    "tokens": of_classifier,
     "thresholds": of_thresholds,
     "answers": of_answers,
     "texts": of_texts,
