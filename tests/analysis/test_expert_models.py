@@ -18,7 +18,6 @@ from hf_recurrent.analysis.experts import (
     pointwise_mutual_information,
     require_experts,
 )
-from hf_recurrent.analysis.plots import save_expert_figures
 from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli.sweep import draw
@@ -148,7 +147,7 @@ def gallery(translated, tmp_path_factory):
     folder, tables = root / NAME, {"test": translated[-1]}
     with changed_files(folder) as change:
         write_tables(change.new, EXPERT_FILE, tables)
-        draw(change, tables, save_expert_figures, "experts")
+        draw(change, tables, "experts")
     refresh(root)
     return root
 

@@ -108,7 +108,7 @@ def test_where_tokens_stopped(draw):
     assert np.isnan(maps["step 2"]).all(-1).tolist() == [True, True, False]
     assert np.isnan(low).tolist() == [[True, False, False], [True, True, False], [True, True, False]]
     lines = next(axes.collections[0] for axes in figure.axes if axes.get_ylabel() == "step")
-    assert [segment[0, 1] for segment in lines.get_segments()] == [-0.5, 0.5, 2.5]
+    assert [segment[0, 1] for segment in lines.get_segments()] == [0.5, 1.5, 3.5]
     maps, _ = images(draw(replace(found, freezes=False))[0])
     assert not np.isnan(maps["step 3"]).any()
 

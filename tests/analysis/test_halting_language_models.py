@@ -106,7 +106,7 @@ def test_figures_of_a_language_model(record, tmp_path):
     table = halting_table(record)
     heat_map = token_heat_map(FakeLanguageModel(), Words(), {"input_ids": [1, 2] * 60})
     memory = {"reads": np.eye(3, 2), "writes": np.ones((3, 2)), "chunks": ["a", "$x$_", "c"]}
-    listed = plots.save_halting_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
+    listed = plots.save_figures(tmp_path, table, prefix="test", heat_map=heat_map, memory=memory)
     kinds = [(entry["kind"], entry["column"]) for entry in listed]
     assert kinds[3:] == [("token_steps", "position"), ("token_steps", "kind"), ("heat_map", None), ("memory", None)]
     for entry in listed:

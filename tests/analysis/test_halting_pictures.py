@@ -104,7 +104,7 @@ def drawn(tokenizer, tmp_path_factory):
     table = sweep_thresholds(model, batches, (0.3, 0.7), repeats=1)
     table["pictures"] = halting_pictures(model, tokenizer, rows_of(batches[0]))
     folder = tmp_path_factory.mktemp("drawn")
-    return folder, table, plots.save_sweep_figures(folder, table, prefix="a/test")
+    return folder, table, plots.save_figures(folder, table, prefix="a/test")
 
 
 def test_figures_are_listed_and_lie_where_they_should(drawn):
@@ -121,11 +121,12 @@ def test_figures_are_listed_and_lie_where_they_should(drawn):
 
 def test_the_trade_off_shows_each_threshold(drawn):
     _, table, _ = drawn
-    work, time = plots.plot_trade_off(table).axes
-    lines = {line.get_label(): line.get_xydata().tolist() for line in work.get_lines()}
+    accuracy, work, time = plots.plot_trade_off(table).axes
+    rows = [*table["thresholds"], table["full_depth"]]
+    lines = {line.get_label(): line.get_ydata().tolist() for line in work.get_lines()}
     for stack, label in (("encoder", "encoder"), ("decoder", "decoder"), ("both", "both stacks")):
-        assert lines[label] == [[row["stacks"][stack]["share"], row["accuracy"]] for row in table["thresholds"]]
-    assert lines["full depth"] == [[1.0, table["full_depth"]["accuracy"]]]
-    times = [[row["relative_time"], row["accuracy"]] for row in table["thresholds"]]
-    assert time.get_lines()[0].get_xydata().tolist() == times
-    assert "0.9" in {text.get_text() for text in work.texts if text.get_fontweight() == "bold"}
+        assert lines[label] == [row["stacks"][stack]["share"] for row in rows]
+    for axes, key in ((accuracy, "accuracy"), (time, "relative_time")):
+        assert axes.get_lines()[0].get_ydata().tolist() == [row[key] for row in rows]
+    names = [label.get_text() for label in time.get_xticklabels()]
+    assert names == [*(f"{row['threshold']:g}" for row in table["thresholds"]), "full depth"]

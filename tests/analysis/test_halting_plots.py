@@ -42,7 +42,7 @@ def test_every_figure_and_its_bytes(table, tmp_path):
     drawn = {}
     for run in ("a", "b"):
         folder = tmp_path / run
-        listed = plots.save_halting_figures(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
+        listed = plots.save_figures(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
         for entry in listed:
             check_picture(folder / entry["path"])
         drawn[run] = [(entry["path"], (folder / entry["path"]).read_bytes()) for entry in listed]
@@ -58,7 +58,7 @@ def test_every_figure_and_its_bytes(table, tmp_path):
 
 
 def test_fixed_depth_draws_accuracy_only(fixed, tmp_path):
-    listed = plots.save_halting_figures(tmp_path, fixed)
+    listed = plots.save_figures(tmp_path, fixed)
     assert {entry["kind"] for entry in listed} == {"difficulty"}
     for entry in listed:
         check_picture(tmp_path / entry["path"])
@@ -101,7 +101,7 @@ def test_a_model_that_never_steps(tmp_path):
     model = FakeClassifier(torch.ones(3, 4))
     table = halting_table(evaluate_batches(model, batches_of(3, 3), slices={"depth": [1, 1, 1]}).record)
     assert table["steps"]["max"] == 0
-    listed = plots.save_halting_figures(tmp_path, table)
+    listed = plots.save_figures(tmp_path, table)
     # a column with one value compares nothing
     assert [entry["kind"] for entry in listed] == ["steps", "mass"]
     for entry in listed:

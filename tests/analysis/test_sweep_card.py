@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from hf_recurrent.analysis.plots import save_sweep_figures
 from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
 from hf_recurrent.cli.sweep import draw
 from hf_recurrent.files import changed_files
@@ -58,7 +57,7 @@ def make_sweep(**changes):
 def show_sweep(folder, tables):
     with changed_files(folder) as change:
         write_tables(change.new, SWEEP_FILE, tables)
-        draw(change, tables, save_sweep_figures, "sweep")
+        draw(change, tables, "sweep")
 
 
 @pytest.fixture(scope="module")

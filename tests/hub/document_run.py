@@ -6,7 +6,7 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.analysis.plots import save_recurrence_figures
+from hf_recurrent.analysis.plots import save_figures
 from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.hub import write_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
@@ -46,7 +46,7 @@ def make_document_run(folder, model=None, **changes):
     figures = [
         {**plot, "split": split}
         for split, table in tables.items()
-        for plot in save_recurrence_figures(folder, table, prefix=split)
+        for plot in save_figures(folder, table, prefix=split)
     ]
     facts = {
         "type": model.config.model_type,

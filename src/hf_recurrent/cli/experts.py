@@ -56,9 +56,7 @@ def experts(
         out.print(LEGEND)
         write_tables(change.new, EXPERT_FILE, tables)
         if plot or card:
-            from ..analysis.plots import save_expert_figures
-
-            draw(change, tables, save_expert_figures, "experts" if card else None)
+            draw(change, tables, "experts" if card else None)
     report(change)
 
 

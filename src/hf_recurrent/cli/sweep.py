@@ -82,9 +82,7 @@ def sweep(
             show(name, found)
         write_tables(change.new, SWEEP_FILE, tables)
         if plot or card:
-            from ..analysis.plots import save_sweep_figures
-
-            draw(change, tables, save_sweep_figures, "sweep" if card else None)
+            draw(change, tables, "sweep" if card else None)
     report(change)
 
 
@@ -239,13 +237,9 @@ def legend(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def draw(
-    change: "Change",
-    tables: dict[str, Any],
-    save_figures: Callable[..., list[dict[str, Any]]],
-    section: str | None = None,
-) -> None:
+def draw(change: "Change", tables: dict[str, Any], section: str | None = None) -> None:
     """Draw the figures of each split, and show them with the tables in a section of the card, if it is named."""
+    from ..analysis.plots import save_figures
     from ..hub.results import put_results, read_results, with_section, without_quotes
 
     drawn = {name: save_figures(change.new, found, prefix=name) for name, found in tables.items()}

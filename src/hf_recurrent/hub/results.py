@@ -125,10 +125,10 @@ def with_section(
 def with_calibration(results: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Results with the content of `calibration.json`, whose figure is drawn into `folder`."""
     # matplotlib is slow to import
-    from ..analysis.plots import save_calibration_figures
+    from ..analysis.plots import save_figures
 
     content = without_curves(found)
-    return with_section(results, "calibration", content, {None: save_calibration_figures(folder, content)})
+    return with_section(results, "calibration", content, {None: save_figures(folder, content)})
 
 
 def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:

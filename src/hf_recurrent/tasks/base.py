@@ -373,9 +373,9 @@ class Task:
     ) -> list[dict[str, Any]]:
         """Draw a table's figures into a folder, and list them."""
         # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_halting_figures
+        from ..analysis.plots import save_figures
 
-        return save_halting_figures(folder, table, prefix=split.name)
+        return save_figures(folder, table, prefix=split.name)
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         """The example of the usage section: `text`, and `text_pair` and `answer` where there are."""

@@ -93,14 +93,6 @@ class LongDocuments(Documents):
         )
         return pd.DataFrame(), table
 
-    def figures(
-        self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
-    ) -> list[dict[str, Any]]:
-        # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_recurrence_figures
-
-        return save_recurrence_figures(folder, table, prefix=split.name)
-
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         return {"text": prompt_of(split.dataset[0]["text"])}
 

@@ -381,16 +381,6 @@ class TextGeneration(OfBlocks):
 
     # ---- for a card
 
-    def figures(
-        self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
-    ) -> list[dict[str, Any]]:
-        if not self.data.is_own:
-            return super().figures(split, folder, table, model, tokenizer)
-        # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_recurrence_figures
-
-        return save_recurrence_figures(folder, table, prefix=split.name)
-
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         if self.data.is_own:
             return {"text": prompt_of(tokenizer.decode(split.dataset[0]["input_ids"], skip_special_tokens=True))}

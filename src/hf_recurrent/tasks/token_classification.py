@@ -90,10 +90,10 @@ class PerToken(Task):
         self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
     ) -> list[dict[str, Any]]:
         # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_halting_figures
+        from ..analysis.plots import save_figures
 
         heat_map = token_heat_map(model, tokenizer, short_example(split)) if table["unit"] == "token" else None
-        return save_halting_figures(folder, table, prefix=split.name, heat_map=heat_map)
+        return save_figures(folder, table, prefix=split.name, heat_map=heat_map)
 
 
 class TokenClassification(PerToken):

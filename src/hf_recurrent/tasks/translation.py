@@ -273,14 +273,6 @@ class Translation(Task):
 
     # ---- for a card
 
-    def figures(
-        self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
-    ) -> list[dict[str, Any]]:
-        # matplotlib is loaded where figures are drawn alone
-        from ..analysis.plots import save_pair_figures
-
-        return save_pair_figures(folder, table, prefix=split.name)
-
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         """A source with its target, or the beginning of a long one."""
         shown = short_example(split)

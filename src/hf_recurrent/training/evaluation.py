@@ -78,7 +78,7 @@ def illustrate(
 ) -> None:
     """Draw the figures of the first split into `folder`, and add them and the threshold curve to an evaluation."""
     # matplotlib is loaded where figures are drawn alone
-    from ..analysis.plots import save_halting_figures
+    from ..analysis.plots import save_figures
 
     table, task = evaluation.tables[first.name], first.task
     if not task.explains:
@@ -93,7 +93,7 @@ def illustrate(
     quotes = run.examples or not task.data.is_own
     if quotes:
         maps = maps_of(model, tokenizer, short_example(first), table["unit"])
-    evaluation.plots = save_halting_figures(folder, table, prefix=first.name, curve=evaluation.curve, **maps)
+    evaluation.plots = save_figures(folder, table, prefix=first.name, curve=evaluation.curve, **maps)
     if quotes:
         draw_example(evaluation, folder, model, tokenizer, first)
 

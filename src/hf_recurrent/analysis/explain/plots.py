@@ -24,7 +24,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from ...templating import percent
-from ..figures import BLUE, DOTS_PER_INCH, mark_last_steps, number_steps, save, shorten
+from ..plots import BLUE, DOTS_PER_INCH, number_axis, save, shorten
 from .canvas import PIXELS, NotDrawableError
 from .explanation import MAX_TOKENS, Explanation
 
@@ -149,16 +149,18 @@ def plot_maps(found: Explanation, head: int | None) -> Page:
     page.heading(0.0, f"Attention, row reads from column ({which}{part}){answer(found)}", image)
     if by_token is not None:
         axes = page.axes(EDGE + names, below + HEADING, WIDTH - names - 2 * EDGE, panel)
-        image = axes.imshow(by_token[:steps], cmap=colours("Oranges"), vmin=0, vmax=1, **LOOK)
+        extent = -0.5, length - 0.5, steps + 0.5, 0.5
+        image = axes.imshow(by_token[:steps], cmap=colours("Oranges"), vmin=0, vmax=1, extent=extent, **LOOK)
         axes.set_ylabel("step", fontsize=8)
-        number_steps(axes, 12)
+        number_axis(axes.yaxis)
         axes.set_xticks(range(length), tokens, rotation=90, parse_math=False)
         axes.tick_params(labelsize=7, length=2)
         text = "Gates: mean share of a state that is overwritten" if gated else "Halting probability"
         if found.steps is not None:
             text += "; the line ends the steps of each token"
-            mark_last_steps(axes, np.minimum(found.steps, steps), color=BLUE, linewidth=2.5, clip_on=False)
-        axes.set_ylim(steps - 0.5, -0.5)
+            places, ends = np.arange(length), np.minimum(found.steps, steps) + 0.5
+            axes.hlines(ends, places - 0.45, places + 0.45, color=BLUE, linewidth=2.5, clip_on=False)
+        axes.set_ylim(steps + 0.5, 0.5)
         page.heading(below, text, image)
     return page
 
