@@ -7,7 +7,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from hf_recurrent.analysis.answers import answers
 from hf_recurrent.analysis.inference import Batch, require_right_answers
-from hf_recurrent.analysis.predict import PredictionSettings, by_length
+from hf_recurrent.analysis.predict import Example, PredictionSettings, by_length
 from hf_recurrent.analysis.predictors import predictor_of
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model
 from support.tokenizer import make_tokenizer
@@ -20,9 +20,7 @@ def rows_of(model, inputs, monkeypatch=None, logits=None, **settings):
         output = SequenceClassifierOutput(logits=torch.tensor(logits, dtype=torch.float32))
         monkeypatch.setattr(type(model), "forward", lambda *_, **__: output)
     with torch.no_grad():
-        rows = predictor.rows(inputs, ["text"] * len(logits or inputs["input_ids"]), [])
-    assert all(list(row) == list(predictor.columns) for row in rows)
-    return rows
+        return predictor.rows(inputs, ["text"] * len(logits or inputs["input_ids"]), [])
 
 
 def classifier(name="gut", **changes):
@@ -102,12 +100,16 @@ def test_text_needs_a_number_of_tokens():
     with pytest.raises(ValueError, match=r"max_new_tokens is not given, nor .*--max_new_tokens"):
         predictor_of(model, make_tokenizer(), PredictionSettings(), False)
     model.generation_config.max_new_tokens = 5
-    assert predictor_of(model, make_tokenizer(), PredictionSettings(), False).options["max_new_tokens"] == 5
+    assert predictor_of(model, make_tokenizer(), PredictionSettings(), False).most == 5
 
 
 def test_batches_by_length():
-    lengths, places = np.array([3, 9, 0, 1, 9, 2]), np.array([0, 1, 3, 4, 5])
-    batches = [batch.tolist() for batch in by_length(lengths, places, 2, None)]
-    assert batches == [[1, 4], [0, 5], [3]], "the longest first, of those that have tokens"
-    assert [batch.tolist() for batch in by_length(lengths, places, 4, 12)] == [[1], [4], [0, 5, 3]]
-    assert [batch.tolist() for batch in by_length(lengths, places, 4, 1)] == [[1], [4], [0], [5], [3]]
+    lengths = (3, 9, 1, 9, 2)
+    examples = [Example(number, [], {"input_ids": [0] * length}, (), length) for number, length in enumerate(lengths)]
+
+    def numbers(*limits):
+        return [[example.number for example in batch] for batch in by_length(examples, *limits)]
+
+    assert numbers(2, None) == [[1, 3], [0, 4], [2]], "the longest first"
+    assert numbers(4, 12) == [[1], [3], [0, 4, 2]]
+    assert numbers(4, 1) == [[1], [3], [0], [4], [2]]

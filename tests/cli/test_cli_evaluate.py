@@ -87,8 +87,8 @@ def test_an_exported_benchmark_will_do(evaluated, succeed, run_folder, tmp_path)
         (["listops", "--benchmark_params", "num_test"], "'num_test': expected a mapping such as '{key: value}'"),
         (["listops", *SET, "--split", "exam"], "split is 'exam': listops .original. has train, validation, test"),
         (["listops", "--device", "banana"], "device='banana' is not available here"),
-        (["listops", "--dtype", "half"], "'--dtype': 'half': expected one of auto, float32, bfloat16, float16"),
-        (["listops", "--exit_criterion", "sure"], "'--exit.criterion': 'sure': expected one of learned, convergence"),
+        (["listops", "--dtype", "half"], "'--dtype': 'half' is not one of 'auto', 'float32', 'bfloat16', 'float16'"),
+        (["listops", "--exit_criterion", "sure"], "'--exit.criterion': 'sure' is not one of 'learned', 'convergence'"),
     ],
 )
 def test_bad_requests_are_named(refuse, run_folder, words, message):

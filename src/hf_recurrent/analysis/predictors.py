@@ -1,15 +1,15 @@
-"""Answers of a checkpoint to texts, as rows of a table: labels or numbers, labels of tokens or words, tokens for masks,
-and text that a model writes.
+"""Answers of a checkpoint to texts, as columns of a table: labels or numbers, labels of tokens or words, tokens for
+masks, and text that a model writes.
 
 Shapes: B texts of a batch, S tokens of the longest one, C labels.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from ..data.labels import MULTI
@@ -21,45 +21,9 @@ from .inference import as_numpy, mean_steps
 from .model_facts import is_classifier, labels_tokens
 
 TOP_K = 5
-# settings that not every model reads, and the models that do
-WRITING, FILLING, CLASSIFYING = "models that write text", "masked language models", "classifiers"
-READERS = {
-    "max_new_tokens": WRITING,
-    "source_prefix": WRITING,
-    "top_k": FILLING,
-    "all_probabilities": CLASSIFYING,
-}
-NUMBER, NUMBERS = pa.float32(), pa.list_(pa.float32())
-# one row of a table
+# a row of a table
 Row = dict[str, Any]
-
-
-def predictor_of(model: Any, tokenizer: Any, settings: Any, of_words: bool) -> "Predictor":
-    """The way in which a model answers.
-
-    Args:
-        settings: `PredictionSettings`.
-        of_words: whether texts are lists of words.
-
-    Raises:
-        ValueError: a setting is not for such a model, or it has no head.
-    """
-    if model.base_model is model:
-        raise ValueError(
-            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
-        )
-    group, kind, predictor = WRITING, "a model that writes text", Writer
-    if labels_tokens(model):
-        group, kind, predictor = CLASSIFYING, "a classifier", TokenClassifier
-    elif is_classifier(model):
-        group, kind, predictor = CLASSIFYING, "a classifier", Classifier
-    elif isinstance(model, ForMaskedLM):
-        group, kind, predictor = FILLING, "a masked language model", MaskFiller
-    for name, readers in READERS.items():
-        value = getattr(settings, name)
-        if readers != group and value != getattr(type(settings), name):
-            raise ValueError(f"{name} is {value!r}, but it is for {readers}, and this is {kind}: leave it out")
-    return predictor(model, tokenizer, settings, of_words)
+Inputs = Mapping[str, torch.Tensor]
 
 
 def rounded(values: Any) -> Any:
@@ -68,42 +32,84 @@ def rounded(values: Any) -> Any:
         values = values.tolist()
     if isinstance(values, list):
         return [rounded(value) for value in values]
-    return None if values is None or math.isnan(values) else float(f"{values:.7g}")
+    return None if math.isnan(values) else float(f"{values:.7g}")
 
 
+@dataclass(frozen=True)
 class Predictor:
     """A way to answer texts.
 
     Attributes:
-        columns: name -> type of each column of the answers.
-        of_words: whether a text is a list of words.
+        settings: `PredictionSettings`.
+        of_words: whether texts are lists of words.
+        kind: the models that answer so, as messages call them.
+        takes: the settings that are for such models alone.
+        needs_spans: whether it needs the characters of each token.
         pads_left: whether batches are padded on the left.
-        offsets: whether it needs the characters of each token.
     """
 
-    columns: Mapping[str, pa.DataType]
-    pads_left = offsets = False
+    model: Any
+    tokenizer: Any
+    settings: Any
+    of_words: bool = False
 
-    def __init__(self, model: Any, tokenizer: Any, settings: Any, of_words: bool):
-        self.model, self.tokenizer, self.options = model, tokenizer, dict(settings.options)
-        self.of_words = of_words and labels_tokens(model)
-        self.prepare(settings)
+    kind: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]]
+    needs_spans: ClassVar[bool] = False
+    pads_left: ClassVar[bool] = False
 
-    def prepare(self, settings: Any) -> None:
-        """Set `columns`. Raises a ValueError for settings that do not fit the model."""
+    def check(self) -> None:
+        """Raise a ValueError for settings that do not fit the model."""
 
     def problem(self, ids: Sequence[int]) -> str | None:
         """Why there is no answer to a text of these tokens; None if there is one."""
-        return None if len(ids) else "its text has no token"
+        return None if ids else "its text has no token"
 
-    def rows(self, inputs: dict[str, torch.Tensor], texts: Sequence, offsets: Sequence) -> list[Row]:
-        """The answers to the texts of a batch.
+    def rows(self, inputs: Inputs, texts: Sequence, spans: Sequence) -> list[Row]:
+        """The answers to a batch.
 
         Args:
             inputs: (B, S), on the model's device.
             texts: B texts, or lists of words.
-            offsets: the characters of the tokens of each text, if they are needed.
+            spans: the characters of the tokens of each text, if they are needed.
         """
+        output = self.model(**inputs, **self.settings.options)
+        return self.as_rows(self.named(output.logits.double()), output)
+
+    def named(self, logits: torch.Tensor) -> dict[str, list]:
+        """What logits (N, C) predict, and its probability."""
+        raise NotImplementedError
+
+    def as_rows(self, columns: dict[str, list], output: Any) -> list[Row]:
+        """The rows of columns (B,), with the mean depth steps of each text."""
+        steps = rounded(mean_steps(output.get("ponder_steps"), len(columns["prediction"])))
+        columns = {**columns, "steps": steps}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+class OfTokens(Predictor):
+    """A predictor of some tokens of each text, whose columns hold lists."""
+
+    def rows(self, inputs: Inputs, texts: Sequence, spans: Sequence) -> list[Row]:
+        output, mask = self.model(**inputs, **self.settings.options), inputs["attention_mask"].bool()
+        logits, steps = output.logits.double(), np.full(mask.shape, np.nan)
+        if output.get("ponder_steps") is not None:
+            steps = as_numpy(of_tokens(self.model, output, "ponder_steps", mask))
+        found = []
+        for row, ids in enumerate(inputs["input_ids"].tolist()):
+            places, tokens = self.places(ids, texts[row], spans[row])
+            read = [place or 0 for place in places]
+            units = {**tokens, **self.named(logits[row, read]), "steps": rounded(steps[row, read])}
+            found.append(
+                {
+                    name: [None if place is None else value for place, value in zip(places, values, strict=True)]
+                    for name, values in units.items()
+                }
+            )
+        return found
+
+    def places(self, ids: Sequence[int], text: Any, spans: Sequence) -> tuple[list[int | None], dict[str, list]]:
+        """The tokens of a text (S,) that are answered for, None where nothing can be answered; and facts on each."""
         raise NotImplementedError
 
 
@@ -115,45 +121,31 @@ class Classifier(Predictor):
     regression; with `all_probabilities` also `probability_<label>` for each label; `steps`.
     """
 
-    def prepare(self, settings: Any) -> None:
-        config = self.model.config
-        self.is_number, self.several = predicts_number(config), config.problem_type == MULTI
-        self.labels = [str(config.id2label[index]) for index in range(config.num_labels)]
-        self.each = [f"probability_{label}" for label in self.labels] if settings.all_probabilities else []
-        if self.each and self.is_number:
-            raise ValueError(
-                "all_probabilities: the model predicts numbers (regression), which have none: leave it out"
-            )
-        if self.is_number:
-            self.columns = {"prediction": NUMBER if len(self.labels) == 1 else NUMBERS, "steps": NUMBER}
-            return
-        answer = {"prediction": pa.string(), "probability": NUMBER}
-        if self.several:
-            answer = {name: pa.list_(kind) for name, kind in answer.items()}
-        self.columns = {**answer, **dict.fromkeys(self.each, NUMBER), "steps": NUMBER}
+    kind, takes = "classifiers", ("all_probabilities",)
 
-    def rows(self, inputs: dict[str, torch.Tensor], texts: Sequence, offsets: Sequence) -> list[Row]:
-        output = self.model(**inputs, **self.options)
-        logits, steps = output.logits.double(), rounded(mean_steps(output.get("ponder_steps"), len(texts)))
-        if self.is_number:
-            numbers = rounded(logits.squeeze(-1) if len(self.labels) == 1 else logits)
-            return [{"prediction": number, "steps": own} for number, own in zip(numbers, steps, strict=True)]
-        shares = rounded(logits.sigmoid() if self.several else logits.softmax(-1))
-        return [
-            {**self.answer(own), **dict(zip(self.each, own, strict=False)), "steps": taken}
-            for own, taken in zip(shares, steps, strict=True)
-        ]
+    def check(self) -> None:
+        if self.settings.all_probabilities and predicts_number(self.model.config):
+            raise ValueError("all_probabilities: the model predicts numbers, which have none: leave it out")
 
-    def answer(self, shares: list[float]) -> Row:
-        """The prediction from the probabilities of the labels, and its own."""
-        if self.several:
-            chosen = [place for place, share in enumerate(shares) if share > 0.5]
-            return {"prediction": [self.labels[place] for place in chosen], "probability": [shares[p] for p in chosen]}
-        best = max(range(len(shares)), key=shares.__getitem__)
-        return {"prediction": self.labels[best], "probability": shares[best]}
+    def named(self, logits: torch.Tensor) -> dict[str, list]:
+        config, several = self.model.config, self.model.config.problem_type == MULTI
+        if predicts_number(config):
+            return {"prediction": rounded(logits.squeeze(-1) if config.num_labels == 1 else logits)}
+        shares = rounded(logits.sigmoid() if several else logits.softmax(-1))
+        labels = [str(config.id2label[place]) for place in range(config.num_labels)]
+        if several:
+            chosen = [[place for place, share in enumerate(row) if share > 0.5] for row in shares]
+            names = [[labels[place] for place in places] for places in chosen]
+            best = [[row[place] for place in places] for row, places in zip(shares, chosen, strict=True)]
+        else:
+            best = [max(row) for row in shares]
+            names = [labels[row.index(share)] for row, share in zip(shares, best, strict=True)]
+        each = labels if self.settings.all_probabilities else []
+        probabilities = {f"probability_{name}": [row[place] for row in shares] for place, name in enumerate(each)}
+        return {"prediction": names, "probability": best, **probabilities}
 
 
-class TokenClassifier(Classifier):
+class TokenClassifier(OfTokens, Classifier):
     """Labels by a token classifier: of words where rows hold lists of them, else of the tokens of texts.
 
     Columns of lists: `prediction`, `probability`, with `all_probabilities` also `probability_<label>`, and `steps`.
@@ -162,70 +154,47 @@ class TokenClassifier(Classifier):
     columns `token`, its characters, with `start` and `end` in the text.
     """
 
-    offsets = True
+    needs_spans = True
 
-    def prepare(self, settings: Any) -> None:
-        super().prepare(settings)
-        spans = {} if self.of_words else {"token": pa.string(), "start": pa.int64(), "end": pa.int64()}
-        self.columns = {name: pa.list_(kind) for name, kind in {**spans, **self.columns}.items()}
-
-    def rows(self, inputs: dict[str, torch.Tensor], texts: Sequence, offsets: Sequence) -> list[Row]:
-        output = self.model(**inputs, **self.options)
-        steps, shares = steps_of_tokens(self.model, output, inputs), output.logits.double().softmax(-1).cpu()
-        found = []
-        for text, spans, own_shares, own_steps in zip(texts, offsets, shares, steps, strict=True):
-            if self.of_words:
-                first = first_tokens(words_of_tokens(text, spans))
-                units = [{"place": first.get(number)} for number in range(len(text))]
-            else:
-                units = [
-                    {"place": place, "token": text[start:end], "start": start, "end": end}
-                    for place, (start, end) in enumerate(spans)
-                    if end > start
-                ]
-            for unit in units:
-                if (place := unit["place"]) is not None:
-                    own = rounded(own_shares[place])
-                    unit |= self.answer(own) | dict(zip(self.each, own, strict=False))
-                    unit["steps"] = rounded(own_steps[place])
-            found.append({name: [unit.get(name) for unit in units] for name in self.columns})
-        return found
+    def places(self, ids: Sequence[int], text: Any, spans: Sequence) -> tuple[list[int | None], dict[str, list]]:
+        if self.of_words:
+            first = first_tokens(words_of_tokens(text, spans))
+            return [first.get(number) for number in range(len(text))], {}
+        places = [place for place, (start, end) in enumerate(spans) if end > start]
+        starts, ends = ([spans[place][side] for place in places] for side in (0, 1))
+        tokens = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        return places, {"token": tokens, "start": starts, "end": ends}
 
 
-class MaskFiller(Predictor):
+class MaskFiller(OfTokens):
     """The likeliest tokens for each mask of a text, by a masked language model.
 
     Columns of lists with an entry for each mask token of a text: `prediction`, a list of the likeliest tokens in order,
     `probability`, theirs, and `steps`, those of the mask.
     """
 
-    columns = {"prediction": pa.list_(pa.list_(pa.string())), "probability": pa.list_(NUMBERS), "steps": NUMBERS}
+    kind, takes = "masked language models", ("top_k",)
 
-    def prepare(self, settings: Any) -> None:
-        self.top_k, size = settings.top_k or TOP_K, self.model.config.vocab_size
-        if not 1 <= self.top_k <= size:
-            raise ValueError(f"top_k is {self.top_k}: expected a number of tokens, from 1 to the {size:,} there are")
+    def check(self) -> None:
+        top_k, size = self.settings.top_k, self.model.config.vocab_size
+        if top_k is not None and not 1 <= top_k <= size:
+            raise ValueError(f"top_k is {top_k}: expected a number of tokens, from 1 to the {size:,} there are")
         if self.tokenizer.mask_token_id is None:
             raise ValueError("the checkpoint's tokenizer has no mask token: set tokenizer.mask_token and save it")
 
     def problem(self, ids: Sequence[int]) -> str | None:
-        if len(ids) and self.tokenizer.mask_token_id not in ids:
-            return (
-                f"its text has no {self.tokenizer.mask_token} among the tokens that are read, so nothing is predicted"
-            )
+        if ids and self.tokenizer.mask_token_id not in ids:
+            mask = self.tokenizer.mask_token
+            return f"its text has no {mask} among the tokens that are read, so nothing is predicted"
         return super().problem(ids)
 
-    def rows(self, inputs: dict[str, torch.Tensor], texts: Sequence, offsets: Sequence) -> list[Row]:
-        output = self.model(**inputs, **self.options)
-        steps, masks = steps_of_tokens(self.model, output, inputs), inputs["input_ids"] == self.tokenizer.mask_token_id
-        best = output.logits[masks].double().softmax(-1).topk(self.top_k)
-        names = [[self.tokenizer.decode([token]) for token in own] for own in best.indices.tolist()]
-        answers = zip(names, rounded(best.values), rounded(steps[masks.cpu().numpy()]), strict=True)
-        found = [{name: [] for name in self.columns} for _ in texts]
-        for row, answer in zip(masks.nonzero()[:, 0].tolist(), answers, strict=True):
-            for name, value in zip(self.columns, answer, strict=True):
-                found[row][name].append(value)
-        return found
+    def places(self, ids: Sequence[int], text: Any, spans: Sequence) -> tuple[list[int | None], dict[str, list]]:
+        return [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id], {}
+
+    def named(self, logits: torch.Tensor) -> dict[str, list]:
+        best = logits.softmax(-1).topk(self.settings.top_k or TOP_K)
+        names = [[self.tokenizer.decode([token]) for token in tokens] for tokens in best.indices.tolist()]
+        return {"prediction": names, "probability": rounded(best.values)}
 
 
 class Writer(Predictor):
@@ -235,30 +204,49 @@ class Writer(Predictor):
     fixed depths are not known.
     """
 
-    columns = {"prediction": pa.string(), "steps": NUMBER}
+    kind, takes = "models that write text", ("max_new_tokens", "source_prefix")
 
-    def prepare(self, settings: Any) -> None:
-        number = settings.max_new_tokens or self.model.generation_config.max_new_tokens
-        if number is None:
+    @property
+    def pads_left(self) -> bool:
+        return not self.model.config.is_encoder_decoder
+
+    @property
+    def most(self) -> int | None:
+        return self.settings.max_new_tokens or self.model.generation_config.max_new_tokens
+
+    def check(self) -> None:
+        if self.most is None:
             raise ValueError(
                 "max_new_tokens is not given, nor in the checkpoint's generation_config: pass a number "
                 "(--max_new_tokens on the command line)"
             )
-        self.options |= {"max_new_tokens": number, "do_sample": False, "return_dict_in_generate": True}
-        self.options["pad_token_id"] = self.tokenizer.pad_token_id
-        self.pads_left = not self.model.config.is_encoder_decoder
 
-    def rows(self, inputs: dict[str, torch.Tensor], texts: Sequence, offsets: Sequence) -> list[Row]:
-        output = self.model.generate(**inputs, **self.options)
+    def rows(self, inputs: Inputs, texts: Sequence, spans: Sequence) -> list[Row]:
+        options = {**self.settings.options, "max_new_tokens": self.most, "pad_token_id": self.tokenizer.pad_token_id}
+        output = self.model.generate(**inputs, **options, do_sample=False, return_dict_in_generate=True)
         prompt = inputs["input_ids"].shape[1] if self.pads_left else 0
         written = self.tokenizer.batch_decode(output.sequences[:, prompt:], skip_special_tokens=True)
-        steps = rounded(mean_steps(output.get("ponder_steps"), len(texts)))
-        return [{"prediction": text, "steps": own} for text, own in zip(written, steps, strict=True)]
+        return self.as_rows({"prediction": written}, output)
 
 
-def steps_of_tokens(model: Any, output: Any, inputs: Mapping[str, torch.Tensor]) -> np.ndarray:
-    """Executed depth steps of each token (B, S), NaN for a fixed depth."""
-    mask = inputs["attention_mask"].bool()
-    if output.get("ponder_steps") is None:
-        return np.full(mask.shape, np.nan)
-    return as_numpy(of_tokens(model, output, "ponder_steps", mask))
+def predictor_of(model: Any, tokenizer: Any, settings: Any, of_words: bool) -> Predictor:
+    """The way in which a model answers.
+
+    Raises:
+        ValueError: a setting is not for such a model, or it has no head.
+    """
+    if model.base_model is model:
+        raise ValueError(f"{type(model).__name__} has no head: load it with the head of its task")
+    if labels_tokens(model):
+        chosen: type[Predictor] = TokenClassifier
+    elif is_classifier(model):
+        chosen = Classifier
+    else:
+        chosen = MaskFiller if isinstance(model, ForMaskedLM) else Writer
+    for name, kind in ((name, other.kind) for other in (Classifier, MaskFiller, Writer) for name in other.takes):
+        value = getattr(settings, name)
+        if kind != chosen.kind and value != getattr(type(settings), name):
+            raise ValueError(f"{name} is {value!r}, but it is for {kind}, not for {chosen.kind}: leave it out")
+    predictor = chosen(model, tokenizer, settings, of_words)
+    predictor.check()
+    return predictor

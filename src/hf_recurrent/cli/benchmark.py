@@ -1,8 +1,9 @@
 """`hf-recurrent benchmark`: list, show, export and publish the benchmarks."""
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,14 +14,10 @@ from . import options
 from .console import out, table, wrote
 from .publish import publish_command
 
-if TYPE_CHECKING:
-    from ..benchmarks import BenchmarkInfo, Description
-
 # characters of a text of an example
 MOST_SHOWN = 600
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: what they are, and as datasets for everyone.")
 Name = Annotated[str, typer.Argument(help="A benchmark (see `hf-recurrent benchmark list`).")]
-NumProc = Annotated[int | None, typer.Option(min=1, help="Processes that generate examples; the result is the same.")]
 
 
 @app.command(name="list")
@@ -29,42 +26,33 @@ def list_(
 ) -> None:
     """List the benchmarks and their configurations, or the parameters of one benchmark."""
     from ..benchmarks import benchmark_info, list_benchmarks
-
-    if name is not None:
-        _list_parameters(benchmark_info(name))
-        return
-    rows = []
-    for benchmark in list_benchmarks():
-        for config, meaning in benchmark_info(benchmark).configs.items():
-            rows.append((benchmark, config, meaning))
-    listed = table(None, [("benchmark", False), ("config", False), ("meaning", False)], rows)
-    # names are to be typed: they stay whole in a narrow terminal
-    for column in listed.columns[:2]:
-        column.no_wrap = True
-    out.print(listed)
-    out.print("`benchmark list NAME` lists the parameters of a benchmark.")
-
-
-def _list_parameters(info: "BenchmarkInfo") -> None:
-    """A table of each config: its parameters, their defaults as YAML, and what they set."""
     from ..benchmarks.export.settings import format_value
 
-    out.print(Text.assemble((info.name, "bold"), f": {info.description}"))
+    if name is None:
+        configs = [(each, benchmark_info(each).configs) for each in list_benchmarks()]
+        rows = [(each, config, meaning) for each, found in configs for config, meaning in found.items()]
+        # names are to be typed: they stay whole in a narrow terminal
+        columns = [("benchmark", False), ("config", False), ("meaning", False)]
+        listed = table(None, columns, rows)
+        for column in listed.columns[:2]:
+            column.no_wrap = True
+        out.print(listed, "`benchmark list NAME` lists the parameters of a benchmark.")
+        return
+    info = benchmark_info(name)
+    out.print(f"[bold]{info.name}[/]: {escape(info.description)}")
     for config, meaning in info.configs.items():
-        rows = (
+        rows = [
             (parameter, escape(format_value(value)), escape(info.parameter_meanings[parameter]))
             for parameter, value in info.parameters[config].items()
-        )
+        ]
         default = " (default)" if config == info.default_config else ""
-        out.print()
-        out.print(Text.assemble((config, "bold"), f"{default}: {meaning}"))
+        out.print(f"\n[bold]{config}[/]{default}: {escape(meaning)}")
         out.print(table(None, [("parameter", False), ("default", False), ("meaning", False)], rows))
-    out.print()
-    given = info.parameters[info.default_config].items()
     # a list is harder to spell than a number
-    name, value = max(given, key=lambda item: isinstance(item[1], tuple | list))
-    example = shlex.join(["--benchmark_params", f"{{{name}: {format_value(value)}}}"])
-    out.print(escape(f"`show`, `export`, `evaluate` and `train` change them by a YAML mapping: `{example}`."))
+    values = info.parameters[info.default_config].items()
+    parameter, value = max(values, key=lambda item: isinstance(item[1], tuple | list))
+    example = shlex.join(["--benchmark_params", f"{{{parameter}: {format_value(value)}}}"])
+    out.print(escape(f"\n`show`, `export`, `evaluate` and `train` change them by a YAML mapping: `{example}`."))
 
 
 @app.command()
@@ -82,47 +70,34 @@ def show(
     info = benchmark_info(name, benchmark_config)
     config = benchmark_config or info.default_config
     chosen = examples(name, config, number, data_dir=data_dir, **benchmark_params)
-    out.print(Text.assemble((info.name, "bold"), f" {config}: {info.description}"))
     without = "none, a target is to be written" if info.target_column else "none, for language models"
+    out.print(f"[bold]{info.name}[/] {config}: {escape(info.description)}")
     out.print(f"labels: {' '.join(info.label_names) or without}", markup=False)
-    out.print(_glossary(info))
+    meanings = [*zip(info.label_names, info.label_meanings or (), strict=False)]
+    meanings += [(column, info.column_meanings[column]) for column in info.slice_columns]
+    out.print(grid([*meanings, (info.view, info.parse_meaning)]))
     for example in chosen:
         described = describe_example(name, example.row, config_name=config)
         difficulty = ", ".join(f"{column} {value}" for column, value in described.difficulty.items())
-        out.print()
-        out.print(Text.assemble((example.split, "bold"), f"  {difficulty}"))
-        out.print(_drawing(described, info.view))
+        texts = [
+            (column, text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]} ... ({len(text):,} characters)")
+            for column, text in {**described.names, **described.texts}.items()
+        ]
+        label = ("label", f"{described.label}  {described.answer}") if described.label else ("answer", described.answer)
+        tree = Text(described.tree, no_wrap=True, overflow="ellipsis") if described.tree else None
+        out.print(f"\n[bold]{example.split}[/]  {difficulty}")
+        out.print(grid([*texts, label, (info.view, tree)]))
 
 
-def _glossary(info: "BenchmarkInfo") -> Table:
-    """Meanings of the labels, difficulty columns and parses of the examples."""
-    labels = zip(info.label_names, info.label_meanings or (), strict=False)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", style="dim", min_width=9)
-    grid.add_column()
-    columns = ((column, info.column_meanings[column]) for column in info.slice_columns)
-    parse = [(info.view, info.parse_meaning)] if info.parse_meaning else []
-    for name, meaning in (*labels, *columns, *parse):
-        grid.add_row(Text(name), Text(meaning))
-    return grid
-
-
-def _drawing(described: "Description", view: str) -> Table:
-    """An example's texts, label and parse or picture, each beside its name."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", style="dim", min_width=9)
-    grid.add_column(overflow="ellipsis")
-    for column, text in {**described.names, **described.texts}.items():
-        if len(text) > MOST_SHOWN:
-            text = f"{text[:MOST_SHOWN]} ... ({len(text):,} characters)"
-        grid.add_row(column, Text(text, overflow="fold"))
-    if described.label:
-        grid.add_row("label", Text.assemble((described.label, "bold"), f"  {described.answer}"))
-    elif described.answer:
-        grid.add_row("answer", Text(described.answer))
-    if described.tree:
-        grid.add_row(view, Text(described.tree, no_wrap=True, overflow="ellipsis"))
-    return grid
+def grid(rows: Iterable[tuple[str, Any]]) -> Table:
+    """Texts with their names before them; names without a text are left out."""
+    drawn = Table.grid(padding=(0, 2))
+    drawn.add_column(justify="right", style="dim", min_width=9)
+    drawn.add_column(overflow="ellipsis")
+    for name, text in rows:
+        if text:
+            drawn.add_row(name, Text(text, overflow="fold") if isinstance(text, str) else text)
+    return drawn
 
 
 @app.command()
@@ -136,7 +111,9 @@ def export(
         list[str] | None, typer.Option(help="May be repeated; all configurations if not given.")
     ] = None,
     benchmark_params: options.BenchmarkParams = None,
-    num_proc: NumProc = None,
+    num_proc: Annotated[
+        int | None, typer.Option(min=1, help="Processes that generate examples; the result is the same.")
+    ] = None,
 ) -> None:
     """Write a benchmark as a dataset repository: Parquet files, card and eval.yaml.
 

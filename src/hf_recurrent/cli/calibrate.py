@@ -45,7 +45,7 @@ Output = Annotated[
 InPlace = Annotated[bool, typer.Option("--in_place", help="Change the checkpoint itself instead of a copy.")]
 
 
-@options.takes_examples
+@options.grouped
 def calibrate(
     checkpoint: Checkpoint,
     context: typer.Context,

@@ -14,6 +14,7 @@ from rich.table import Table
 out = Console(soft_wrap=False, highlight=False)
 # messages go one to a line, whatever the width of the terminal
 err = Console(stderr=True, soft_wrap=True, highlight=False)
+FULL_WARNING = warnings.formatwarning
 # exit status of a process that was stopped by Ctrl-C
 INTERRUPTED = 130
 
@@ -50,9 +51,9 @@ def size(number: int) -> str:
 
 def run(command: Callable[[], Any]) -> int:
     """Run a command line -> exit status; a user's mistake is reported in one line, without a traceback."""
+    warnings.formatwarning = brief_warning
     try:
-        with brief_warnings():
-            status = command()
+        status = command()
     except Exception as error:
         if hasattr(error, "format_message"):
             return misused(error)
@@ -72,19 +73,9 @@ def run(command: Callable[[], Any]) -> int:
     return status if isinstance(status, int) else 0
 
 
-@contextmanager
-def brief_warnings() -> Iterator[None]:
-    """Show warnings that are for the user in one line, without the place in the code that gives them."""
-    whole = warnings.formatwarning
-
-    def brief(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
-        return f"warning: {message}\n" if category is UserWarning else whole(message, category, *place, **line)
-
-    warnings.formatwarning = brief
-    try:
-        yield
-    finally:
-        warnings.formatwarning = whole
+def brief_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+    """A warning that is for the user in one line, without the place in the code that gives it."""
+    return f"warning: {message}\n" if category is UserWarning else FULL_WARNING(message, category, *place, **line)
 
 
 @contextmanager
@@ -102,8 +93,9 @@ def misused(error: Any) -> int:
     """Report an error of click, or of the copy of it that typer may have, in one line -> exit status."""
     message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
     if hasattr(error.__cause__, "errors"):
-        # pydantic's messages do not show the value
-        message += f", not {error.__cause__.errors()[0]['input']!r}"
+        # some of pydantic's messages do not show the value
+        message, value = message.replace("Value error, ", "").rstrip("."), repr(error.__cause__.errors()[0]["input"])
+        message += "" if value in message else f", not {value}"
     # a group without a command has printed its help
     if message:
         place = "" if context is None else f" (see `{context.command_path} --help`)"

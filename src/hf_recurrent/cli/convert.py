@@ -1,7 +1,7 @@
 """`hf-recurrent convert`: checkpoints of the authors' code and of other packages, and back."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,9 +9,7 @@ from . import options
 from .console import out, quiet_libraries
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "spiece.model")
-
-
-RECURRENT, ORIGINAL = KINDS = ("recurrent", "original")
+ORIGINAL = "original"
 
 
 def convert(
@@ -27,8 +25,9 @@ def convert(
         Path, typer.Argument(callback=options.in_a_folder, help="New folder for the converted checkpoint.")
     ],
     to: Annotated[
-        str, options.one_of(KINDS, "A checkpoint of this package, or of the package that it is from")
-    ] = RECURRENT,
+        Literal["recurrent", "original"],
+        typer.Option(help="A checkpoint of this package, or of the package that it is from."),
+    ] = "recurrent",
     auto_class: Annotated[
         str | None,
         typer.Option(help="Auto class of the head to convert, such as AutoModelForMaskedLM; by default its own."),
@@ -39,39 +38,35 @@ def convert(
     ] = None,
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
+    from ..convert import load_authors, save_original
     from ..files import new_folder
+    from ..hub.checkpoint import save_checkpoint
 
     quiet_libraries()
     path = Path(reference)
-    recorded = path.is_dir() and not (path / "config.json").is_file()
-    if recorded and to == ORIGINAL:
+    of_authors = path.is_dir() and not (path / "config.json").is_file()
+    if of_authors and to == ORIGINAL:
         raise ValueError(f"--to is {to!r}: {reference} has no config.json, it is a folder of the authors' own")
-    if recorded or to == ORIGINAL:
+    if of_authors or to == ORIGINAL:
         options.refuse("the authors' code, or for the way back", {"auto_class": auto_class, "license": license_name})
     with new_folder(folder, refuse) as built:
-        if recorded:
-            model = from_authors(path, built)
-            told = "It has no tokenizer and no card yet; its token ids are the authors' own."
+        if of_authors:
+            model, note = load_authors(path), "It has no tokenizer and no card yet; its token ids are the authors' own."
+            save_checkpoint(model, built)
         elif to == ORIGINAL:
-            model = to_original(reference, built)
-            told = "Its names are those of the package that it is from."
+            model, note = load_converted(reference), "Its names are those of the package that it is from."
+            save_original(model, built)
+            tokenizer = tokenizer_of(reference)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(built)
         else:
-            model, told = from_other_package(reference, auto_class, built)
+            model, note = from_other_package(reference, auto_class, built)
             write_converted_card(model, reference, license_name, folder, built)
-    out.print(f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n{told}", markup=False)
+    out.print(f"{type(model).__name__}, {model.num_parameters():,} parameters: {folder}\n{note}", markup=False)
 
 
 def refuse(folder: Path) -> None:
     raise ValueError(f"folder {folder} is not empty: give a new one")
-
-
-def from_authors(path: Path, built: Path) -> Any:
-    from ..convert import load_authors
-    from ..hub.checkpoint import save_checkpoint
-
-    model = load_authors(path)
-    save_checkpoint(model, built)
-    return model
 
 
 def from_other_package(reference: str, auto_class: str | None, built: Path) -> tuple[Any, str]:
@@ -84,18 +79,15 @@ def from_other_package(reference: str, auto_class: str | None, built: Path) -> t
         model, report = from_pretrained_recurrent(reference, auto_class, output_loading_info=True)
     except OSError as error:
         raise ValueError(f"{reference} does not load: {one_line(error)}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if report["missing_keys"]:
         raise ValueError(
-            f"{reference} has no weights of {', '.join(missing)}, which {type(model).__name__} needs: convert the head "
-            "that it has, and start a new one by from_pretrained of the Auto class"
+            f"{reference} has no weights of {', '.join(sorted(report['missing_keys']))}, which {type(model).__name__} "
+            "needs: convert the head that it has, and start a new one by from_pretrained of the Auto class"
         )
-    tokenizer = tokenizer_of(reference)
+    tokenizer, unused = tokenizer_of(reference), ", ".join(sorted(map(str, report["unexpected_keys"])))
     save_checkpoint(model, built, tokenizer)
-    unused = sorted(map(str, report["unexpected_keys"]))
-    parts = [f"Without what this model has no use for: {', '.join(unused)}." if unused else ""]
-    parts.append("It has no tokenizer." if tokenizer is None else "")
-    return model, " ".join(part for part in parts if part)
+    notes = [f"Without what this model has no use for: {unused}."] if unused else []
+    return model, " ".join([*notes, *(["It has no tokenizer."] if tokenizer is None else [])])
 
 
 def write_converted_card(model: Any, reference: str, license_name: str | None, folder: Path, built: Path) -> None:
@@ -110,17 +102,15 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
     from ..registry import ARCHITECTURES
     from ..training.paper import paper_with_title
 
-    config: Any = model.config
-    base: Any = read_base_model(reference)
-    if license_name is not None:
-        if base["license"] not in (None, license_name):
-            raise ValueError(f"--license is {license_name!r}, but the card of {base['name']} says {base['license']!r}")
-        base = {**base, "license": license_name}
+    config, base = model.config, read_base_model(reference)
+    if license_name is not None and base["license"] not in (None, license_name):
+        raise ValueError(f"--license is {license_name!r}, but the card of {base['name']} says {base['license']!r}")
     facts = {
         "type": config.model_type,
         "parameters": model.num_parameters(),
         "max_depth": config.num_hidden_layers,
-        **{"halting": "none", "chunks": None, "generation": None, "base": base, "license": None},
+        **{"halting": "none", "chunks": None, "generation": None, "license": None},
+        "base": {**base, "license": license_name or base["license"]},
         "paper": paper_with_title(ARCHITECTURES[config.model_type].paper),
     }
     task = task_for(auto_class_of(config.to_dict())) or "feature-extraction"
@@ -128,23 +118,18 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
     write_results(built, {**EMPTY, "title": title, "name": folder.name, "task": task, "model": facts})
 
 
-def to_original(reference: str, built: Path) -> Any:
+def load_converted(reference: str) -> Any:
+    """A checkpoint of this package."""
     import transformers
 
-    from ..convert import save_original
     from ..hub.checkpoint import load_whole, read_config
     from ..hub.tasks import auto_class_of
 
     config = read_config(reference)
-    found = auto_class_of(config.to_dict())
-    if found is None:
+    name = auto_class_of(config.to_dict())
+    if name is None:
         raise ValueError(f"{reference}: config.json names {config.architectures}, which is no class of this package")
-    model = load_whole(getattr(transformers, found), reference)
-    save_original(model, built)
-    tokenizer = tokenizer_of(reference)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(built)
-    return model
+    return load_whole(getattr(transformers, name), reference)
 
 
 def tokenizer_of(name: str) -> Any:
@@ -152,5 +137,5 @@ def tokenizer_of(name: str) -> Any:
     from transformers import AutoTokenizer
     from transformers.utils import cached_file
 
-    found = (cached_file(name, file, _raise_exceptions_for_missing_entries=False) for file in TOKENIZER_FILES)
-    return AutoTokenizer.from_pretrained(name) if any(found) else None
+    files = (cached_file(name, file, _raise_exceptions_for_missing_entries=False) for file in TOKENIZER_FILES)
+    return AutoTokenizer.from_pretrained(name) if any(files) else None

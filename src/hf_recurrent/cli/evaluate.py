@@ -9,14 +9,11 @@ import typer
 from . import options
 from .console import err, out, quiet_libraries, show_rows
 
-# ways to carry states from segment to segment
-CARRIES = ("document", "segment", "state")
-
 if TYPE_CHECKING:
     from ..tasks.checkpoints import Checkpoint, Request
 
 
-@options.takes_examples
+@options.grouped
 def evaluate(
     checkpoint: options.Checkpoint,
     examples: options.Examples,
@@ -44,7 +41,7 @@ def evaluate(
     ] = None,
     carry: Annotated[
         list[str] | None,
-        options.one_of(CARRIES, "Of long documents, repeatable, all if not given", hidden=True),
+        typer.Option(help="Of long documents, repeatable: document, segment, state; all if not given.", hidden=True),
     ] = None,
     train_file: Annotated[
         str | None, options.own_file("Of models of words or masked tokens: the file of training, for a baseline.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEGEND = "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
 
 
-@options.takes_examples
+@options.grouped
 def experts(
     checkpoint: Annotated[
         str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint with experts.")

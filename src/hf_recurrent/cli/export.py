@@ -1,7 +1,7 @@
 """`hf-recurrent export`: a checkpoint as a graph for another runtime."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,9 +9,11 @@ from . import options
 from .console import out, quiet_libraries, size, wrote
 
 
+@options.grouped
 def export(
     checkpoint: options.Checkpoint,
     output: Annotated[Path, typer.Option(callback=options.in_a_folder, help="The file to write: .onnx, .pt2 or .pte.")],
+    depth_options: dict,
     file_format: Annotated[
         str | None,
         typer.Option("--format", help="onnx, torch (torch.export) or executorch; by the file's name if not given."),
@@ -29,31 +31,27 @@ def export(
             "sequence, padding included.",
         ),
     ] = 512,
-    max_depth: options.MaxDepth = None,
-    halting_threshold: options.HaltingThreshold = None,
-    exit_criterion: options.ExitCriterion = None,
-    exit_threshold: options.ExitThreshold = None,
     revision: options.CheckpointRevision = None,
 ) -> None:
     """Export a checkpoint's forward pass to ONNX, torch.export or ExecuTorch, and compare it with the model there."""
     from tempfile import TemporaryDirectory
 
+    import transformers
+
     from ..files import write_bytes
+    from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
+    from ..hub.tasks import auto_class_of
     from ..inference.export import export_model, format_of
 
     quiet_libraries()
-    chosen = format_of(output, file_format)
-    depth_options = {
-        "max_depth": max_depth,
-        "halting_threshold": halting_threshold,
-        "exit_criterion": exit_criterion,
-        "exit_threshold": exit_threshold,
-    }
-    given = {name: value for name, value in depth_options.items() if value is not None}
-    model = load_model(checkpoint, revision)
+    chosen, of_hub = format_of(output, file_format), revision_options(checkpoint, revision)
+    config = checkpoint_config("checkpoint", checkpoint, **of_hub)
+    loader = getattr(transformers, auto_class_of(config.to_dict()) or "AutoModel")
+    model = load_whole(loader, checkpoint, dtype="float32", **of_hub).eval()
+    check_finite(model, checkpoint)
     with TemporaryDirectory() as folder:
         built = Path(folder) / output.name
-        found = export_model(model, built, chosen, depth, rows=rows, tokens=tokens, **given)
+        found = export_model(model, built, chosen, depth, rows=rows, tokens=tokens, **depth_options)
         # of a large model ONNX keeps the weights in a file of their own, which its graph names
         for part in sorted(Path(folder).iterdir(), key=lambda part: part == built):
             write_bytes(output.with_name(part.name), part.read_bytes())
@@ -65,22 +63,3 @@ def export(
         markup=False,
     )
     wrote(output)
-
-
-def load_model(checkpoint: str, revision: str | None) -> Any:
-    """A checkpoint's model, whatever its head, on the processor.
-
-    Raises:
-        ValueError: there is no such checkpoint, or it is not of this package or not complete.
-    """
-    import transformers
-
-    from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
-    from ..hub.tasks import auto_class_of
-
-    options = revision_options(checkpoint, revision)
-    config = checkpoint_config("checkpoint", checkpoint, **options)
-    loader = getattr(transformers, auto_class_of(config.to_dict()) or "AutoModel")
-    model = load_whole(loader, checkpoint, dtype="float32", **options).eval()
-    check_finite(model, checkpoint)
-    return model

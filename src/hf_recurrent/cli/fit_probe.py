@@ -10,7 +10,7 @@ from .calibrate import Checkpoint, InPlace, MaxDepth, Output, destination
 from .console import out, quiet_libraries, wrote
 
 
-@options.takes_examples
+@options.grouped
 def fit_probe(
     checkpoint: Checkpoint,
     examples: options.Examples,

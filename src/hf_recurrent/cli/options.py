@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options that several commands take, and groups of them."""
 
 import dataclasses
 import inspect
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from ..benchmarks.registry import list_benchmarks
+from ..files import mapping
 from ..tasks import TASKS
 from ..templating import near_names, require_known
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 # of files with examples
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".zip", ".gz")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-CRITERIA = ("learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe")
 # more of anything is a mistake
 MOST = 1_000_000
 
@@ -32,24 +31,27 @@ def in_a_folder(path: Path | None) -> Path | None:
         # a device or pipe is written to as it is
         return path
     above = next(place for place in path.absolute().parents if os.path.lexists(place))
-    if not above.is_dir():
-        raise typer.BadParameter(f"{path} would be in {above}, which is a file")
-    if not os.access(above, os.W_OK | os.X_OK):
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise typer.BadParameter(f"{path} would be in {above}, where nothing can be written")
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise typer.BadParameter(f"{str(path)!r} is not UTF-8") from error
+    return path
+
+
+def a_folder(path: Path | None) -> Path | None:
+    """A folder to write into, checked before any work."""
+    return path if path is None else in_a_folder(path / "file").parent
+
+
+def a_file(path: Any) -> Any:
+    """A file or folder to read, checked before imports that take seconds; None if an option is not given."""
+    if path is not None and not Path(path).exists():
+        raise typer.BadParameter(f"{path} does not exist{near_names(Path(path))}")
     return path
 
 
 def a_place(reference: str | None) -> str | None:
-    """A path or a name on the Hub, checked before imports that take seconds: a mistyped path is refused."""
-    if reference is None:
-        return None
-    path = Path(reference).expanduser()
-    # a name on the Hub is owner/name
-    is_path = reference.startswith((".", "/", "~")) or path.suffix in SUFFIXES or len(path.parts) > 2
+    """A path or a name on the Hub, which is owner/name, checked as early."""
+    path = Path(reference or "").expanduser()
+    is_path = str(reference).startswith((".", "/", "~")) or path.suffix in SUFFIXES or len(path.parts) > 2
     if is_path or (len(path.parts) == 2 and path.parent.is_dir()):
         a_file(path)
     return reference
@@ -62,28 +64,12 @@ def a_benchmark(place: str | None) -> str | None:
     return place
 
 
-def a_file(path: Any) -> Any:
-    """A file or folder to read, checked as early; None if an option is not given."""
-    if path is not None and not Path(path).exists():
-        raise typer.BadParameter(f"{path} does not exist{near_names(Path(path))}")
-    return path
-
-
-def a_folder(path: Path | None) -> Path | None:
-    """A folder to write into, checked before any work."""
-    return path if path is None else in_a_folder(path / "file").parent
-
-
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
-
-
 def a_mapping(text: str | None) -> dict[str, Any]:
     """The parameters of a benchmark."""
-    from ..files import mapping
-
     return mapping("--benchmark_params", text)
 
 
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
 BenchmarkParams = Annotated[
     Any,
     typer.Option(
@@ -91,20 +77,6 @@ BenchmarkParams = Annotated[
         help="Parameters of the benchmark (`benchmark list NAME` names them): '{max_depth: 4, num_test: 100}'.",
     ),
 ]
-
-
-def one_of(names: Sequence[str], text: str, **more: Any) -> Any:
-    """An option of which each value is one of a few names."""
-
-    def check(given: Any) -> Any:
-        for value in given if isinstance(given, list) else [given]:
-            if value is not None and value not in names:
-                raise typer.BadParameter(f"{value!r}: expected one of {', '.join(names)}")
-        return given
-
-    return typer.Option(callback=check, help=f"{text}: {', '.join(names)}.", **more)
-
-
 Checkpoint = Annotated[str, typer.Argument(callback=a_place, help="Folder or Hub id of a checkpoint.")]
 # of commands that evaluate a checkpoint on examples
 Splits = Annotated[list[str] | None, typer.Option(help="May be repeated; the first test split if not given.")]
@@ -121,12 +93,16 @@ MaxDepth = Annotated[int | None, typer.Option(min=1, help="Depth limit instead o
 HaltingThreshold = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Threshold instead of the checkpoint's.")
 ]
-ExitCriterion = Annotated[str | None, one_of(CRITERIA, "Exit criterion instead of the checkpoint's")]
+ExitCriterion = Annotated[
+    Literal["learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe"] | None,
+    typer.Option(help="Exit criterion instead of the checkpoint's."),
+]
 ExitThreshold = Annotated[float | None, typer.Option(help="Its threshold; the criterion's default if not given.")]
 CheckpointRevision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the checkpoint.", hidden=True)]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:1; a GPU is used if there is one.")]
-Dtype = Annotated[str, one_of(DTYPES, "Precision, by default as saved")]
-
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"], typer.Option(help="Precision, by default as saved.")
+]
 
 # what commands take of the arguments of tasks' data: the rest is of training, or has a name of its own in commands
 OF_BENCHMARKS = ("benchmark_config", "benchmark_params", "data_dir")
@@ -151,9 +127,8 @@ def data_options() -> dict[str, Any]:
             continue
         kind = (get_args(item.type) if isinstance(item.type, UnionType) else (item.type,))[0]
         several = get_origin(kind) is list or item.name in ("text_column", "label_column")
-        hidden, check = item.name not in USUAL, CHECKS.get(item.name)
-        option = typer.Option(help=item.metadata["help"], hidden=hidden, callback=check)
         value = list[str] if several else kind if kind in (bool, int, float) else str
+        option = typer.Option(help=item.metadata["help"], hidden=item.name not in USUAL, callback=CHECKS.get(item.name))
         found[item.name] = Annotated[value | None, option]
     return found
 
@@ -171,17 +146,25 @@ Benchmark = Annotated[
         "examples: a file (CSV, TSV, JSON, JSONL, Parquet, text), or a folder of texts for each label.",
     ),
 ]
-OPTIONS = {"benchmark": Benchmark, **data_options()}
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in values.items() if value not in (None, [], {})}
+
+
+def refuse(place: str, options: Mapping[str, Any]) -> None:
+    """Raise a ValueError for options that were given and have no meaning for a place."""
+    for name, value in given(options).items():
+        shown = " ".join(value) if isinstance(value, list) else value
+        raise ValueError(f"--{name} {shown}: this is not for {place}, leave it out")
 
 
 class Examples:
-    """The examples that a command evaluates a checkpoint on: those of a benchmark, or a user's own.
-
-    A command has the options for them by `takes_examples`.
-    """
+    """The examples that a command evaluates a checkpoint on: those of a benchmark, or a user's own."""
 
     def __init__(self, values: Mapping[str, Any]):
-        self.arguments = {name: value for name, value in values.items() if value not in (None, [], {})}
+        self.arguments = given(values)
         self.benchmark = self.arguments.pop("benchmark", None)
         self.dataset = self.arguments.pop("dataset_name", None)
 
@@ -208,67 +191,62 @@ class Examples:
         """
         from ..tasks.checkpoints import Request, holds_examples
 
-        place, chosen, given = self.benchmark, tuple(splits or ()), self.arguments
+        place, arguments, chosen, files = self.benchmark, dict(self.arguments), tuple(splits or ()), dict(files or {})
         if (place is None) == (self.dataset is None):
             which = "both are given" if place else "neither is given"
             raise ValueError(f"name a benchmark or a file of examples, or a data set with --dataset_name: {which}")
-        named = {f"{split}_file": path for split, path in (files or {}).items()}
-        common = {"limit": limit, "train_file": train_file, "labelled": labelled}
+        of_benchmark, of_dataset = (
+            {name: arguments.pop(name) for name in names if name in arguments} for names in (OF_BENCHMARKS, OF_DATASETS)
+        )
+        named = {f"{split}_file": path for split, path in files.items()}
+        common = {"limit": limit, "train_file": train_file, "labelled": labelled, "arguments": arguments}
         if place is None:
-            common["dataset"] = (self.dataset, *(given.get(name) for name in OF_DATASETS))
-            given = {name: value for name, value in given.items() if name not in OF_DATASETS}
-            refuse("a data set", {name: given.get(name) for name in OF_BENCHMARKS} | named)
-            return Request(splits=chosen, arguments=given, **common)
+            refuse("a data set", of_benchmark | named)
+            dataset = (self.dataset, *map(of_dataset.get, OF_DATASETS))
+            return Request(splits=chosen, dataset=dataset, **common)
         if not holds_examples(place):
-            config, params, folder = (given.get(name) for name in OF_BENCHMARKS)
-            refuse(place, {name: value for name, value in given.items() if name not in OF_BENCHMARKS} | named)
-            refuse(place, {"train_file": train_file})
+            refuse(place, arguments | of_dataset | named | {"train_file": train_file})
+            config, params, folder = map(of_benchmark.get, OF_BENCHMARKS)
             return Request(place, config, chosen, params or {}, folder, limit)
-        refuse("a file", {name: given.get(name) for name in (*OF_BENCHMARKS, *OF_DATASETS)})
+        refuse("a file", of_benchmark | of_dataset)
         if len(chosen) > 1:
             raise ValueError(f"split is {' and '.join(chosen)}: {place} is a single one, give it one name")
-        found = {(*chosen, "test")[0]: place, **(files or {})}
-        return Request(place, splits=tuple(found), files=found, arguments=given, **common)
+        files = {(*chosen, "test")[0]: place, **files}
+        return Request(place, splits=tuple(files), files=files, **common)
 
 
-def refuse(place: str, options: Mapping[str, Any]) -> None:
-    """Raise a ValueError for options that were given and have no meaning for a place."""
-    for name, value in options.items():
-        if value not in (None, [], {}):
-            shown = " ".join(value) if isinstance(value, list) else value
-            raise ValueError(f"--{name} {shown}: this is not for {place}, leave it out")
+DATA = data_options()
+READING = ("encoding", "delimiter", "quoting", "on_error")
+# parameter of a command -> the options in its place, and what it becomes
+GROUPS: dict[str, tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]] = {
+    "examples": ({"benchmark": Benchmark, **DATA}, Examples),
+    "reading": ({name: DATA[name] for name in READING}, given),
+    "depth_options": (
+        {
+            "max_depth": MaxDepth,
+            "halting_threshold": HaltingThreshold,
+            "exit_criterion": ExitCriterion,
+            "exit_threshold": ExitThreshold,
+        },
+        given,
+    ),
+}
 
 
-def names_encoding(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose errors that ask for a file's encoding name that of its checkpoint's training."""
-
-    @wraps(command)
-    def run(checkpoint: str, **named: Any) -> None:
-        try:
-            command(checkpoint=checkpoint, **named)
-        except ValueError as error:
-            from ..tasks.checkpoints import with_encoding
-
-            message = with_encoding(str(error), checkpoint)
-            if message == str(error):
-                raise
-            raise ValueError(message) from error
-
-    return run
-
-
-def takes_examples(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `Examples` in the place of its parameter `examples`."""
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of groups in the place of its parameters that have their names."""
     signature, parameters = inspect.signature(command), []
+    groups = {name: GROUPS[name] for name in signature.parameters if name in GROUPS}
     for parameter in signature.parameters.values():
-        given = OPTIONS if parameter.name == "examples" else {}
-        parameters += [parameter.replace(name=name, annotation=given[name], default=None) for name in given]
-        parameters += [] if given else [parameter]
+        options, _ = groups.get(parameter.name, ({parameter.name: parameter.annotation}, None))
+        default = None if parameter.name in groups else parameter.default
+        parameters += [parameter.replace(name=name, annotation=kind, default=default) for name, kind in options.items()]
 
     @wraps(command)
     def run(**named: Any) -> None:
-        examples = Examples({name: named.pop(name) for name in OPTIONS})
-        command(**named, examples=examples)
+        for name, (options, made) in groups.items():
+            named[name] = made({option: named.pop(option) for option in options})
+        command(**named)
 
     run.__signature__ = signature.replace(parameters=parameters)
-    return names_encoding(run)
+    return run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FULL = "full depth"
 
 
-@options.takes_examples
+@options.grouped
 def sweep(
     checkpoint: Annotated[
         str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that halts.")

@@ -182,17 +182,6 @@ def recipe_of_training(name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def with_encoding(message: str, name: str) -> str:
-    """A message that asks for a file's encoding, with that of the files that a checkpoint was trained on.
-
-    It is not taken unasked: another file may have another encoding, and in latin-1 every byte is a letter.
-    """
-    trained = recipe_of_training(name).get("encoding")
-    if trained is None or "--encoding" not in message:
-        return message
-    return f"{message}; {name} was trained with --encoding {trained}"
-
-
 def read_task(name: str, options: Mapping[str, Any], tasks: Sequence[str] = tuple(TASKS)) -> type[Task]:
     """The task of a checkpoint, by the class that its config names; a base model passes for a classifier.
 
