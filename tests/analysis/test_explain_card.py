@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from hf_recurrent.analysis.explain import explain
-from hf_recurrent.analysis.explain.card import draw_picture, draw_routing, examples_to_draw
-from hf_recurrent.analysis.explain.explanation import explain_symbols
+from hf_recurrent.analysis.explain.card import draw_example, examples_to_draw
 from hf_recurrent.analysis.explain.plots import plot_explanation
 from hf_recurrent.hub import lint_card, read_results, write_results
 from support.checkpoints import GUT_LISTOPS
@@ -36,7 +35,7 @@ def routing(folder):
     """Of a Neural Data Router, with its figure in the card's folder."""
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=2)
-    return draw_routing(folder, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="ood/test", max_prompt=40)
+    return draw_example(folder, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="ood/test", max_prompt=40)
 
 
 def test_it_is_what_the_model_does(routing, folder):
@@ -51,7 +50,7 @@ def test_a_language_model_is_shown_before_a_labelled_token(tmp_path):
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=[-100, 4, -100, 5, -100, 6, -100])
     model = make_language_model(LANGUAGE_BY_NAME["ut"])
-    shown = {most: draw_routing(tmp_path, model, tokenizer, row, prefix="t", max_prompt=most) for most in (40, 4, 0)}
+    shown = {most: draw_example(tmp_path, model, tokenizer, row, prefix="t", max_prompt=most) for most in (40, 4, 0)}
     names = {most: (routing["tokens"][-1], routing["answer"]) for most, routing in shown.items()}
     assert names == {40: ("w21", "w6"), 4: ("w9", "w5"), 0: ("[BOS]", "w4")}
 
@@ -60,9 +59,9 @@ def test_a_language_model_is_shown_before_a_labelled_token(tmp_path):
 def test_nothing_is_drawn_of_others(name, tmp_path):
     tokenizer = make_tokenizer()
     row = row_of(tokenizer, labels=0)
-    assert draw_routing(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", max_prompt=40) is None
+    assert draw_example(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", max_prompt=40) is None
     row = {**tokenizer(" ".join(["w4"] * 70)), "labels": 0}
-    assert draw_routing(tmp_path, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="test", max_prompt=40) is None
+    assert draw_example(tmp_path, make_model(BY_NAME["ndr"]), tokenizer, row, prefix="test", max_prompt=40) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -80,26 +79,20 @@ def test_a_card_shows_it_and_can_be_published(routing, folder):
 def test_a_picture_and_its_numbers(tmp_path):
     model, tokenizer = make_model(BY_NAME["ut"]), pixel_tokenizer()
     row = {**tokenizer(*texts_of("ut")), "labels": 2, "brightness": "not an input"}
-    told = draw_picture(tmp_path, model, tokenizer, row, prefix="lra/test 1")
-    found = explain_symbols(model, tokenizer, *texts_of("ut"))
+    told = draw_example(tmp_path, model, tokenizer, row, prefix="lra/test 1", max_prompt=40)
+    found = explain(model, tokenizer, *texts_of("ut"))
     assert told["path"] == "assets/lra_test_1_picture.png"
     expected = plot_explanation(found, tmp_path / "x.png").read_bytes()
     assert (tmp_path / told["path"]).read_bytes() == expected
+    assert (told["kind"], "tokens" in told) == ("picture", False)
     assert (told["answer"], told["prediction"], told["probability"]) == ("LABEL_2", found.prediction, found.probability)
 
 
-@pytest.mark.parametrize(
-    ("make", "tokenizer", "text", "labels"),
-    [
-        (lambda: make_model(BY_NAME["ut"]), make_tokenizer(), "w4 w5 w6 w7", 2),
-        (lambda: make_model(BY_NAME["ut"]), pixel_tokenizer(), spelled(picture()) + " 1", 2),
-        (lambda: make_model(BY_NAME["rnn_lstm"]), pixel_tokenizer(), spelled(picture()), 2),
-        (lambda: make_language_model(LANGUAGE_BY_NAME["ut"]), pixel_tokenizer(), spelled(picture()), [-100] * 18),
-    ],
-)
-def test_no_picture_is_drawn_of_others(make, tokenizer, text, labels, tmp_path):
-    row = {**tokenizer(text), "labels": labels}
-    assert draw_picture(tmp_path, make(), tokenizer, row, prefix="test") is None
+@pytest.mark.parametrize(("name", "text"), [("ut", spelled(picture()) + " 1"), ("rnn_lstm", spelled(picture()))])
+def test_no_picture_is_drawn_of_others(name, text, tmp_path):
+    tokenizer = pixel_tokenizer()
+    row = {**tokenizer(text), "labels": 2}
+    assert draw_example(tmp_path, make_model(BY_NAME[name]), tokenizer, row, prefix="test", max_prompt=40) is None
     assert not list(tmp_path.iterdir())
 
 

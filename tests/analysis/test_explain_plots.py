@@ -7,20 +7,13 @@ import pytest
 from PIL import Image
 
 from hf_recurrent.analysis.explain import MAX_TOKENS, Explanation, explain, plots
-from hf_recurrent.analysis.explain.canvas import NotDrawableError
-from hf_recurrent.analysis.explain.explanation import explain_symbols
-from hf_recurrent.analysis.explain.plots import LINE, letters_of, plot_explanation
-from hf_recurrent.benchmarks.byte_text import decode_bytes
-from hf_recurrent.benchmarks.tokenizers import framed_byte_tokenizer
+from hf_recurrent.analysis.explain.plots import plot_explanation
 from support.families import BY_NAME, make_model
-from support.symbols import byte_model, made, made_canvas, picture
+from support.symbols import made, picture, pixel_tokenizer
+from support.symbols import texts_of as pixel_texts
 from support.tokenizer import make_tokenizer
 
 pytestmark = pytest.mark.slow  # draws
-
-TEXT = b"a caf\xc3\xa9\n\xff$x_1$"
-PICTURE = made_canvas(picture())
-LENGTH = 18
 
 
 @pytest.fixture
@@ -58,16 +51,13 @@ def of_text(name):
     return explain(make_model(BY_NAME[name]), make_tokenizer(), "w4 w9 w5 w21 w6 w4")
 
 
-def of_bytes(name):
-    texts = (decode_bytes(TEXT), "b") if "siamese" in name else (decode_bytes(TEXT),)
-    found = explain_symbols(byte_model(name), framed_byte_tokenizer(), *texts)
-    assert found.canvas.values[0].astype(np.uint8).tobytes() == TEXT
-    return found
+def of_pixels(name):
+    return explain(make_model(BY_NAME[name]), pixel_tokenizer(), *pixel_texts(name))
 
 
 @pytest.mark.parametrize(
     ("find", "name"),
-    [(of_text, "ndr"), (of_text, "tlb"), (of_bytes, "gut"), (of_bytes, "gutlb"), (of_bytes, "ut_siamese")],
+    [(of_text, "ndr"), (of_text, "tlb"), (of_pixels, "gut"), (of_pixels, "gutlb"), (of_pixels, "ut_siamese")],
 )
 def test_models_give_a_figure_of_the_same_bytes(find, name, tmp_path):
     found = find(name)
@@ -141,128 +131,40 @@ def test_a_regression_and_a_continuation_are_called_so(draw):
 
 
 def test_pixels_that_halt_one_by_one(draw):
-    steps = np.array([3, *np.arange(16) % 4, 3])
-    reads = np.arange(3 * LENGTH).reshape(3, LENGTH) / 1000
-    reads[2] = np.nan
-    figure, texts = draw(made(PICTURE, unit="token", steps=steps, reads=reads))
-    small, (pixels, taken) = images(figure)
-    np.testing.assert_array_equal(pixels, picture())
-    np.testing.assert_array_equal(taken, steps[1:17].reshape(4, 4))
-    assert list(small) == ["step 1: up to 0.288", "step 2: up to 0.612", "step 3"]
-    # weights of 18 tokens are told as multiples of an 18th
-    np.testing.assert_allclose(small["step 2: up to 0.612"], reads[1, 1:17].reshape(4, 4) * LENGTH)
-    assert np.isnan(small["step 3"]).all()
-    assert texts[:2] == [
-        "Steps of each pixel:\n0 to 3, 1.50 on average",
-        "Picture, 4 x 4 pixels; prediction yes (75.0%)",
-    ]
-    assert any("Attention from the readout, it; 1 is an even share" in text for text in texts)
+    steps, length = np.array([3, *np.arange(16) % 4, 3]), 18
+    attention = np.arange(3 * length * length).reshape(3, 1, length, length) / 1000
+    found = made(picture(), unit="token", steps=steps, attention=attention)
+    figure, texts = draw(found)
+    small, others = images(figure)
+    assert not others
+    np.testing.assert_array_equal(small["pixels"], picture())
+    np.testing.assert_array_equal(small["steps: 0 to 3, mean 1.50"], steps[1:17].reshape(4, 4))
+    # the first token is read out, and its weights to 18 tokens are multiples of an 18th
+    np.testing.assert_allclose(small["step 2: up to 6.12"], attention[1, 0, 0, 1:17].reshape(4, 4) * length)
+    assert texts == ["Picture, 4 x 4 pixels; prediction yes (75.0%); attention from ?, 1 is an even share"]
 
 
-def test_pictures_of_a_pair_halt_and_are_drawn_apart(draw):
-    first, second = picture(0), picture(1, 3)
-    steps = np.repeat([1, 2], [18, 11])
-    reads = np.array([steps / 100, np.where(steps == 1, np.nan, 0.05)])
-    fields = {"steps": steps, "reads": reads, "chunks": steps - 1}
-    figure, texts = draw(made(made_canvas(first, second), unit="sentence", **fields))
-    small, large = images(figure)
-    np.testing.assert_array_equal(large[0], first)
-    np.testing.assert_array_equal(large[1], second)
-    assert [text for text in texts if text.startswith("halts")] == ["halts after 1 step", "halts after 2 steps"]
-    # that of the picture drawn last
-    np.testing.assert_allclose(small["step 2: up to 0.55"], np.full((3, 3), 0.05 * 11))
-    assert any("Picture 2, 3 x 3 pixels" in text for text in texts)
+def test_pictures_of_a_pair_are_drawn_apart(draw):
+    texts = np.repeat([0, 1], [18, 11])
+    readers, steps = np.isin(np.arange(29), (0, 18)), np.repeat([1, 2], [18, 11])
+    fields = {"unit": "sentence", "steps": steps, "texts": texts, "readers": readers}
+    figure, words = draw(made(picture(0), picture(1, 3), **fields))
+    drawn = [(axes.get_title(), values(axes)) for axes in figure.axes]
+    names = ["pixels", "steps: 1 to 1, mean 1.00", "step 1: up to 0.621", "step 2"]
+    assert [name for name, _ in drawn[:4]] == names
+    assert np.isnan(drawn[3][1]).all()
+    np.testing.assert_array_equal(drawn[4][1], picture(1, 3))
+    # both steps of the second text
+    np.testing.assert_allclose(drawn[7][1], np.full((3, 3), 11 / 29))
+    assert words[1] == "Picture 2, 3 x 3 pixels; attention from ? and ?, 1 is an even share"
 
 
-def test_a_fixed_depth_and_many_layers(draw):
-    found = made(PICTURE, reads=np.ones((20, LENGTH)) / LENGTH, stage="layer")
-    figure, texts = draw(replace(found, probability=None))
-    small, large = images(figure)
-    assert (len(large), len(small)) == (1, plots.MAX_READS)
-    assert any("first 16 of 20 layers" in text for text in texts)
-    assert "A fixed depth: nothing halts" in texts
-    assert any(text.endswith("; prediction yes") for text in texts)
-
-
-def test_a_model_that_takes_no_step(draw):
-    reads = np.full((1, LENGTH), np.nan)
-    figure, _ = draw(made(PICTURE, unit="token", steps=np.zeros(LENGTH, dtype=int), reads=reads))
-    assert list(images(figure)[0]) == ["step 1"]
-
-
-def test_letters():
-    content = np.frombuffer(b"a \xc3\xa9\n\t\xff\x00\xe4\xb8\xad\xc3", np.uint8)
-    letters = letters_of(content)
-    assert len(letters) == len(content)
-    assert letters == [*"a é·", "\u21b5", "\u2192", *"\u25af\u25af\u25af\u00b7\u00b7\u25af"]
-    assert len(letters_of(np.arange(256))) == 256
-
-
-def texts_of(figure):
-    """Of each text its cells, its letters by place, and the ends of its chunks."""
-    for axes in figure.axes:
-        if axes.images:
-            places = ((letter.get_text(), letter.get_position()) for letter in axes.texts)
-            letters = {round(y) * LINE + round(x): text for text, (x, y) in places}
-            ends = [segment[0].tolist() for lines in axes.collections for segment in lines.get_segments()]
-            yield values(axes).ravel(), letters, ends
-
-
-def test_bytes_that_halt_one_by_one(draw):
-    length = len(TEXT) + 2
-    steps = np.arange(length) % 5
-    figure, texts = draw(made(made_canvas(TEXT), unit="token", steps=steps, reads=np.ones((4, length))))
-    ((cells, letters, ends),) = texts_of(figure)
-    np.testing.assert_array_equal(cells[: len(TEXT)], steps[1:-1])
-    assert np.isnan(cells[len(TEXT) :]).all()
-    expected = enumerate(letters_of(np.frombuffer(TEXT, np.uint8)))
-    assert letters == {place: letter for place, letter in expected if letter != " "}
-    assert not ends
-    assert f"Text, {len(TEXT)} bytes: steps; prediction yes (75.0%)" in texts
-
-
-def test_chunks_have_ends(draw):
-    content = bytes(range(65, 91)) * 8
-    chunks = np.arange(len(content) + 2) // 60
-    figure, texts = draw(made(made_canvas(content), unit="chunk", steps=chunks + 1, chunks=chunks))
-    ((cells, _, ends),) = texts_of(figure)
-    np.testing.assert_array_equal(cells[: len(content)], (chunks + 1)[1:-1])
-    # after the bytes 58, 118 and 178, in lines of 100
-    assert ends == [[58.5, -0.5], [18.5, 0.5], [78.5, 0.5]]
-    assert any("steps of each chunk" in text for text in texts)
-
-
-def test_bytes_of_a_fixed_depth_are_coloured_by_the_last_attention(draw):
-    length = len(TEXT) + 2
-    reads = np.stack([np.arange(length), np.arange(length)[::-1]]) / 100
-    figure, texts = draw(made(made_canvas(TEXT), reads=reads, stage="layer"))
-    ((cells, _, _),) = texts_of(figure)
-    np.testing.assert_allclose(cells[: len(TEXT)], reads[1, 1:-1] * length)
-    assert any("attention from the readout in layer 2, 1 is an even share" in text for text in texts)
-
-
-def test_texts_that_halt_as_a_whole(draw):
-    steps = np.repeat([1, 2], [3, 4])
-    reads = np.array([[0.1, 0.2, 0.3] + [0.25] * 4, [np.nan] * 3 + [0.1, 0.6, 0.2, 0.1]])
-    fields = {"steps": steps, "reads": reads, "chunks": steps - 1}
-    figure, words = draw(made(made_canvas(b"x", b"yz"), unit="sentence", **fields))
-    first, second = texts_of(figure)
-    # each has its own last step
-    assert first[0][:1] == pytest.approx([0.2 * 3])
-    assert second[0][:2] == pytest.approx([0.6 * 4, 0.2 * 4])
-    assert any("Text 1, 1 byte: halts after 1 step; attention from the readout in step 1" in text for text in words)
-    assert any("Text 2, 2 bytes: halts after 2 steps; attention from the readout in step 2" in text for text in words)
-
-
-def test_long_texts_are_cut(draw, monkeypatch):
-    monkeypatch.setattr(plots, "MAX_BYTES", 120)
-    figure, texts = draw(made(made_canvas(b"0123456789" * 400), unit="token", steps=np.arange(4002)))
-    ((cells, letters, _),) = texts_of(figure)
-    assert (len(cells), np.isnan(cells).sum(), len(letters)) == (200, 80, 120)
-    assert any("the first 120 of 4,000 bytes" in text for text in texts)
-
-
-def test_what_cannot_be_drawn(tmp_path):
-    with pytest.raises(NotDrawableError, match="have no colours"):
-        plot_explanation(made(made_canvas(b"x")), tmp_path / "x.png")
-    assert not list(tmp_path.iterdir())
+def test_a_memory_and_many_layers(draw):
+    many = np.ones((20, 2, 18, 18)) / 18
+    small, _ = images(draw(made(picture(), attention=many, stage="layer"))[0])
+    assert len(small) == 1 + plots.MAX_READS
+    assert "layer 16: up to 1" in small
+    # memory is read out, and nothing halts
+    figure, texts = draw(made(picture(), readers=np.zeros(18, dtype=bool)))
+    assert list(images(figure)[0]) == ["pixels"]
+    assert texts == ["Picture, 4 x 4 pixels; prediction yes (75.0%)"]

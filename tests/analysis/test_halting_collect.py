@@ -4,8 +4,8 @@ import torch
 from fake_classifier import FakeClassifier, batches_of
 
 from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.explain.card import token_heat_map
 from hf_recurrent.analysis.halting import halting_mass
-from hf_recurrent.analysis.maps import token_heat_map
 
 
 def naive_mass(row, steps):

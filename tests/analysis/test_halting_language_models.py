@@ -9,8 +9,8 @@ from fake_language_model import DEPTH, VOCABULARY, FakeLanguageModel, language_b
 
 from hf_recurrent.analysis import plots
 from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.explain.card import token_heat_map
 from hf_recurrent.analysis.halting import TokenKinds, halting_table
-from hf_recurrent.analysis.maps import token_heat_map
 from hf_recurrent.templating import percent
 
 PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)

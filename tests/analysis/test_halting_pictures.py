@@ -7,7 +7,7 @@ from PIL import Image
 from sweep_models import make_pairs, make_translator
 
 from hf_recurrent.analysis import plots
-from hf_recurrent.analysis.maps import token_heat_map
+from hf_recurrent.analysis.explain.card import token_heat_map
 from hf_recurrent.analysis.sweep import halting_pictures, remaining_mass, sweep_thresholds
 from hf_recurrent.benchmarks import build_tokenizer
 from support.families import BY_NAME, make_batch, make_model

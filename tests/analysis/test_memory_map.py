@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401
-from hf_recurrent.analysis.maps import has_memory, memory_map
+from hf_recurrent.analysis.explain.card import has_memory, memory_map
 from support.families import papers_halting
 
 SIZES = {

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ..analysis.evaluate import evaluate_batches
+from ..analysis.explain.card import token_heat_map
 from ..analysis.halting import halting_table
-from ..analysis.maps import token_heat_map
 from ..data.batches import PaddingCollator, within
 from ..data.columns import LENGTH, Columns, check_slices, chosen, has_column, require_columns
 from ..data.loading import Source

@@ -26,7 +26,7 @@ MAX_MEMORY_TOKENS = 512
 class Evaluation:
     """`tables` by split name (see `halting_table`), `seconds` of each split's pass, figures as `save_all` lists them.
 
-    `routing` and `pictures` are the facts that `draw_routing` and `draw_picture` return. `curve` was measured on
+    `routing` and `pictures` are the facts that `draw_example` returns. `curve` was measured on
     `curve_rows` examples of the first split.
     """
 
@@ -95,16 +95,16 @@ def illustrate(
         maps = maps_of(model, tokenizer, short_example(first), table["unit"])
     evaluation.plots = save_figures(folder, table, prefix=first.name, curve=evaluation.curve, **maps)
     if quotes:
-        draw_example(evaluation, folder, model, tokenizer, first)
+        draw_examples(evaluation, folder, model, tokenizer, first)
 
 
 def maps_of(model: Any, tokenizer: Any, example: dict[str, Any], unit: str) -> dict[str, Any]:
     """Where an example stops and what it keeps in memory, where the model has maps of these that can be read."""
-    from ..analysis.explain.canvas import symbol_kind
-    from ..analysis.maps import has_memory, memory_map, token_heat_map
+    from ..analysis.explain.card import has_memory, memory_map, token_heat_map
+    from ..analysis.explain.explanation import pixel_values
 
     # one halting unit would be one line, which the figure of the halting mass shows already
-    several = unit in ("token", "chunk", "sentence") and symbol_kind(tokenizer) is None
+    several = unit in ("token", "chunk", "sentence") and not pixel_values(tokenizer)
     # maps of many chunks are unreadable and take much memory
     remembers = len(example["input_ids"]) <= MAX_MEMORY_TOKENS and has_memory(model.config)
     return {
@@ -113,24 +113,21 @@ def maps_of(model: Any, tokenizer: Any, example: dict[str, Any], unit: str) -> d
     }
 
 
-def draw_example(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: Split) -> None:
-    """Draw the routing of an example, or what a classifier attends to in a few examples of pixels or bytes."""
-    from ..analysis.explain.canvas import symbol_kind
-    from ..analysis.explain.card import draw_picture, draw_routing, examples_to_draw
+def draw_examples(evaluation: Evaluation, folder: Path, model: Any, tokenizer: Any, split: Split) -> None:
+    """Draw the attention in a short example or, of a classifier of pixels, in a picture of each of two labels."""
+    from ..analysis.explain.card import draw_example, examples_to_draw
+    from ..analysis.explain.explanation import reads_pixels
 
-    example = short_example(split)
-    routing = draw_routing(folder, model, tokenizer, example, prefix=split.name, max_prompt=MAX_EXAMPLE_TOKENS)
-    if routing is not None:
-        evaluation.routing.append(routing)
-        evaluation.plots.append({"kind": "routing", "path": routing["path"], "column": None})
-    labels = split.dataset["labels"][:]
-    if symbol_kind(tokenizer) is None or np.ndim(labels[0]) > 0:
-        return
-    for place in examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels):
-        picture = draw_picture(folder, model, tokenizer, split.dataset[place], prefix=f"{split.name}_{place}")
-        if picture is not None:
-            evaluation.pictures.append(picture)
-            evaluation.plots.append({"kind": "picture", "path": picture["path"], "column": None})
+    examples, labels = {split.name: short_example(split)}, split.dataset["labels"][:]
+    if reads_pixels(model, tokenizer) and np.ndim(labels[0]) == 0:
+        chosen = examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels)
+        examples = {f"{split.name}_{place}": split.dataset[place] for place in chosen}
+    for prefix, example in examples.items():
+        drawn = draw_example(folder, model, tokenizer, example, prefix=prefix, max_prompt=MAX_EXAMPLE_TOKENS)
+        if drawn is not None:
+            kind = drawn.pop("kind")
+            (evaluation.pictures if kind == "picture" else evaluation.routing).append(drawn)
+            evaluation.plots.append({"kind": kind, "path": drawn["path"], "column": None})
 
 
 def sample(split: Split, size: int) -> Split:

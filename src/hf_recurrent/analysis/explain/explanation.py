@@ -1,13 +1,13 @@
 """One example's way through depth: who attends to whom, whose state changes, and who has stopped.
 
-Shapes: T steps, A steps or layers in which the readout attends, H heads, S tokens, E width, W tokens of the longer
-sequence; N sequences, which are the example itself, or the two texts of a siamese pair. Step t of a model stands at
-index t - 1.
+Shapes: T steps, H heads, S tokens, E width, W tokens of the longer sequence; N sequences, which are the example itself,
+or the two texts of a siamese pair. Step t of a model stands at index t - 1.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,18 +19,34 @@ from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ..answers import several_labels
 from ..inference import as_numpy, attention_implementation, predicts_tokens, to_device
-from ..model_facts import adds_probabilities, answers_tokens, halting_unit, stopping_rule
-from .canvas import Canvas, NotDrawableError, canvas_of
-from .readout import describe_readout, readout_attention, readout_modules, recorded_calls
+from ..model_facts import adds_probabilities, answers_tokens, halting_unit, is_classifier, stopping_rule
 
-# more would be too small to see, and to print
-MAX_TOKENS = 64
+# more would be too small to see, and to print; of pictures, maps of more take too much memory
+MAX_TOKENS, MAX_PICTURE_TOKENS = 64, 1100
 MAX_LISTED_WORDS = 40
+# values that are words; pixels have more
+DIGITS = 10
+
+
+class NotExplainedError(ValueError):
+    """A model or an example of which there is nothing to show; the message has the reason."""
+
+
+class Picture(NamedTuple):
+    """A square of pixels: their `places` (side * side,) among the tokens, and `values` (side, side) to `brightest`."""
+
+    places: np.ndarray
+    values: np.ndarray
+    brightest: int
+
+    def square(self, values: np.ndarray) -> np.ndarray:
+        """(..., S) values of tokens as those of the pixels, (..., side, side)."""
+        return values[..., self.places].reshape(*values.shape[:-1], *self.values.shape)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One example's pass through depth: of a short text all attention, of pixels or bytes that of the readout.
+    """One example's pass through depth.
 
     Attributes:
         tokens: S strings, special tokens by their names.
@@ -45,34 +61,27 @@ class Explanation:
         halting: (T, S) conditional probabilities of halting; None for a fixed depth.
         freezes: whether the state of a token that stopped stays as it is. Otherwise (adaptive computation time) it goes
             on changing for others to attend to, and only its share in the output is settled.
-        readout: the token whose final state is classified or continued; None where it is no single one.
+        stage: what T counts: "step", or "layer" where each has weights of its own.
         predicts_next: whether the prediction is the next token, rather than a label.
-        canvas: the pixels or bytes among the tokens; None of other texts. With a canvas there are no `attention` and
-            `gates`, but:
-        reads: (A, S) weights with which the readout attends to each token, NaN where it takes no such step; None where
-            these are not known.
-        reader: description of the readout; None without `reads`.
-        stage: what A counts: "step", "layer" or "memory layer".
-        chunks: (S,) number of the chunk that each token is read in, counted over all texts; a text that is read as a
-            whole is one chunk.
+        texts: (S,) number of the text of each token, by which siamese pairs are told apart.
+        readers: (S,) whether a token's final state is classified or continued; none is where a memory is read out.
+        pictures: those whose pixels a classifier of pixels reads; empty of other texts.
     """
 
     tokens: list[str]
     prediction: str
     probability: float | None
-    attention: np.ndarray | None = None
+    attention: np.ndarray
     gates: np.ndarray | None = None
+    unit: str | None = None
     steps: np.ndarray | None = None
     halting: np.ndarray | None = None
     freezes: bool = True
-    readout: int | None = None
-    predicts_next: bool = False
-    unit: str | None = None
-    canvas: Canvas | None = None
-    reads: np.ndarray | None = None
-    reader: str | None = None
     stage: str = "step"
-    chunks: np.ndarray | None = None
+    predicts_next: bool = False
+    texts: np.ndarray | None = None
+    readers: np.ndarray | None = None
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -80,14 +89,31 @@ class Explanation:
         return len(self.attention) if self.steps is None else max(1, int(self.steps.max()))
 
     @property
-    def relative(self) -> np.ndarray:
-        """(A, S) reads as a multiple of an even share: 1 where all tokens of a chunk are attended to alike."""
-        return self.reads * np.bincount(self.chunks)[self.chunks]
+    def readout(self) -> int | None:
+        """The only token whose final state is classified or continued; None where it is no single one."""
+        return int(self.readers.argmax()) if self.readers.sum() == 1 else None
 
     @property
-    def halts_whole(self) -> bool:
-        """Whether all tokens of a text halt together."""
-        return self.unit in ("row", "sentence")
+    def reader(self) -> str:
+        """What is classified: the tokens that are read out by their names, if there are few."""
+        names = [token for token, read in zip(self.tokens, self.readers, strict=True) if read]
+        return " and ".join(names) if len(names) <= 2 else f"the mean of {len(names)} tokens"
+
+    @property
+    def reads(self) -> np.ndarray:
+        """(T, S) attention of `readers` to each token, their mean, as a multiple of an even share over the text.
+
+        NaN in steps that no reader of the text takes.
+        """
+        depth = len(self.attention)
+        live = np.arange(depth)[:, None] < np.broadcast_to(
+            depth if self.steps is None else self.steps, len(self.tokens)
+        )
+        of_text, taking = self.texts[:, None] == self.texts, (self.readers & live).astype(float)
+        # of each token's own text
+        number = taking @ of_text
+        total = np.einsum("ts,tsk->tk", taking, self.attention.mean(1))
+        return total / np.where(number > 0, number, np.nan) * of_text.sum(0)
 
     def head_attention(self, head: int | None = None) -> np.ndarray:
         """(T, S, S) attention of one head, or the greatest over heads.
@@ -111,145 +137,91 @@ class Explanation:
 
 
 def explain(
-    model: Any,
-    tokenizer: Any,
-    text: str,
-    text_pair: str | None = None,
-    max_depth: int | None = None,
-    max_tokens: int | None = MAX_TOKENS,
+    model: Any, tokenizer: Any, text: str, text_pair: str | None = None, max_depth: int | None = None
 ) -> Explanation:
     """Attention, gates and halting of a classifier or causal language model on one text, or one pair of texts.
 
     Args:
+        text: words or, of a classifier of pixels, the values of a square picture, row by row.
         max_depth: depth limit of this pass instead of the model's.
-        max_tokens: limit to the length of the text; None: none.
 
     Raises:
         ValueError: a model of another package, without attention or without a head; a text that `encode_text` does not
-            accept; or `max_depth` that the model does not accept.
+            accept, or whose pixels make no square; or `max_depth` that the model does not accept.
     """
     check_model(model)
-    return explain_encoded(model, tokenizer, encode_text(model, tokenizer, text, text_pair, max_tokens), max_depth)
-
-
-def explain_symbols(
-    model: Any, tokenizer: Any, text: str, text_pair: str | None = None, max_depth: int | None = None
-) -> Explanation:
-    """Depth and readout attention of a classifier on a picture's pixels, the bytes of a text, or a pair of either.
-
-    Raises:
-        NotDrawableError: see `canvas_of` and `explain_encoded`.
-        ValueError: as of `explain`.
-    """
-    inputs = encode_text(model, tokenizer, text, text_pair, max_tokens=None)
-    return explain_encoded(model, tokenizer, inputs, max_depth, canvas_of(tokenizer, inputs))
+    most = MAX_PICTURE_TOKENS if reads_pixels(model, tokenizer) else MAX_TOKENS
+    return explain_encoded(model, tokenizer, encode_text(model, tokenizer, text, text_pair, most), max_depth)
 
 
 def check_model(model: Any) -> None:
-    """Raise a ValueError unless `model` is of this package and attends from tokens to tokens."""
+    """Raise a NotExplainedError unless `model` is of this package and attends from tokens to tokens."""
     config = model.config
     if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"model is of type {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
-    if config.capabilities.two_stacks:
-        raise ValueError(
-            "model is an encoder-decoder, whose target is not known: expected a classifier or a causal language model"
-        )
-    if answers_tokens(model):
-        raise ValueError(
+        raise NotExplainedError(f"model is of type {config.model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+    if config.capabilities.two_stacks or answers_tokens(model):
+        raise NotExplainedError(
             f"model is of class {type(model).__name__}, which gives a text no single answer: expected a classifier of "
             "texts or a causal language model"
         )
-    if not config.capabilities.attends:
-        raise ValueError(
-            f"model is of the architecture {config.model_type!r}, which has no attention: there are no maps or gates "
-            "to show"
-        )
-    if config.capabilities.window_size is not None:
-        raise ValueError(
-            f"model is of the architecture {config.model_type!r}, whose tokens attend to the places of a window, not "
-            "to the tokens of a row: call it with output_attentions=True and output_gates=True"
+    if not config.capabilities.attends or config.capabilities.window_size is not None:
+        raise NotExplainedError(
+            f"model is of the architecture {config.model_type!r}, which has no attention between the tokens of a row: "
+            "there are no maps to show"
         )
 
 
 def explain_encoded(
-    model: Any,
-    tokenizer: Any,
-    inputs: Mapping[str, torch.Tensor],
-    max_depth: int | None = None,
-    canvas: Canvas | None = None,
+    model: Any, tokenizer: Any, inputs: Mapping[str, torch.Tensor], max_depth: int | None = None
 ) -> Explanation:
-    """`explain` of an encoded example without padding: tensors (1, S) by the names of the model's inputs.
-
-    Args:
-        canvas: the pixels or bytes among the tokens, of which the readout's attention is wanted rather than all.
-
-    Raises:
-        ValueError: the model has no head.
-        NotDrawableError: there is a canvas, and the model is no classifier, or neither halts nor has attention that is
-            known.
-    """
+    """`explain` of an encoded example without padding: tensors (1, S) by the names of the model's inputs."""
     inputs, config = to_device(inputs, model), model.config
-    halts, modules = config.capabilities.halts, readout_modules(model) if canvas else []
-    if canvas and not (halts or modules):
-        raise NotDrawableError(
-            f"model is of the architecture {config.model_type!r}, of whose depth and attention there is nothing to draw"
-        )
-    # a record of states keeps tokens that have stopped in their places
-    records = {"output_hidden_states": True} if canvas else {"output_attentions": True, "output_gates": True}
-    with (
-        inference_mode(model),
-        attention_implementation(model, "sdpa" if modules else config._attn_implementation if canvas else "eager"),
-        recorded_calls(modules) as calls,
-    ):
-        output = model(**inputs, output_halting=True, max_depth=max_depth, **records)
-    logits = getattr(output, "logits", None)
-    if canvas and (logits is None or logits.dim() != 2):
-        raise NotDrawableError(f"model is of class {type(model).__name__}: only what a classifier reads is drawn")
-    if logits is None:
+    with inference_mode(model), attention_implementation(model, "eager"):
+        records = {"output_attentions": True, "output_gates": True, "output_halting": True}
+        output = model(**inputs, max_depth=max_depth, **records)
+    if getattr(output, "logits", None) is None:
         raise ValueError(f"model is of class {type(model).__name__}, which predicts nothing: pass one with a head")
-    sequence, chunk = token_places(config, inputs)
-    prediction, probability = format_prediction(logits, config, tokenizer)
-    stages, memory = "step" if model.capabilities.shared_block else "layer", config.capabilities.memory_slots > 0
-    found = {} if canvas else merged_maps(output, sequence)
-    if halts:
-        steps = by_token(output.ponder_steps[0].cpu().numpy(), sequence, chunk, config)
-        halting = by_token(as_numpy(output.halting_probabilities)[0], sequence, chunk, config).T
-        found |= {"unit": halting_unit(config), "steps": steps, "halting": halting}
-    if modules:
-        reads = readout_attention(model, calls, sequence, chunk, found.get("steps"))
-        found |= {"reads": reads, "reader": describe_readout(config)}
+    texts, chunk = token_places(config, inputs)
+    found: dict[str, Any] = {}
+    if config.capabilities.halts:
+        steps = by_token(output.ponder_steps[0].cpu().numpy(), texts, chunk, config)
+        halting = by_token(as_numpy(output.halting_probabilities)[0], texts, chunk, config).T
+        found = {"unit": halting_unit(config), "steps": steps, "halting": halting}
+    prediction, probability = format_prediction(output.logits, config, tokenizer)
     return Explanation(
-        tokens=tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
-        prediction=prediction,
-        probability=probability,
+        tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
+        prediction,
+        probability,
+        *merged_maps(output, texts),
         freezes=not adds_probabilities(stopping_rule(config)[0]),
-        readout=readout_token(config, len(sequence), predicts_tokens(output)),
+        stage="step" if config.capabilities.shared_block else "layer",
         predicts_next=predicts_tokens(output),
-        canvas=canvas,
-        stage="memory layer" if canvas and memory else stages,
-        chunks=np.unique(np.stack([sequence, chunk]), axis=1, return_inverse=True)[1],
+        texts=texts,
+        readers=read_tokens(config, texts, predicts_tokens(output)),
+        pictures=pictures_of(tokenizer, inputs) if reads_pixels(model, tokenizer) else (),
         **found,
     )
 
 
 def format_prediction(logits: torch.Tensor, config: Any, tokenizer: Any) -> tuple[str, float | None]:
     """Name of the predicted label, labels or token, and its probability, from logits (1, C) or (1, S, V)."""
-    scores = logits[0, -1] if logits.dim() == 3 else logits[0]
     if logits.dim() == 2 and predicts_number(config):
-        return f"{scores.item():.4g}", None
+        return f"{logits.item():.4g}", None
     if logits.dim() == 2 and config.problem_type == MULTI:
         names, shares = several_labels(logits, config)
         return names[0], float(shares[0])
-    share, best = scores.float().softmax(-1).max(-1)
+    share, best = logits.flatten(0, -2)[-1].float().softmax(-1).max(-1)
     name = tokenizer.convert_ids_to_tokens(int(best)) if logits.dim() == 3 else str(config.id2label[int(best)])
     return name, float(share)
 
 
-def readout_token(config: Any, length: int, language: bool) -> int | None:
-    """The token whose state is read out; None where it is a mean, a memory, or one of each sentence."""
+def read_tokens(config: Any, texts: np.ndarray, language: bool) -> np.ndarray:
+    """(S,) whether a token's final state is read out: of each text the last, the first, or all; none of a memory."""
+    first, last = np.diff(texts, prepend=-1) != 0, np.diff(texts, append=-1) != 0
     if language:
-        return length - 1
-    return None if config.capabilities.siamese else {"end": length - 1, "cls": 0}.get(config.pooling)
+        return last
+    every = np.full(len(texts), config.capabilities.memory_slots == 0)
+    return {"end": last, "cls": first}.get(config.pooling, every)
 
 
 def token_places(config: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
@@ -277,21 +249,58 @@ def by_token(values: np.ndarray, sequence: np.ndarray, chunk: np.ndarray, config
     return values.reshape(number, -1, *values.shape[unit_axes:])[sequence, chunk]
 
 
-def merged_maps(output: Any, sequence: np.ndarray) -> dict[str, np.ndarray]:
+def merged_maps(output: Any, sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Attention (N, H, W, W) and gates (N, W, E) of each step -> (T, H, S, S), zero between sequences, and (T, S)."""
-    maps = np.stack([as_numpy(step) for step in output.attentions])
-    attention = np.zeros((len(maps), maps.shape[2], len(sequence), len(sequence)))
-    gates = np.zeros((len(maps), len(sequence)))
+    # single precision, for maps of pictures are large
+    maps, length = torch.stack(output.attentions).float().cpu().numpy(), len(sequence)
+    attention = np.zeros((len(maps), maps.shape[2], length, length), dtype=maps.dtype)
+    gates = None if output.gates is None else np.zeros((len(maps), length))
     for number in range(sequence.max() + 1):
         own = np.flatnonzero(sequence == number)
         attention[:, :, own[:, None], own] = maps[:, number, :, : len(own), : len(own)]
-        if output.gates is not None:
+        if gates is not None:
             gates[:, own] = [as_numpy(step)[number, : len(own)].mean(-1) for step in output.gates]
-    return {"attention": attention} if output.gates is None else {"attention": attention, "gates": gates}
+    return attention, gates
+
+
+def reads_pixels(model: Any, tokenizer: Any) -> bool:
+    """Whether a model classifies pictures by the values of their pixels."""
+    return is_classifier(model) and bool(pixel_values(tokenizer))
+
+
+def pixel_values(tokenizer: Any) -> dict[int, int]:
+    """The value of each token id that is one of a pixel; empty unless all symbols are numbers, more than ten."""
+    vocabulary = tokenizer.get_vocab()
+    symbols = set(vocabulary) - set(tokenizer.all_special_tokens)
+    if len(symbols) <= DIGITS or not all(symbol.isascii() and symbol.isdigit() for symbol in symbols):
+        return {}
+    return {vocabulary[symbol]: int(symbol) for symbol in symbols}
+
+
+def pictures_of(tokenizer: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Picture, ...]:
+    """The picture of an example (1, S) without padding, or the two of a pair.
+
+    Raises:
+        NotExplainedError: pixels make no square.
+    """
+    of_token, pictures = pixel_values(tokenizer), []
+    ids = inputs["input_ids"][0].tolist()
+    values = np.array([of_token.get(token, -1) for token in ids])
+    texts = inputs["token_type_ids"][0].cpu().numpy() if "token_type_ids" in inputs else np.zeros(len(ids), dtype=int)
+    for text in range(texts.max() + 1):
+        places = np.flatnonzero((values >= 0) & (texts == text))
+        side = max(math.isqrt(len(places)), 2)
+        if side * side != len(places):
+            raise NotExplainedError(
+                f"text has {len(places)} pixels, which make no square: pass {side} x {side} = {side**2} or "
+                f"{side + 1} x {side + 1} = {(side + 1) ** 2} of them"
+            )
+        pictures.append(Picture(places, values[places].reshape(side, side), max(of_token.values())))
+    return tuple(pictures)
 
 
 def encode_text(
-    model: Any, tokenizer: Any, text: str, text_pair: str | None = None, max_tokens: int | None = MAX_TOKENS
+    model: Any, tokenizer: Any, text: str, text_pair: str | None, max_tokens: int
 ) -> dict[str, torch.Tensor]:
     """A text, or a pair of texts, as a batch of one.
 
@@ -308,11 +317,8 @@ def encode_text(
     for name, value in texts.items():
         check_words(tokenizer, name, value)
     inputs = dict(tokenizer(*texts.values(), return_tensors="pt"))
-    length = inputs["input_ids"].shape[1]
-    if max_tokens is not None and length > max_tokens:
-        raise ValueError(
-            f"text has {length} tokens, special ones included, but only {max_tokens} can be drawn: pass a shorter one"
-        )
+    if (length := inputs["input_ids"].shape[1]) > max_tokens:
+        raise ValueError(f"text has {length} tokens, special tokens included: pass at most {max_tokens}")
     return inputs
 
 

@@ -54,9 +54,7 @@ def look_inside(model: Any, tokenizer: Any, text: str, text_pair: str | None = N
         ValueError: as `explain`; or more than `MAX_TOKENS` tokens.
     """
     check_model(model)
-    inputs = encode_text(model, tokenizer, text, text_pair, max_tokens=None)
-    if (number := inputs["input_ids"].shape[1]) > MAX_TOKENS:
-        raise ValueError(f"text has {number} tokens, special tokens included: pass at most {MAX_TOKENS}")
+    inputs = encode_text(model, tokenizer, text, text_pair, MAX_TOKENS)
     shared, runs = model.capabilities.shared_block, []
     passes: list[tuple[Explanation, list[Explanation]]] = []
     for rule in stopping_rules(model):
