@@ -14,8 +14,8 @@ import hf_recurrent  # noqa: F401 - registers the architectures
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.cli import main
 from hf_recurrent.hub import read_results
+from hf_recurrent.hub.card import METRICS, auto_class_of
 from hf_recurrent.hub.gallery import build_page, gallery_problems
-from hf_recurrent.hub.tasks import METRICS, auto_class_of
 from support.loopback_hub.cards import front_matter
 
 ROOT = Path(__file__).parents[1] / "model_cards"

@@ -1,6 +1,5 @@
 """Data in files: plain Python scalars only, and no half-written file or folder."""
 
-import errno
 import filecmp
 import hashlib
 import json
@@ -23,7 +22,6 @@ import yaml
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 # the end of the names of files that are being written
 PARTIAL = ".partial"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def plain(value: Any) -> Any:
@@ -188,15 +186,6 @@ def temporary_folder(path: Path) -> Iterator[Path]:
     base = next(parent for parent in path.absolute().parents if parent.exists())
     with tempfile.TemporaryDirectory(prefix=".", suffix=PARTIAL, dir=base, ignore_cleanup_errors=True) as temporary:
         yield Path(temporary)
-
-
-def no_room(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that of a disk without room."""
-    if error is None:
-        return False
-    # safetensors tells by its message alone
-    full = getattr(error, "errno", None) in NO_ROOM or any(f"(os error {number})" in str(error) for number in NO_ROOM)
-    return full or no_room(error.__cause__ or error.__context__)
 
 
 def file_hash(path: str | os.PathLike) -> str:

@@ -13,7 +13,7 @@ def send(hub, folder, *, token=..., repo_id="org/x", repo_type="model", **option
     api = HfApi(hub.endpoint, token=hub.token if token is ... else token)
     sizes = {path: file.stat().st_size for path, file in local_files(folder).items()}
     planned = publish.Published(repo_type, sizes, options.get("private"))
-    return publish.send(folder, repo_id, planned, publish.Options(api=api, message="message", **options))
+    return publish.send(folder, repo_id, planned, publish.Options(api=api, **options))
 
 
 def contents(folder):

@@ -7,8 +7,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from hf_recurrent.hub.card import eval_results_file, render_card
-from hf_recurrent.hub.tasks import TASKS
+from hf_recurrent.hub.card import TASKS, eval_results_file, render_card
 from support.card_text import section
 from support.results import (
     figure,
@@ -225,14 +224,14 @@ def test_metadata():
 
 
 def test_evaluation_results_carry_the_split_in_the_task():
-    path, text = eval_results_file(make_results(date="2026-01-31"))
+    ((path, text),) = eval_results_file(make_results(date="2026-01-31")).items()
     entries = yaml.safe_load(text)
     assert path == ".eval_results/listops.yaml"
     assert entries[0]["dataset"]["id"] == "someone/listops"
     assert entries[0]["date"] == "2026-01-31"
     assert [entry["dataset"]["task_id"] for entry in entries] == ["original/test", "original/deep"]
-    assert eval_results_file(make_results(data={"dataset_id": None})) is None
-    assert eval_results_file(make_results(data={"name": "../../x.y"}))[0] == ".eval_results/-x-y.yaml"
+    assert eval_results_file(make_results(data={"dataset_id": None})) == {}
+    assert [*eval_results_file(make_results(data={"name": "../../x.y"}))] == [".eval_results/-x-y.yaml"]
 
 
 def test_a_licence_follows_from_the_weights_and_the_data():

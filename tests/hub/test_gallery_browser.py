@@ -90,7 +90,7 @@ def toggle(page, name):
 
 def usage(entry):
     """The first program of a card."""
-    return entry.readme.split("```python\n")[1].split("\n```")[0]
+    return entry.files["README.md"].split("```python\n")[1].split("\n```")[0]
 
 
 def test_it_opens_closed_and_loads_nothing(page, root):
@@ -141,7 +141,7 @@ def test_an_opened_row_shows_figures_tables_and_usage(page, root):
     # folded parts count
     words = evaluate(page, "document.getElementById($0).textContent", NAME)
     assert usage(entry) in words
-    for part in (entry.results["notice"], "steps shrink", *entry.accuracy, *entry.main_table["slices"]):
+    for part in (entry.results["notice"], "steps shrink", *entry.results["splits"], *entry.main_table["slices"]):
         assert part in words
     toggle(page, NAME)
     assert evaluate(page, OPEN) == []

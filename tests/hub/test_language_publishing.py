@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hf_recurrent.cli import main
 from hf_recurrent.hub import read_results
-from hf_recurrent.hub.errors import PublishError
 from hf_recurrent.hub.gallery import build_page, gallery_problems, refresh
 from hf_recurrent.hub.publish import publish_checkpoint
 from hf_recurrent.hub.reload import check_reload
@@ -154,7 +153,7 @@ def test_a_model_that_gives_other_results_is_not_published(gutlb, tmp_path):
     before, end, after = path.read_text().partition("        return RecurrentCausalLMOutput(")
     assert end
     path.write_text(before + DAMAGE + end + after)
-    with pytest.raises(PublishError, match=r"gives other results without this package, in ponder_cost\. Publish again"):
+    with pytest.raises(ValueError, match=r"gives other results without this package, in ponder_cost\. Publish again"):
         check_reload(gutlb, staged)
 
 
@@ -171,7 +170,7 @@ def test_a_card_of_another_task_is_refused(gutlb, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["GUTLBForSequenceClassification"]
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(PublishError, match="the weights do not fit GUTLBForSequenceClassification"):
+    with pytest.raises(ValueError, match="the weights do not fit GUTLBForSequenceClassification"):
         publish_checkpoint(folder, REPO, dry_run=True)
     problems = gallery_problems(tmp_path)
     assert any("config.json is not of a model for text-generation" in problem for problem in problems)

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from hf_recurrent.cli import main
-from hf_recurrent.hub import publish_checkpoint
-from hf_recurrent.hub.errors import PublishError
+from hf_recurrent.hub import PublishError, publish_checkpoint
 from hf_recurrent.hub.staging import stage_checkpoint
 from hf_recurrent.training.run import run
 

@@ -3,7 +3,7 @@
 import pytest
 from pushing import README, WEIGHTS, contents, send, stored
 
-from hf_recurrent.hub.errors import PublishError
+from hf_recurrent.hub import PublishError
 
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -14,7 +14,7 @@ def test_one_commit_holds_the_folder(hub, folder, repo_type):
     done = send(hub, folder, repo_type=repo_type)
     repository = hub.repository("org/x", repo_type)
     assert stored(hub, repo_type=repo_type) == contents(folder)
-    assert [commit.summary for commit in repository.commits[1:]] == ["message"]
+    assert [commit.summary for commit in repository.commits[1:]] == ["Publish x with hf_recurrent"]
     assert done.changed
     assert done.commit == repository.head().oid
     assert done.url == f"{hub.endpoint}/{'' if repo_type == 'model' else repo_type + 's/'}org/x"

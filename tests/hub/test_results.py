@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hf_recurrent.files import FRONT_MATTER, changed_files, parse_yaml, write_json
+from hf_recurrent.files import changed_files, write_json
 from hf_recurrent.hub import lint_card, read_results, render_card, write_results
 from hf_recurrent.hub.base_model import check_license, copy_results, license_of, read_base_model
-from hf_recurrent.hub.results import check_texts, put_results, stored_digest, with_calibration
+from hf_recurrent.hub.results import check_texts, front_matter, put_results, stored_digest, with_calibration
 from support.results import figure, make_calibration, make_results, make_table
 
 OURO = {"name": "ByteDance/Ouro-1.4B", "license": "apache-2.0", "license_name": None, "license_link": None}
@@ -59,7 +59,7 @@ def test_results_of_others_are_none(tmp_path, content):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("---\n", "", "no YAML front matter"),
+        ("---\n", "", "lacks 'license'"),
         ("license: apache-2.0", "license: [", "not valid YAML"),
         ("license: apache-2.0", "license: !!python/name:os.system ''", "not valid YAML"),
         ("license: apache-2.0", "licence: apache-2.0", "lacks 'license'"),
@@ -68,7 +68,7 @@ def test_results_of_others_are_none(tmp_path, content):
     ],
 )
 def test_each_defect_of_a_card_is_named(tmp_path, picture, old, new, problem):
-    with pytest.raises(ValueError, match=r"no README\.md"):
+    with pytest.raises(ValueError, match=r"has no README\.md"):
         lint_card(tmp_path)
     write_results(tmp_path, make_results(figures=[picture]))
     edit(tmp_path, old, new)
@@ -228,7 +228,7 @@ def test_a_model_of_ones_own_is_nobody_elses(tmp_path):
     assert read_base_model(str(tmp_path)) is None
     write_results(tmp_path, make_results(model={"base": OURO}))
     assert read_base_model(str(tmp_path)) == OURO
-    data = parse_yaml(FRONT_MATTER.match((tmp_path / "README.md").read_text()).group(1), "README.md")
+    data = front_matter((tmp_path / "README.md").read_text())
     assert (data["license"], data["base_model"]) == ("apache-2.0", "ByteDance/Ouro-1.4B")
 
 

@@ -141,7 +141,7 @@ def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "model").write_text("mine")
-    with pytest.raises(ValueError, match=r"save_directory='.*model' is a file: name a folder"):
+    with pytest.raises(OSError, match="model"):
         make_model().save_pretrained(tmp_path / "model")
     assert (tmp_path / "model").read_text() == "mine"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from hf_recurrent.hub.card import task_for
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.hub.publish import publish_checkpoint
-from hf_recurrent.hub.tasks import task_for
 from hf_recurrent.tasks import OF_TEXTS
 from hf_recurrent.tasks.checkpoints import read_task
 from support.families import nightly

@@ -101,7 +101,7 @@ def build(
 
 @cards.command()
 def refresh(root: Root = Path("model_cards")) -> None:
-    """Render every card and the index again, with calibrations that a card does not show yet."""
+    """Render every card and the index again."""
     from ..hub.gallery import refresh
 
     changed = refresh(root)

@@ -97,8 +97,8 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
         ValueError: the card of the original names another licence than `license_name`.
     """
     from ..hub.base_model import read_base_model
+    from ..hub.card import auto_class_of, task_for
     from ..hub.results import EMPTY, write_results
-    from ..hub.tasks import auto_class_of, task_for
     from ..registry import ARCHITECTURES
     from ..training.paper import paper_with_title
 
@@ -122,8 +122,8 @@ def load_converted(reference: str) -> Any:
     """A checkpoint of this package."""
     import transformers
 
+    from ..hub.card import auto_class_of
     from ..hub.checkpoint import load_whole, read_config
-    from ..hub.tasks import auto_class_of
 
     config = read_config(reference)
     name = auto_class_of(config.to_dict())

@@ -39,8 +39,8 @@ def export(
     import transformers
 
     from ..files import write_bytes
+    from ..hub.card import auto_class_of
     from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
-    from ..hub.tasks import auto_class_of
     from ..inference.export import export_model, format_of
 
     quiet_libraries()

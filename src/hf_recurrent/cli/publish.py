@@ -28,11 +28,10 @@ def publish_command(publisher: str, source_type: Any, text: str) -> Callable[...
             str | None, typer.Option(help="Branch to commit to, made from main if it does not exist.")
         ] = None,
         tag: Annotated[str | None, typer.Option(help="Name to give to the commit.")] = None,
-        message: Annotated[str | None, typer.Option(help="Summary of the commit.")] = None,
     ) -> None:
         from ..hub import publish as hub_publish
 
-        settings = {"private": private, "revision": revision, "tag": tag, "message": message, "dry_run": dry_run}
+        settings = {"private": private, "revision": revision, "tag": tag, "dry_run": dry_run}
         quiet_libraries()
         with interruptible():
             done = getattr(hub_publish, publisher)(os.fspath(source), repo_id, announce=announce, **settings)

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files import FRONT_MATTER, parse_yaml, read_json, write_json
+from ..files import read_json, read_text, write_json
 from ..registry import ARCHITECTURES
-from .results import README_FILE, read_results, write_results
+from .card import LICENCE
+from .results import README_FILE, cached_file, front_matter, read_results, write_results
 
 # of copies that have no results to tell it
 LINEAGE_FILE = "base_model.json"
-LICENCE = ("license", "license_name", "license_link")
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(
     r"apache-2\.0|mit|isc|zlib|unlicense|wtfpl|afl-3\.0|artistic-2\.0|bsl-1\.0|ecl-2\.0|ms-pl|ncsa|pddl|odbl|odc-by"
@@ -47,24 +47,21 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
         Its `name` on the Hub or that of its folder, `license`, `license_name` and `license_link` as its card has them
         (None: it does not), and `revision`, its commit; None of a folder.
     """
-    # transformers is slow to import, and commands without a checkpoint read cards, too
-    from transformers.utils import cached_file
-    from transformers.utils.hub import extract_commit_hash
-
     folder = Path(name)
-    if folder.is_dir():
-        results = read_results(folder)
-        if results is not None:
-            return results["model"]["base"]
-        if (folder / LINEAGE_FILE).is_file():
-            return read_json(folder / LINEAGE_FILE)
-        if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
-            return None
-        return {"name": folder.resolve().name, **license_of(folder / README_FILE), "revision": None}
-    missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
-    place = {"revision": revision, "token": token}
-    readme, config = (cached_file(name, file, **place, **missing) for file in (README_FILE, "config.json"))
-    return {"name": name, **license_of(readme), "revision": extract_commit_hash(config, None)}
+    if not folder.is_dir():
+        from transformers.utils.hub import extract_commit_hash
+
+        readme, config = (
+            cached_file(name, file, revision=revision, token=token) for file in (README_FILE, "config.json")
+        )
+        return {"name": name, **license_of(readme), "revision": extract_commit_hash(config, None)}
+    if (results := read_results(folder)) is not None:
+        return results["model"]["base"]
+    if (folder / LINEAGE_FILE).is_file():
+        return read_json(folder / LINEAGE_FILE)
+    if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
+        return None
+    return {"name": folder.resolve().name, **license_of(folder / README_FILE), "revision": None}
 
 
 def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
@@ -75,25 +72,21 @@ def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
         options: of the loaders of the checkpoint.
     """
     results = read_results(origin, **options)
-    if results is None:
-        base = read_base_model(origin, options.get("revision"), options.get("token"))
-        if base is not None:
-            write_json(folder / LINEAGE_FILE, base)
-        return
-    figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
-    for figure in figures:
-        (folder / figure["path"]).parent.mkdir(exist_ok=True)
-        shutil.copyfile(Path(origin) / figure["path"], folder / figure["path"])
-    write_results(folder, {**results, "name": name, "figures": figures})
+    if results is not None:
+        figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
+        for figure in figures:
+            (folder / figure["path"]).parent.mkdir(exist_ok=True)
+            shutil.copyfile(Path(origin) / figure["path"], folder / figure["path"])
+        write_results(folder, {**results, "name": name, "figures": figures})
+    elif base := read_base_model(origin, options.get("revision"), options.get("token")):
+        write_json(folder / LINEAGE_FILE, base)
 
 
 def license_of(readme: str | Path | None) -> dict[str, str | None]:
-    """The fields of a licence in a card's front matter; of several licences none is told."""
-    data = {}
+    """The fields of a licence in a card's front matter; all None where it names none, or several."""
+    metadata = {}
     if readme is not None and Path(readme).is_file():
-        match = FRONT_MATTER.match(Path(readme).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n"))
         with suppress(ValueError):
-            data = parse_yaml(match.group(1), str(readme)) if match else {}
-    found = {name: data.get(name) if isinstance(data, dict) else None for name in LICENCE}
-    found = {name: value if isinstance(value, str) else None for name, value in found.items()}
-    return dict.fromkeys(LICENCE) if found["license"] == "unknown" else found
+            metadata = front_matter(read_text(readme))
+    known = isinstance(metadata.get("license"), str) and metadata["license"] != "unknown"
+    return {name: metadata.get(name) if known else None for name in LICENCE}

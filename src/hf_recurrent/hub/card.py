@@ -2,7 +2,8 @@
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,9 @@ from .. import templating
 from ..analysis.recurrence import carry_effect
 from ..analysis.sweep import all_stacks
 from ..benchmarks.tasks import task_id
+from ..files import one_line
 from ..registry import ARCHITECTURES
-from .findings import (
-    adaptivity,
-    best_fixed_depth,
-    certifies_depths,
-    forgetting,
-    has_exit,
-    is_adaptive,
-    limits,
-    lowest_harmless,
-    measured_before,
-)
-from .tasks import FEATURES, METRICS, OTHER_ANSWERS, TASKS, Metric
+from . import findings
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 # kind of a figure -> what it shows, and the section that shows it
@@ -53,9 +44,113 @@ CAPTIONS = {
 # kinds of figures that show the tokens of an example
 QUOTING = ("heat_map", "depth", "memory", "routing", "picture", "halting_plot")
 RESETS = {"document": "nothing", "segment": "everything", "state": "the state vectors alone"}
-PERPLEXITIES = ("word_perplexity", "perplexity")
+LICENCE = ("license", "license_name", "license_link")
 # what results of another form than a card's give rise to
-RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, jinja2.TemplateError)
+RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, jinja2.TemplateError)
+
+CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generation", "translation"
+TOKEN_CLASSIFICATION, FILL_MASK = "token-classification", "fill-mask"
+QUESTION_ANSWERING, MULTIPLE_CHOICE = "question-answering", "multiple-choice"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the Hub.
+
+    Attributes:
+        auto_class: transformers' class that loads its models.
+        answer: Python for a model's answer, by `tokenizer`, `model`, `inputs` and `outputs`; None: it generates.
+        has_pipeline: whether transformers has a pipeline of this name.
+    """
+
+    auto_class: str
+    answer: str | None = None
+    has_pipeline: bool = True
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A measure of a card's tables.
+
+    Attributes:
+        label: for a heading.
+        examples: what is counted, in the plural.
+        meaning: a sentence, where the label needs one.
+        key: of the value in a table.
+    """
+
+    label: str
+    examples: str
+    meaning: str = ""
+    key: str = "accuracy"
+
+    @property
+    def in_bits(self) -> bool:
+        """Whether it is a loss, of which less is better, rather than a share of right answers."""
+        return self.key.startswith("bits")
+
+    @property
+    def baseline_key(self) -> str:
+        """The key of the best constant answer's value in a table."""
+        return f"constant_{self.key}" if self.in_bits else "majority_baseline"
+
+
+# by pipeline tag
+TASKS = {
+    CLASSIFICATION: Task(
+        "AutoModelForSequenceClassification", "model.config.id2label[outputs.logits.argmax(-1).item()]"
+    ),
+    GENERATION: Task("AutoModelForCausalLM"),
+    # the Hub's only name for sequence-to-sequence tasks
+    TRANSLATION: Task("AutoModelForSeq2SeqLM", has_pipeline=False),
+    TOKEN_CLASSIFICATION: Task(
+        "AutoModelForTokenClassification", "[model.config.id2label[i] for i in outputs.logits[0].argmax(-1).tolist()]"
+    ),
+    FILL_MASK: Task(
+        "AutoModelForMaskedLM",
+        "tokenizer.decode(outputs.logits.argmax(-1)[inputs.input_ids == tokenizer.mask_token_id])",
+    ),
+    QUESTION_ANSWERING: Task(
+        "AutoModelForQuestionAnswering",
+        "tokenizer.decode(inputs.input_ids[0, outputs.start_logits.argmax() : outputs.end_logits.argmax() + 1])",
+        has_pipeline=False,
+    ),
+    MULTIPLE_CHOICE: Task("AutoModelForMultipleChoice", "outputs.logits", has_pipeline=False),
+}
+FEATURES = Task("AutoModel", "outputs.last_hidden_state.shape", has_pipeline=False)
+# what classifiers with other labels than one of several print instead
+OTHER_ANSWERS = {
+    "r_squared": "outputs.logits.item()",
+    "exact_labels": "[model.config.id2label[i] for i in (outputs.logits[0] > 0).nonzero().flatten().tolist()]",
+}
+METRICS = {
+    "accuracy": Metric("Accuracy", "examples"),
+    "exact_labels": Metric("Exact labels", "examples", "All labels of an example are predicted, and no other."),
+    "r_squared": Metric("R²", "examples", "The share of the labels' variance that is explained; 0% for their mean."),
+    "last_read_accuracy": Metric(
+        "Last-read accuracy", "strings", "The last read of a string is answered with the last bit written."
+    ),
+    "word_accuracy": Metric("Accuracy", "words", "A word has its right label."),
+    "masked_accuracy": Metric("Accuracy", "masked tokens", "A masked token is the likeliest one."),
+    "span_exact_match": Metric(
+        "Exact match", "questions", "The answer is a true one, but for case, punctuation and articles, as in SQuAD."
+    ),
+    "choice_accuracy": Metric("Accuracy", "questions"),
+    "exact_match": Metric("Exact match", "pairs", "The whole target is generated exactly."),
+    "bleu": Metric("BLEU", "pairs", "BLEU of the whole split, in points of 100.", "bleu"),
+    "bits_per_byte": Metric(
+        "Bits per byte",
+        "documents",
+        "Bits that predict a document, divided by its bytes; fewer are better.",
+        "bits_per_byte",
+    ),
+    "bits_per_token": Metric(
+        "Bits per token",
+        "documents",
+        "Bits that predict a document, divided by its tokens; fewer are better.",
+        "bits_per_token",
+    ),
+}
 
 
 def render_card(results: Mapping[str, Any]) -> str:
@@ -68,195 +163,120 @@ def render_card(results: Mapping[str, Any]) -> str:
         metadata = card_metadata(results).to_yaml()
         return str(ModelCard(f"---\n{metadata}\n---\n\n{card_text(results)}"))
     except RENDERING_ERRORS as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"results.json cannot be rendered ({type(error).__name__}: {reason}): write it again by the run"
-        ) from error
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise ValueError(f"results.json cannot be rendered ({reason}): write it again by the run") from error
 
 
 def card_text(results: Mapping[str, Any]) -> str:
     """The card below its metadata."""
-    metric, calibration, model = METRICS[results["metric"]], results["calibration"], results["model"]
-    task, splits, example = TASKS.get(results["task"], FEATURES), results["splits"], results["example"]
-    adaptive, measured = is_adaptive(results), partial(value_text, metric)
-    figures: dict[str, list[dict[str, Any]]] = {section: [] for _, section in CAPTIONS.values()}
-    for figure in results["figures"]:
-        text, section = CAPTIONS[figure["kind"]]
-        caption = ", ".join(
-            filter(None, (text.format(**figure), "{" not in text and figure["column"], figure["split"]))
-        )
-        figures[section].append({**figure, "caption": caption})
-    answer = adaptivity(results)
-    # one is shown, and the others are folded
-    columns = [row["column"] for row in answer["rows"]]
-    figures["depth"].sort(key=lambda figure: (figure["kind"] != "calibrated_steps", figure["column"] not in columns))
-    shown = figures["depth"][: 1 if adaptive else 0]
-    figures["halting"] = [*figures["depth"][len(shown) :], *figures["halting"]]
+    metric, splits = METRICS[results["metric"]], results["splits"]
+    adaptivity, measured = findings.adaptivity(results), partial(value_text, metric)
     halted = {} if metric.in_bits else {name: table for name, table in splits.items() if not table["fixed_depth"]}
     halted |= {f"{name}, decoder": table["decoder"] for name, table in halted.items() if table.get("decoder")}
     return templating.template(TEMPLATE, **FILTERS).render(
         results=results,
-        **{name: results[name] for name in ("model", "data", "training", "splits", "calibration", "example")},
-        architecture=ARCHITECTURES[model["type"]].prefix,
-        auto_class=task.auto_class,
-        answer=OTHER_ANSWERS.get(results["metric"], task.answer),
-        has_pipeline=task.has_pipeline,
-        texts=[templating.literal(text) for text in (example["text"], example["text_pair"]) if text is not None],
-        generation=generation_options(results),
-        adaptive=adaptive,
+        architecture=ARCHITECTURES[results["model"]["type"]].prefix,
+        task=TASKS.get(results["task"], FEATURES),
+        answer=OTHER_ANSWERS.get(results["metric"]),
         metric=metric,
         measured=measured,
         spread=partial(spread, metric),
-        figures=figures,
-        shown=shown,
+        figures=captioned(results, [row["column"] for row in adaptivity["rows"]]),
         halted=halted,
-        notes={split: list(further_scores(table, metric)) for split, table in splits.items()},
-        adaptivity=answer,
-        fixed=best_fixed_depth(calibration) if has_exit(calibration) else None,
-        certified=has_exit(calibration) and certifies_depths(calibration),
-        limitations=[*limits(results, metric.in_bits, measured), *results["limitations"]],
-        outdated=[split for split, table in splits.items() if measured_before(table, calibration)],
-        training_facts=training_facts(results),
+        adaptivity=adaptivity,
+        findings=findings,
+        limitations=[*findings.limits(results, metric.in_bits, measured), *results["limitations"]],
     )
 
 
-def generation_options(results: Mapping[str, Any]) -> str:
-    """The arguments of `generate` with which a model writes."""
-    given, chunks = results["model"]["generation"], results["model"]["chunks"]
-    if given is None:
-        most = 64 if METRICS[results["metric"]].in_bits else 1
-        caches = chunks is None or chunks.get("chunking", "fixed") == "fixed"
-        return f"max_new_tokens={most}, do_sample=False{'' if caches else ', use_cache=False'}"
-    names = ("max_new_tokens", *(("num_beams", "length_penalty") if given["num_beams"] > 1 else ()))
-    return ", ".join(f"{name}={given[name]}" for name in names)
-
-
-def further_scores(table: Mapping[str, Any], metric: Metric) -> Iterator[str]:
-    """What else was measured on a split, and what the paper reports, in words."""
-    for name, value in table.get("scores", {}).items():
-        of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
-        yield f"{name.replace('_', ' ')}{of_class} {templating.number(value, 3)}"
-    if metric.in_bits:
-        size = f"{table['segment_length']:,} tokens"
-        blocks = {"blocks": f"blocks of {size}, each without what is before it", "documents": f"{size} of a document"}
-        yield f"{table['tokens']:,} tokens, read in {blocks.get(table.get('texts'), f'segments of {size}')}"
-        yield f"{table['bits_per_token']:.3f} bits per token"
-        yield from (f"{name.replace('_', ' ')} {table[name]:,.2f}" for name in PERPLEXITIES if table.get(name))
-        yield from (forgetting(gates) for gates in (table.get("gates"),) if gates)
-    if metric.key == "bleu":
-        yield f"exact match {templating.percent(table['accuracy'])}"
-    if table.get("labelled_tokens"):
-        yield f"accuracy of all labelled tokens {templating.percent(table['labelled_tokens']['accuracy'])}"
-    paper = table.get("paper", {})
-    for name in ("accuracy", "mean", "std"):
-        if name in paper:
-            yield f"the paper's {'median' if name == 'accuracy' and 'mean' in paper else name} {paper[name]:.1%}"
-    yield from (f"the paper's {name} {templating.number(paper[name])}" for name in ("bleu", "bits") if name in paper)
-
-
-def training_facts(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of the table on training."""
-    training, base = results["training"], results["model"]["base"]
-    if training is None:
-        return {}
-    return {
-        "Recipe": training["recipe"],
-        "Fine-tuned from": base and f"{base['name']}, licence {base['license_name'] or base['license'] or 'not named'}",
-        "Reproduces": training["reproduces"],
-        "Depth": training["depth"],
-        "Seed": str(training["seed"]),
-        "Optimizer steps": templating.number(training["steps"]),
-        "Wall time": templating.duration(training["seconds"]),
-        "Hardware": training["hardware"],
-        "Versions": ", ".join(f"{package} {version}" for package, version in training["versions"].items()),
-    }
+def captioned(results: Mapping[str, Any], columns: list[str]) -> list[dict[str, Any]]:
+    """The figures with their section and caption; those of depth by a difficulty of `columns` come first."""
+    figures = []
+    for figure in results["figures"]:
+        text, section = CAPTIONS[figure["kind"]]
+        parts = [text.format(**figure), figure["column"] if "{" not in text else None, figure["split"]]
+        later = (figure["kind"] != "calibrated_steps", figure["column"] not in columns) if section == "depth" else ()
+        figures.append({**figure, "section": section, "caption": ", ".join(filter(None, parts)), "later": later})
+    return sorted(figures, key=lambda figure: (figure["section"] != "depth", figure["later"]))
 
 
 def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
     """The metadata of a card: licence, tags, data, evaluation results."""
-    model, data, base = results["model"], results["data"], results["model"]["base"]
+    model, data, base = results["model"], results["data"] or {}, results["model"]["base"]
     capabilities = ARCHITECTURES[model["type"]].config_class().capabilities
-    own = data is not None and data["seed"] is None
     tags = {
         "hf_recurrent": True,
         "custom_code": True,
-        "adaptive-computation": is_adaptive(results),
+        "adaptive-computation": findings.is_adaptive(results),
         "recurrent-depth": capabilities.shared_block,
         "chunk-recurrence": capabilities.reads in ("chunks", "blocks"),
         model["type"]: True,
-        **({} if data is None else {data["name"]: True}),
+        data.get("name"): bool(data),
     }
-    licence: dict[str, Any] = {"license": model["license"] or ("unknown" if own else "apache-2.0")}
+    licence: dict[str, Any] = {"license": "unknown"}
     if base is not None:
-        licence = {name: base[name] for name in ("license", "license_name", "license_link") if base[name]}
-        licence.setdefault("license", "unknown")
+        licence |= {name: base[name] for name in LICENCE if base[name]}
+    elif model["license"] or data.get("seed", 0) is not None:
+        licence = {"license": model["license"] or "apache-2.0"}
     measured = {}
     if results["splits"]:
-        found = [eval_result(results, split) for split in results["splits"]]
-        measured = {"metrics": [results["metric"]], "model_name": results["title"], "eval_results": found}
+        scores = [
+            EvalResult(
+                task_type=results["task"],
+                dataset_type=data["dataset_id"] or data["name"],
+                dataset_name=f"{data['name']} ({config})",
+                dataset_config=config,
+                dataset_split=split,
+                dataset_revision=data["dataset_revision"],
+                metric_type=results["metric"],
+                metric_name=METRICS[results["metric"]].label,
+                metric_value=table[METRICS[results["metric"]].key],
+            )
+            for config, split, table in places(results)
+        ]
+        measured = {"metrics": [results["metric"]], "model_name": results["title"], "eval_results": scores}
     return ModelCardData(
-        language=(data or {}).get("language") or None,
+        language=data.get("language") or None,
         **licence,
         library_name="transformers",
         pipeline_tag=results["task"],
         tags=[tag for tag, applies in tags.items() if applies],
-        datasets=[data["dataset_id"]] if data and data["dataset_id"] else None,
+        datasets=[data["dataset_id"]] if data.get("dataset_id") else None,
         base_model=base["name"] if base is not None and "/" in base["name"] else None,
         **measured,
     )
 
 
-def eval_result(results: Mapping[str, Any], name: str) -> EvalResult:
-    data, metric = results["data"], METRICS[results["metric"]]
-    config, split = place_of(data, name)
-    return EvalResult(
-        task_type=results["task"],
-        dataset_type=data["dataset_id"] or data["name"],
-        dataset_name=f"{data['name']} ({config})",
-        dataset_config=config,
-        dataset_split=split,
-        dataset_revision=data["dataset_revision"],
-        metric_type=results["metric"],
-        metric_name=metric.label,
-        metric_value=results["splits"][name][metric.key],
-    )
+def places(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Config, split and table of all results: splits of other configs than the one trained on are 'config/split'."""
+    for name, table in results["splits"].items():
+        config, _, split = name.rpartition("/")
+        yield config or results["data"]["config"], split, table
 
 
-def place_of(data: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Config and split of results: splits of other configs than the one trained on are called 'config/split'."""
-    config, _, split = name.rpartition("/")
-    return config or data["config"], split
-
-
-def eval_results_file(results: Mapping[str, Any]) -> tuple[str, str] | None:
+def eval_results_file(results: Mapping[str, Any]) -> dict[str, str]:
     """Path and content of the evaluation results for the Hub's data set, one entry per split.
 
-    The format has no field for a configuration or split: both go into the task id. None where the data have no
+    The format has no field for a configuration or split: both go into the task id. Empty where the data have no
     repository on the Hub.
     """
     data, metric = results["data"], METRICS[results["metric"]]
     if data is None or data["dataset_id"] is None:
-        return None
+        return {}
     entries = [
         EvalResultEntry(
             dataset_id=data["dataset_id"],
-            task_id=task_id(*place_of(data, name)),
+            task_id=task_id(config, split),
             value=float(table[metric.key]),
             dataset_revision=data["dataset_revision"],
             date=results["date"],
             notes=f"{metric.label}, best constant answer {table[metric.baseline_key]:.4f}",
         )
-        for name, table in results["splits"].items()
+        for config, split, table in places(results)
     ]
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", data["name"])
     content = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
-    return f".eval_results/{name}.yaml", content
-
-
-def spread(metric: Metric, values: Sequence[float]) -> str:
-    """The standard deviation of several runs."""
-    deviation = statistics.stdev(values)
-    return f"{deviation:.3f}" if metric.in_bits else f"{deviation * (1 if metric.key == 'bleu' else 100):.1f}"
+    return {f".eval_results/{name}.yaml": content}
 
 
 def value_text(metric: Metric, value: float) -> str:
@@ -266,15 +286,33 @@ def value_text(metric: Metric, value: float) -> str:
     return templating.number(value, 1) if metric.key == "bleu" else templating.percent(value)
 
 
-def beginning(text: str, most: int = 60) -> str:
-    """As much of a text as a narrow column of a table shows."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def spread(metric: Metric, values: list[float]) -> str:
+    """The standard deviation of several runs."""
+    deviation = statistics.stdev(values)
+    return f"{deviation:.3f}" if metric.in_bits else f"{deviation * (1 if metric.key == 'bleu' else 100):.1f}"
 
 
 FILTERS = {
-    "beginning": beginning,
     "effect": carry_effect,
-    "lowest_harmless": lowest_harmless,
+    "lowest_harmless": findings.lowest_harmless,
     "reset": RESETS.__getitem__,
     "together": all_stacks,
 }
+
+
+def auto_class_of(config: Mapping[str, Any]) -> str | None:
+    """The Auto class of the architecture that one of our `config.json` files names; None where it names none.
+
+    Raises:
+        ValueError: `model_type` is not of this package.
+    """
+    model_type = config.get("model_type")
+    if model_type not in ARCHITECTURES:
+        raise ValueError(f"model_type is {model_type!r}: expected one of {', '.join(ARCHITECTURES)}")
+    family, named = ARCHITECTURES[model_type], config.get("architectures") or []
+    return next((auto for auto, suffix in family.heads.items() if named == [family.prefix + suffix]), None)
+
+
+def task_for(auto_class: str | None) -> str | None:
+    """The task of the models that an Auto class makes; None where it has none."""
+    return next((name for name, task in TASKS.items() if task.auto_class == auto_class), None)

@@ -1,25 +1,13 @@
 """Runs in a process of its own, without this package: what a stranger gets from a checkpoint folder.
 
-    python -I clean_load.py FOLDER EXCHANGE
+    python -I clean_load.py FOLDER AUTO_CLASS EXCHANGE
 
-Loads FOLDER by its own code, with the Auto class that `auto_map` gives its architecture, and writes the output tensors
-for EXCHANGE/inputs.safetensors to EXCHANGE/outputs.safetensors.
+Loads FOLDER by its own code, and writes the output tensors for EXCHANGE/inputs.safetensors to
+EXCHANGE/outputs.safetensors.
 """
 
-import importlib.abc
-import json
 import sys
 from pathlib import Path
-
-PACKAGE = "hf_recurrent"
-
-
-class Absent(importlib.abc.MetaPathFinder):
-    """Makes the package look as if it were not installed."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == PACKAGE:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def outputs(model, inputs: dict) -> dict:
@@ -27,23 +15,23 @@ def outputs(model, inputs: dict) -> dict:
     import torch
 
     with torch.no_grad():
-        found = model.eval()(**inputs)
-    return {name: value.contiguous() for name, value in found.items() if isinstance(value, torch.Tensor)}
+        computed = model.eval()(**inputs)
+    return {name: value.contiguous() for name, value in computed.items() if isinstance(value, torch.Tensor)}
 
 
-def main(folder: str, exchange: str) -> None:
-    sys.meta_path.insert(0, Absent())
+def main(folder: str, auto_class: str, exchange: str) -> None:
+    # as if the package were not installed
+    sys.modules["hf_recurrent"] = None
     import transformers
     from safetensors.torch import load_file, save_file
 
-    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    (saved,) = config["architectures"]
-    auto_class = next(name for name, place in config["auto_map"].items() if place.rpartition(".")[2] == saved)
     model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True)
-    if (Path(folder) / "tokenizer_config.json").is_file():
-        # or transformers asks on the terminal whether the config's code may run
-        transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    save_file(outputs(model, load_file(Path(exchange) / "inputs.safetensors")), Path(exchange) / "outputs.safetensors")
+    if Path(folder, "tokenizer_config.json").is_file():
+        # without trust, transformers asks on the terminal whether the config's code may run
+        tokens = len(transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True))
+        if tokens > model.config.vocab_size:
+            sys.exit(f"the tokenizer has {tokens} tokens, but the model knows {model.config.vocab_size}")
+    save_file(outputs(model, load_file(f"{exchange}/inputs.safetensors")), f"{exchange}/outputs.safetensors")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Other models compared with that of a card, on the same examples: runs with other seeds, and baselines."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .card import METRICS
 from .results import RESULTS_FILE, read_results
-from .tasks import METRICS
 
 
 def compared(results: Mapping[str, Any], folders: Sequence[str | os.PathLike]) -> list[dict[str, Any]]:
@@ -17,41 +17,34 @@ def compared(results: Mapping[str, Any], folders: Sequence[str | os.PathLike]) -
     Raises:
         ValueError: a folder has no results, or results of other examples, or of a run that is compared already.
     """
+    key, runs = METRICS[results["metric"]].key, [run_of(results)]
     models: dict[tuple, dict[str, Any]] = {}
-    seen = [run_of(results)]
     for folder in folders:
-        other = finished(folder)
-        ours, theirs = measured(results), measured(other)
-        shared = [split for split in ours if split in theirs]
-        same = all(results["data"][name] == other["data"][name] for name in ("name", "config", "version", "seed"))
-        same = same and results["metric"] == other["metric"]
-        if not (shared and same and all(ours[split][0] == theirs[split][0] for split in shared)):
+        other = read_results(folder)
+        if other is None or other["training"] is None:
+            raise ValueError(f"{folder} has no {RESULTS_FILE} of a run: give the output folder of a finished run")
+        shared = [split for split in results["splits"] if split in other["splits"]]
+        if not shared or examples_of(results, shared) != examples_of(other, shared):
             raise ValueError(f"{folder} was measured on other examples than this card: compare runs on the same ones")
-        if run_of(other) in seen:
-            raise ValueError(f"{folder} holds the run {run_of(other)}, which is compared already: leave it out")
-        seen.append(run_of(other))
-        title, parameters, _ = run_of(other)
-        fresh = {"name": title, "parameters": parameters, "values": {}, "same_model": run_of(other)[:2] == seen[0][:2]}
-        values = models.setdefault((title, parameters), fresh)["values"]
+        run = run_of(other)
+        if run in runs:
+            raise ValueError(f"{folder} holds the run {run}, which is compared already: leave it out")
+        runs.append(run)
+        title, parameters, _ = run
+        model = {"name": title, "parameters": parameters, "values": {}, "same_model": run[:2] == runs[0][:2]}
+        values = models.setdefault(run[:2], model)["values"]
         for split in shared:
-            values.setdefault(split, []).append(theirs[split][1])
+            values.setdefault(split, []).append(other["splits"][split][key])
     return list(models.values())
 
 
-def finished(folder: str | os.PathLike) -> dict[str, Any]:
-    """The results of a finished run; a ValueError where there are none."""
-    found = read_results(folder)
-    if found is None or found["training"] is None:
-        raise ValueError(f"{folder} has no {RESULTS_FILE} of a run: give the output folder of a finished run")
-    return found
+def examples_of(results: Mapping[str, Any], splits: Iterable[str]) -> list[Any]:
+    """What the numbers of splits depend on beside the model: the metric, the data, and how many examples there are."""
+    data = [results["data"][name] for name in ("name", "config", "version", "seed")]
+    tables = (results["splits"][split] for split in splits)
+    return [results["metric"], data, [table.get("n", table.get("tokens")) for table in tables]]
 
 
 def run_of(results: Mapping[str, Any]) -> tuple[str, int, int]:
     """Title, parameters and seed."""
     return results["title"], results["model"]["parameters"], results["training"]["seed"]
-
-
-def measured(results: Mapping[str, Any]) -> dict[str, tuple[int, float]]:
-    """Split -> how many examples or tokens it has, and the value of the metric."""
-    key = METRICS[results["metric"]].key
-    return {split: (table.get("n", table.get("tokens")), table[key]) for split, table in results["splits"].items()}

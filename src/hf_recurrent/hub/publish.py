@@ -1,55 +1,45 @@
 """Publish a folder: stage the files that belong on the Hub, check them as a user would, send them as one commit."""
 
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HTTPError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
 from huggingface_hub.utils import validate_repo_id
 
-from ..files import no_room, one_line
-from .errors import HUB_ERRORS, PublishError, explain
+from ..files import one_line
 from .reload import check_reload
 from .results import is_own, may_quote, read_results
 from .staging import is_publishable, local_files, stage_checkpoint
 
 MAIN = "main"
-# git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
-REVISION = re.compile(
-    r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
-)
+REMEDIES = {
+    401: "the Hub does not accept the token: run `hf auth login`, or set HF_TOKEN to a valid one",
+    403: "the token may not do this: use one with write access to the namespace",
+    412: "the repository has changed meanwhile: run the command again",
+}
 
 
-def check_repo_id(repo_id: str, argument: str = "repo_id") -> str:
-    """`repo_id` if it is a legal `owner/name`; `argument` is what messages call it.
-
-    Raises:
-        ValueError: it is not.
-    """
-    hint = "expected owner/name, each of letters, digits, '-', '_' and '.'"
-    if repo_id.count("/") != 1 or not all(repo_id.split("/")):
-        raise ValueError(f"{argument}={repo_id!r}: {hint}")
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(f"{argument}={repo_id!r}: {hint} ({error})") from error
-    return repo_id
+class PublishError(ValueError):
+    """Publishing did not happen; the message is one line and names the remedy."""
 
 
-def check_revision(kind: str, name: str | None) -> str | None:
-    """`name` if it may name a branch or tag; `kind` is the argument it was given as.
-
-    Raises:
-        ValueError: it may not.
-    """
-    if name is not None and not REVISION.fullmatch(name):
-        raise ValueError(f"{kind}={name!r}: expected a name such as 'main' or 'v1.0'")
-    return name
+def check_repo_id(repo_id: str, argument: str = "repo_id") -> None:
+    """Raise a ValueError unless `repo_id` is a legal `owner/name`; `argument` is what messages call it."""
+    if repo_id.count("/") != 1:
+        raise ValueError(f"{argument}={repo_id!r}: expected owner/name, such as your-name/gut-listops")
+    validate_repo_id(repo_id)
 
 
 @dataclass(frozen=True)
@@ -93,34 +83,21 @@ class Options:
         dry_run: stage and check, and send nothing: works without a token or network.
         private: visibility of the repository; with an existing one of the other visibility, an error. None: private
             for a checkpoint that was trained on a user's own data, else the Hub's default.
-        revision: branch to commit to, made from main if it does not exist; None: main.
+        revision: branch to commit to, made from main if it does not exist.
         tag: name to give to the commit; a tag that exists is an error.
-        message: the commit's summary.
         announce: is called with what will be sent, before anything is sent.
         api: `huggingface_hub.HfApi` with endpoint and token; None: the user's own.
-
-    Raises:
-        ValueError: an illegal name, a tag that is called as the branch, or a message that is blank.
     """
 
     dry_run: bool = False
     private: bool | None = None
     revision: str | None = None
     tag: str | None = None
-    message: str | None = None
     announce: Callable[[Published], None] | None = None
     api: HfApi | None = None
 
-    def __post_init__(self) -> None:
-        check_revision("revision", self.revision)
-        check_revision("tag", self.tag)
-        if self.message is not None and not self.message.strip():
-            raise ValueError("message is blank: give a summary of the commit, or none")
-        if self.tag is not None and self.tag in (MAIN, self.revision):
-            raise ValueError(f"tag={self.tag!r} is the branch that is published to, or main: use another name")
 
-
-def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options) -> Published:
+def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish the checkpoint in `folder`, such as a run's output folder, as the model repository `repo_id`.
 
     Stages a clean copy (see `stage_checkpoint`), loads it in a process without this package and compares it (see
@@ -129,19 +106,16 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options) -> Pu
 
     Raises:
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
-        PublishError: the staged copy misbehaves, or the Hub cannot be reached or refuses.
+        PublishError: the Hub cannot be reached or refuses.
     """
-    choice, source = Options(**options), Path(folder)
-
-    def stage(work: Path) -> Path:
-        staged = stage_checkpoint(source, work / "staged", repo_id)
-        check_reload(source, staged)
-        return staged
-
-    return _publish(repo_id, "model", stage, choice)
+    check_repo_id(repo_id)
+    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
+        staged = stage_checkpoint(folder, Path(work) / "staged", repo_id)
+        check_reload(Path(folder), staged)
+        return _publish(staged, repo_id, "model", Options(**options))
 
 
-def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options) -> Published:
+def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
     """Publish an exported benchmark (see `hf_recurrent.benchmarks.export`) as the dataset repository `repo_id`.
 
     The examples are compared with the digests on the card first. `options` are those of `Options`, errors those of
@@ -150,104 +124,96 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options) -> Pub
     # all benchmarks are slow to import, and a model needs none
     from ..benchmarks.export import check_dataset_folder
 
-    def stage(work: Path) -> Path:
-        check_dataset_folder(folder)
-        return Path(folder)
-
-    return _publish(repo_id, "dataset", stage, Options(**options))
+    check_repo_id(repo_id)
+    check_dataset_folder(folder)
+    return _publish(Path(folder), repo_id, "dataset", Options(**options))
 
 
-def check_access(repo_id: str, **options) -> None:
+def check_access(repo_id: str, **options: Any) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
     choice = Options(**options)
-    api = choice.api or HfApi()
     check_repo_id(repo_id)
-    with _explained(repo_id, api):
-        _check_target(api, repo_id, "model", choice)
+    with _explained(repo_id):
+        _check_target(choice.api or HfApi(), {"repo_id": repo_id, "repo_type": "model"}, choice)
 
 
-def _publish(repo_id: str, repo_type: str, stage: Callable[[Path], Path], options: Options) -> Published:
-    """Publish the folder that `stage` returns; it may write into the folder that it is given."""
-    check_repo_id(repo_id)
-    with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
-        try:
-            staged = stage(Path(work))
-        except Exception as error:
-            if not isinstance(error, OSError) and not no_room(error):
-                raise
-            raise PublishError(
-                f"{repo_id} cannot be staged in {work}: {one_line(error.__cause__ or error)}: make space, or name "
-                "another place by TMPDIR"
-            ) from error
-        files = {path: file.stat().st_size for path, file in local_files(staged).items()}
-        quotes = None
-        results = read_results(staged)
-        if repo_type == "model" and is_own(results):
-            quotes = may_quote(results)
-            if options.private is None:
-                options = replace(options, private=True)
-        planned = Published(repo_type, files, options.private, quotes)
-        if options.announce is not None:
-            options.announce(planned)
-        return planned if options.dry_run else send(staged, repo_id, planned, options)
+def _publish(staged: Path, repo_id: str, repo_type: str, options: Options) -> Published:
+    """Publish a folder as it is."""
+    files = {path: file.stat().st_size for path, file in local_files(staged).items()}
+    quotes, results = None, read_results(staged)
+    if repo_type == "model" and is_own(results):
+        quotes = may_quote(results)
+        options = replace(options, private=options.private is not False)
+    planned = Published(repo_type, files, options.private, quotes)
+    if options.announce is not None:
+        options.announce(planned)
+    return planned if options.dry_run else send(staged, repo_id, planned, options)
 
 
 def send(folder: Path, repo_id: str, planned: Published, options: Options) -> Published:
     """Make a repository equal to a folder by one commit, among the files that publications write."""
-    api, repo_type, branch = options.api or HfApi(), planned.repo_type, options.revision or MAIN
-    where = {"repo_id": repo_id, "repo_type": repo_type}
-    with _explained(repo_id, api):
-        _check_target(api, repo_id, repo_type, options)
-        url = api.create_repo(**where, private=options.private, exist_ok=True)
+    api, branch = options.api or HfApi(), options.revision or MAIN
+    place = {"repo_id": repo_id, "repo_type": planned.repo_type}
+    ours = is_publishable if planned.repo_type == "model" else lambda path: path.endswith(".parquet")
+    with _explained(repo_id):
+        _check_target(api, place, options)
+        url = api.create_repo(**place, private=options.private, exist_ok=True)
         if branch != MAIN:
-            api.create_branch(**where, branch=branch, exist_ok=True)
-        head = api.repo_info(**where, revision=branch)
-        ours = is_publishable if repo_type == "model" else lambda path: path.endswith(".parquet")
-        stale = [
-            file.rfilename for file in head.siblings if ours(file.rfilename) and file.rfilename not in planned.files
-        ]
+            api.create_branch(**place, branch=branch, exist_ok=True)
+        head = api.repo_info(**place, revision=branch)
+        present = {file.rfilename for file in head.siblings if ours(file.rfilename)}
         commit = api.create_commit(
-            **where,
+            **place,
             operations=[
                 *(CommitOperationAdd(path, folder / path) for path in planned.files),
-                *(CommitOperationDelete(path, is_folder=False) for path in stale),
+                *(CommitOperationDelete(path, is_folder=False) for path in sorted(present - planned.files.keys())),
             ],
-            commit_message=options.message or f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
+            commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
             revision=branch,
             # a commit of somebody else since is not overwritten
             parent_commit=head.sha,
         )
         if options.tag is not None:
-            api.create_tag(**where, tag=options.tag, revision=commit.oid)
+            api.create_tag(**place, tag=options.tag, revision=commit.oid)
     return replace(planned, url=str(url), commit=commit.oid, changed=commit.oid != head.sha)
 
 
-def _check_target(api: HfApi, repo_id: str, repo_type: str, options: Options) -> None:
+def _check_target(api: HfApi, place: dict[str, str], options: Options) -> None:
     """Raise where the token may not write, or an existing repository contradicts the options."""
     if api.whoami().get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise PublishError("the token may only read: use one with write access")
     try:
-        info = api.repo_info(repo_id, repo_type=repo_type)
+        info = api.repo_info(**place)
     except RepositoryNotFoundError:
         return
-    if options.private is not None and options.private != info.private:
+    if options.private not in (None, info.private):
         there, flag = ("private", "--private") if info.private else ("public", "--public")
-        raise PublishError(f"{repo_id} exists and is {there}: pass {flag}, or change that on its settings page")
-    if options.tag is not None:
-        tags = api.list_repo_refs(repo_id, repo_type=repo_type).tags
-        if options.tag in [tag.name for tag in tags]:
-            raise PublishError(f"tag={options.tag!r} exists in {repo_id}: use another name")
+        name = place["repo_id"]
+        raise PublishError(f"{name} exists and is {there}: pass {flag}, or change that on its settings page")
+    if options.tag is not None and options.tag in [tag.name for tag in api.list_repo_refs(**place).tags]:
+        raise PublishError(f"tag={options.tag!r} exists in {place['repo_id']}: use another name")
 
 
 @contextmanager
-def _explained(repo_id: str, api: HfApi) -> Iterator[None]:
-    """Errors of the client as PublishErrors."""
+def _explained(repo_id: str) -> Iterator[None]:
+    """Errors of the client as PublishErrors of one line."""
     try:
         yield
-    except HUB_ERRORS as error:
-        raise PublishError(explain(error, repo_id, api.endpoint)) from error
     except PublishError:
         raise
-    # ValueError: what the client refuses itself, such as an invalid card; the others: large files that did not arrive
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        remedy = REMEDIES.get(status, "the Hub refuses the request" if status < 500 else "the Hub failed: run it again")
+        reason = " ".join((error.server_message or str(error)).split())
+        raise PublishError(f"{repo_id}: {remedy} ({status}: {reason})") from error
+    except LocalTokenNotFoundError as error:
+        raise PublishError(f"{repo_id}: there is no token: run `hf auth login`, or set HF_TOKEN") from error
+    except OfflineModeIsEnabled as error:
+        raise PublishError(f"{repo_id}: HF_HUB_OFFLINE is set: unset it to publish") from error
+    except HTTPError as error:
+        raise PublishError(
+            f"{repo_id}: the Hub cannot be reached ({one_line(error)}): check the network and HF_ENDPOINT"
+        ) from error
+    # what the client refuses itself, such as an invalid card, and large files that did not arrive
     except (ValueError, RuntimeError, OSError) as error:
         raise PublishError(f"{repo_id}: {one_line(error)}") from error

@@ -28,16 +28,25 @@ that of the headline.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors.torch import load_file
 
-from ..files import FRONT_MATTER, Change, changed_files, parse_yaml, plain, read_json, write_bytes, write_json
+from ..files import (
+    FRONT_MATTER,
+    Change,
+    changed_files,
+    parse_yaml,
+    plain,
+    read_json,
+    read_text,
+    write_bytes,
+    write_json,
+)
 from ..models.common.exit_calibration import PROBE, tensors_digest
-from .card import QUOTING, eval_results_file, render_card
-from .tasks import CLASSIFICATION, FILL_MASK
+from .card import CLASSIFICATION, FILL_MASK, QUOTING, eval_results_file, render_card
+from .findings import chosen
 
 README_FILE, RESULTS_FILE = "README.md", "results.json"
 # section -> kinds of its figures
@@ -52,8 +61,20 @@ EMPTY: dict[str, Any] = {
     **{"metric": "accuracy", "splits": {}, "compared": [], "figures": [], "routing": [], "pictures": []},
     **{"example": NO_EXAMPLE, "limitations": [], "quotes": False},
 }
+# lists of facts about single examples
+QUOTED = ("routing", "pictures", "examples")
+# of the front matter of a card that somebody wrote
 REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
 IMAGE = re.compile(r"\bassets/[\w.-]+\.png")
+
+
+def cached_file(name: str, file: str, **options: Any) -> str | None:
+    """A file of a repository on the Hub in the cache, by options of the loaders; None where there is none."""
+    # transformers is slow to import
+    from transformers.utils import cached_file
+
+    missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
+    return cached_file(name, file, **options, **missing)
 
 
 def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | None:
@@ -63,24 +84,22 @@ def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | No
         name: a folder, or a repository on the Hub.
         options: of the loaders of the checkpoint.
     """
-    path: Any = Path(name) / RESULTS_FILE
-    if not Path(name).is_dir():
-        # transformers is slow to import
-        from transformers.utils import cached_file
+    folder = Path(name)
+    path = folder / RESULTS_FILE if folder.is_dir() else cached_file(str(name), RESULTS_FILE, **options)
+    results = read_json(path) if path is not None and Path(path).is_file() else None
+    return results if isinstance(results, dict) and {"task", "model", "splits"} <= results.keys() else None
 
-        missing = {f"_raise_exceptions_for_{reason}": False for reason in ("missing_entries", "connection_errors")}
-        path = cached_file(name, RESULTS_FILE, **options, **missing)
-    if path is None or not Path(path).is_file():
-        return None
-    found = read_json(path)
-    return found if isinstance(found, dict) and {"task", "model", "splits"} <= found.keys() else None
+
+def rendered(results: Mapping[str, Any]) -> dict[str, str]:
+    """Path -> text of the files that follow from results: the card, and the evaluation results for the Hub."""
+    return {README_FILE: render_card(results), **eval_results_file(results)}
 
 
 def write_results(folder: str | os.PathLike, results: Mapping[str, Any]) -> Path:
     """Write `results.json`, `README.md` and `.eval_results/<data>.yaml` into `folder`.
 
-    The card and its figures, which must already be in the folder, are checked first. Examples of a user's own data are
-    left out unless `results["quotes"]` is set.
+    Figures of the card must already be in the folder. Examples of a user's own data are left out unless
+    `results["quotes"]` is set.
 
     Raises:
         ValueError: what is wrong; nothing is written.
@@ -92,21 +111,18 @@ def write_results(folder: str | os.PathLike, results: Mapping[str, Any]) -> Path
 
 def put_results(change: Change, results: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
     """Let the files of `write_results` be part of a change, which removes the figures that only those `before` show."""
-    found = plain(results)
-    if not may_quote(found):
-        found = without_quotes(found)
-    text = render_card(found)
-    missing = [figure["path"] for figure in found["figures"] if not change.file(figure["path"]).is_file()]
+    results = plain(results)
+    if not may_quote(results):
+        results = without_quotes(results)
+    shown = {figure["path"] for figure in results["figures"]}
+    missing = sorted(path for path in shown if not change.file(path).is_file())
     if missing:
         raise ValueError(f"the card of {change.folder} shows {', '.join(missing)}, which is missing")
-    write_json(change.new / RESULTS_FILE, found)
-    write_bytes(change.new / README_FILE, text.encode())
-    measured = eval_results_file(found)
-    if measured is not None:
-        write_bytes(change.new / measured[0], measured[1].encode())
+    write_json(change.new / RESULTS_FILE, results)
+    for path, text in rendered(results).items():
+        write_bytes(change.new / path, text.encode())
     if before is not None:
-        kept = {figure["path"] for figure in found["figures"]}
-        change.removed |= {figure["path"] for figure in before["figures"]} - kept
+        change.removed |= {figure["path"] for figure in before["figures"]} - shown
 
 
 def with_section(
@@ -122,12 +138,12 @@ def with_section(
     return {**results, section: content, "figures": figures}
 
 
-def with_calibration(results: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_calibration(results: Mapping[str, Any], calibration: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Results with the content of `calibration.json`, whose figure is drawn into `folder`."""
     # matplotlib is slow to import
     from ..analysis.plots import save_figures
 
-    content = without_curves(found)
+    content = without_curves(calibration)
     return with_section(results, "calibration", content, {None: save_figures(folder, content)})
 
 
@@ -141,12 +157,12 @@ def check_texts(checkpoint: str, results: Mapping[str, Any] | None, columns: Seq
     """Raise a ValueError for columns of pairs where a classifier was trained on single texts, or vice versa."""
     if results is None or results["task"] != CLASSIFICATION or results["data"] is None:
         return
-    pairs = results["example"]["text_pair"] is not None
-    if pairs != (len(columns) == 2):
-        found, read = ("single texts", "pairs") if pairs else ("pairs", "single texts")
-        wanted = "the two columns of its pairs" if pairs else "the column of its texts"
+    trained = 1 if results["example"]["text_pair"] is None else 2
+    if len(columns) != trained:
+        kinds = {1: "single texts", 2: "pairs"}
         raise ValueError(
-            f"text_column is {', '.join(columns)}, for {found}, but {checkpoint} was trained on {read}: name {wanted}"
+            f"text_column is {', '.join(columns)}, for {kinds[3 - trained]}, but {checkpoint} was trained on "
+            f"{kinds[trained]}: name as many columns"
         )
 
 
@@ -160,24 +176,21 @@ def may_quote(results: Mapping[str, Any] | None) -> bool:
     return not is_own(results) or bool(results and results["quotes"])
 
 
-def without_quotes(results: Mapping[str, Any]) -> dict[str, Any]:
+def without_quotes(data: Any) -> Any:
     """Results, or a file of statistics, without texts, tokens and answers of single examples, and figures of them."""
-    found = dict(results)
-    if "example" in found:
-        masks = [mask for mask in ("[MASK]", "<mask>") if mask in found["example"]["text"]]
-        text = " ".join([NO_EXAMPLE["text"], *(masks if found["task"] == FILL_MASK else ())])
-        pair = None if found["example"]["text_pair"] is None else NO_EXAMPLE["text"]
-        found |= {"example": {"text": text, "text_pair": pair, "answer": None}, "routing": [], "pictures": []}
-        found["figures"] = [figure for figure in found["figures"] if figure["kind"] not in QUOTING]
-        found["calibration"] = found["calibration"] and without_quotes(found["calibration"])
-    if "tests" in found:
-        found["tests"] = {split: {**test, "examples": []} for split, test in found["tests"].items()}
-    if "splits" in found:
-        found["splits"] = {
-            split: {name: value for name, value in table.items() if name != "pictures"}
-            for split, table in found["splits"].items()
-        }
-    return found
+    if isinstance(data, list):
+        shown = (item for item in data if not (isinstance(item, dict) and item.get("kind") in QUOTING))
+        return [without_quotes(item) for item in shown]
+    if not isinstance(data, dict):
+        return data
+    kept = {name: value for name, value in data.items() if not (name in QUOTED and isinstance(value, list))}
+    kept = {name: without_quotes(value) for name, value in kept.items()}
+    kept |= {name: [] for name in data.keys() - kept.keys()}
+    if "example" in data:
+        mask = next((f" {mask}" for mask in ("[MASK]", "<mask>") if mask in data["example"]["text"]), "")
+        text = NO_EXAMPLE["text"] + (mask if data["task"] == FILL_MASK else "")
+        kept["example"] = NO_EXAMPLE | {"text": text, "text_pair": data["example"]["text_pair"] and NO_EXAMPLE["text"]}
+    return kept
 
 
 def lint_card(folder: str | os.PathLike) -> None:
@@ -188,34 +201,27 @@ def lint_card(folder: str | os.PathLike) -> None:
     """
     folder = Path(folder)
     if not (folder / README_FILE).is_file():
-        raise ValueError(f"{folder} has no {README_FILE}")
-    text, results = (folder / README_FILE).read_text(encoding="utf-8"), read_results(folder)
+        raise ValueError(f"{folder} has no {README_FILE}: a published checkpoint needs a model card")
+    text, results = read_text(folder / README_FILE), read_results(folder)
+    problems: list[str] = []
     if results is None:
-        problems = list(front_matter_problems(text))
+        metadata = front_matter(text)
+        problems += [f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not metadata.get(key)]
     elif render_card(results) != text:
-        problems = [f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`"]
-    else:
-        problems = list(contradictions(folder, results)) if (folder / "config.json").is_file() else []
-    problems += [
-        f"the image '{path}' is missing" for path in shown_images(text, results) if not (folder / path).is_file()
-    ]
+        problems.append(f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`")
+    elif (folder / "config.json").is_file():
+        problems += contradictions(folder, results)
+    shown = shown_images(text, results)
+    problems += [f"the image '{path}' is missing" for path in shown if not (folder / path).is_file()]
     if problems:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
-def front_matter_problems(text: str) -> Iterator[str]:
-    """Problems of the front matter of a card that somebody wrote."""
+def front_matter(text: str) -> dict[str, Any]:
+    """The metadata at the top of a card; empty where there are none. Raises a ValueError if they are not YAML."""
     match = FRONT_MATTER.match(text)
-    if match is None:
-        yield "no YAML front matter between --- lines at the top"
-        return
-    try:
-        data = parse_yaml(match.group(1), "the front matter")
-    except ValueError as error:
-        yield str(error)
-        return
-    keys = data if isinstance(data, dict) else {}
-    yield from (f"the front matter lacks '{key}'" for key in REQUIRED_KEYS if not keys.get(key))
+    metadata = parse_yaml(match.group(1), "the front matter") if match else None
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def shown_images(text: str, results: Mapping[str, Any] | None) -> list[str]:
@@ -224,15 +230,14 @@ def shown_images(text: str, results: Mapping[str, Any] | None) -> list[str]:
 
 
 def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
-    """What results say otherwise than the config and the weights beside them."""
+    """What results say otherwise than the config and the weights in their folder."""
     remedy = "run `hf-recurrent calibrate`, which stores and shows what it chooses"
-    calibration, record = results["calibration"], read_json(folder / "config.json").get("exit_calibration")
     shown, stored = (
-        found and {name: found[name] for name in ("criterion", "threshold", "patience", "max_depth") if name in found}
-        for found in (calibration and calibration["chosen"], record)
+        {name: setting[name] for name in ("criterion", "threshold", "patience", "max_depth") if name in setting}
+        for setting in (chosen(results), read_json(folder / "config.json").get("exit_calibration") or {})
     )
     if stored != shown:
-        yield f"its calibration chose {shown}, and config.json has {stored}: {remedy}"
+        yield f"its calibration chose {shown or None}, and config.json has {stored or None}: {remedy}"
     measured = results["training"] and results["training"]["weights"]
     if measured is not None and stored_digest(folder) not in (None, measured):
         yield (
@@ -243,7 +248,7 @@ def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
 
 def stored_digest(folder: str | os.PathLike) -> str | None:
     """`tensors_digest` of the weights in a folder without a fitted probe; None if there are none."""
-    with ExitStack() as stack:
-        parts = [stack.enter_context(safe_open(path, "pt")) for path in sorted(Path(folder).glob("model*.safetensors"))]
-        weights = {name: part for part in parts for name in part.keys() if PROBE not in name}  # noqa: SIM118
-        return tensors_digest((name, weights[name].get_tensor(name)) for name in sorted(weights)) if weights else None
+    weights: dict[str, Any] = {}
+    for path in Path(folder).glob("model*.safetensors"):
+        weights |= load_file(path)
+    return tensors_digest((name, weights[name]) for name in sorted(weights) if PROBE not in name) if weights else None

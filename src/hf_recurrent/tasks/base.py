@@ -100,7 +100,7 @@ class Task:
         model_kind: a model of the task, as messages call it.
         arguments: the class of `data`.
         frame: what the tokenizers that are trained for it put around texts, see `train_tokenizer`.
-        metric: the measure of its tables, one of `hub.tasks.METRICS`.
+        metric: the measure of its tables, one of `hub.card.METRICS`.
         has_labels: whether examples have labels that are read from a column.
         labels_words: whether a label is a list with one for each word.
         text_flags: what names the columns of texts.
@@ -335,7 +335,7 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """The measure of the tables, one of `hub.tasks.METRICS`."""
+        """The measure of the tables, one of `hub.card.METRICS`."""
         return self.metric_name
 
     def finalize(self, model: Any, splits: Splits, args: Any) -> None:

@@ -23,9 +23,9 @@ from ..data.loading import Data, Source, benchmark_labels
 from ..data.reading import FORMATS, TEXT_FILES
 from ..data.tokenizers import load_saved_tokenizer
 from ..files import RecipeLoader, one_line, parse_yaml
+from ..hub.card import auto_class_of
 from ..hub.checkpoint import check_finite, check_place, checkpoint_config, load_whole, revision_options
 from ..hub.results import check_texts, read_results
-from ..hub.tasks import auto_class_of
 from ..inference.processes import is_first
 from ..models.common.classification import predicts_number
 from ..models.common.exit_criteria import LEARNED
@@ -286,7 +286,7 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
 
 
 def metric_of(checkpoint: Checkpoint) -> str:
-    """The measure of a checkpoint's tables, one of `hub.tasks.METRICS`."""
+    """The measure of a checkpoint's tables, one of `hub.card.METRICS`."""
     if checkpoint.task.tag != "text-classification":
         return checkpoint.task.metric_name
     return classification_metric(checkpoint.model.config.problem_type)

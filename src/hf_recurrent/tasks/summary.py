@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..hub.tasks import METRICS
+from ..hub.card import METRICS
 from ..metrics.functional import hardly_better
 from ..models.common.exit_criteria import CRITERIA
 from ..templating import NOTHING, bits, percent

@@ -2,111 +2,18 @@
 
 import os
 import re
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ...registry import ARCHITECTURES
-from ..card import render_card
-from ..findings import above_majority, adaptivity, best_fixed_depth, has_choice, time_saved
-from ..results import RESULTS_FILE, read_results
-from ..tasks import METRICS, Metric
+from ..card import METRICS
+from ..findings import above_majority, adaptivity, best_fixed_depth, chosen, time_saved
+from ..results import RESULTS_FILE, read_results, rendered
 
 # letters that need no escaping in a link, a heading or a repository's name
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One checkpoint folder: its results and `readme`, the text that README.md must have.
-
-    Numbers of the whole checkpoint are those of the first split.
-    """
-
-    folder: Path
-    results: dict[str, Any]
-    readme: str
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    @property
-    def architecture(self) -> str:
-        return ARCHITECTURES[self.results["model"]["type"]].prefix
-
-    @property
-    def task(self) -> str:
-        """The benchmark with its config, as `load_benchmark` takes them."""
-        return f"{self.results['data']['name']} {self.results['data']['config']}"
-
-    @property
-    def of_documents(self) -> bool:
-        """Whether its numbers are losses of documents."""
-        return METRICS[self.results["metric"]].in_bits
-
-    @property
-    def metric(self) -> Metric:
-        """The measure by which it stands among others: where the card has BLEU, exact match, a share as theirs."""
-        metric = self.results["metric"]
-        return METRICS["exact_match" if metric == "bleu" else metric]
-
-    @property
-    def main_split(self) -> str:
-        return next(iter(self.results["splits"]))
-
-    @property
-    def main_table(self) -> dict[str, Any]:
-        """The table of the first split."""
-        return self.results["splits"][self.main_split]
-
-    @property
-    def mean_steps(self) -> float:
-        """Mean depth steps of an example, or of a token of documents; all steps where depth is fixed."""
-        if self.main_table["fixed_depth"]:
-            return float(self.main_table["max_depth"])
-        return self.main_table["mean_steps"] if self.of_documents else self.main_table["steps"]["mean"]
-
-    @cached_property
-    def adaptivity(self) -> dict[str, Any]:
-        """Whether it thinks longer on harder input, as `findings.adaptivity` tells it."""
-        return adaptivity(self.results)
-
-    @property
-    def trend(self) -> dict[str, Any] | None:
-        """How steps follow difficulty over the tested splits, or on the first one; None: depth is fixed."""
-        return next(iter(self.adaptivity["rows"]), None)
-
-    @property
-    def at_chance(self) -> list[str]:
-        """The splits on which it is no better than the most frequent answer; none of documents."""
-        splits = {} if self.of_documents else self.results["splits"]
-        return [split for split, table in splits.items() if not above_majority(table)]
-
-    @property
-    def rank(self) -> tuple[bool, float, str]:
-        """Sorts those first that think longer on harder input, by how closely steps follow difficulty, then by name."""
-        trend = self.trend or {"direction": None}
-        follows = trend["direction"] == "grow" and trend["above"] is not False
-        return not follows, -trend["spearman"] if follows else 0.0, self.name
-
-    @property
-    def saved(self) -> dict[str, Any] | None:
-        """Time that stopping early saves, as `findings.time_saved` tells it."""
-        return time_saved(self.results)
-
-    @property
-    def against_fixed(self) -> float | None:
-        """Time at the calibrated setting over that of the best fixed depth, see `findings.best_fixed_depth`."""
-        calibration = self.results["calibration"]
-        rival = best_fixed_depth(calibration) if has_choice(calibration) else None
-        return rival and calibration["calibrated"]["relative_time"] / rival["relative_time"]
-
-    @property
-    def accuracy(self) -> dict[str, float]:
-        """Split -> accuracy, as a fraction; of documents, bits."""
-        return {split: table[self.metric.key] for split, table in self.results["splits"].items()}
+Entry = SimpleNamespace
 
 
 def card_folders(root: str | os.PathLike) -> list[Path]:
@@ -123,7 +30,7 @@ def card_folders(root: str | os.PathLike) -> list[Path]:
 
 
 def read_entry(folder: Path) -> Entry:
-    """The checkpoint in `folder`.
+    """The checkpoint in `folder`: its `folder`, `name`, `results`, `files` (those that results render to) and columns.
 
     Raises:
         ValueError: the folder's name or its results cannot be used; the message names the folder.
@@ -134,9 +41,45 @@ def read_entry(folder: Path) -> Entry:
         results = read_results(folder)
         if results is None or not results["splits"]:
             raise ValueError("it has no results of a run")
-        return Entry(folder, results, render_card(results))
+        files = rendered(results)
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder.name}/{RESULTS_FILE} cannot be used: {error}") from error
+    return Entry(folder=folder, name=folder.name, results=results, files=files, **columns(folder.name, results))
+
+
+def columns(name: str, results: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a checkpoint in tables of several; numbers of the whole checkpoint are those of the first split.
+
+    `metric`: the measure among others: where the card has BLEU, exact match, a share as theirs. `of_documents`: whether
+    it is a loss of documents. `task`: the benchmark with its config. `mean_steps`: of an example, or a token of
+    documents. `trend`: how steps follow difficulty over the tested splits, or on the first one; None: depth is fixed.
+    `at_chance`: splits on which it is no better than the majority. `saved`: see `findings.time_saved`. `against_fixed`:
+    time at the calibrated setting over that of the best fixed depth. `rank` sorts those first that think longer on
+    harder input, by how closely steps follow difficulty, then by name.
+    """
+    metric = METRICS["exact_match" if results["metric"] == "bleu" else results["metric"]]
+    splits, found, calibration = results["splits"], adaptivity(results), results["calibration"]
+    main_split, table = next(iter(splits.items()))
+    steps = table["max_depth"] if table["fixed_depth"] else table.get("mean_steps") or table["steps"]["mean"]
+    trend = next(iter(found["rows"]), None)
+    follows = trend is not None and trend["direction"] == "grow" and trend["above"] is not False
+    rival = best_fixed_depth(calibration) if chosen(results) else None
+    at_chance = [] if metric.in_bits else [split for split, row in splits.items() if not above_majority(row)]
+    return {
+        "architecture": ARCHITECTURES[results["model"]["type"]].prefix,
+        "task": f"{results['data']['name']} {results['data']['config']}",
+        "metric": metric,
+        "of_documents": metric.in_bits,
+        "main_split": main_split,
+        "main_table": table,
+        "mean_steps": float(steps),
+        "adaptivity": found,
+        "trend": trend,
+        "at_chance": at_chance,
+        "saved": time_saved(results),
+        "against_fixed": rival and calibration["calibrated"]["relative_time"] / rival["relative_time"],
+        "rank": (not follows, -trend["spearman"] if trend and follows else 0.0, name),
+    }
 
 
 def read_gallery(root: str | os.PathLike) -> list[Entry]:

@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from ...files import write_bytes
 from ...templating import template
-from ..findings import MODERATE, above_majority, main_column, main_trend
+from .. import findings
 from ..inside import compact, read_inside
+from ..results import README_FILE
 from .entries import Entry, read_gallery
 from .markdown import card_html, inline_html
 
@@ -46,7 +47,7 @@ def trend_cell(item: dict[str, Any] | None) -> str:
     """The trend of steps with a difficulty, for a cell of a table."""
     if item is None:
         return "fixed depth"
-    if item["direction"] in ("unmeasured", "constant", "undefined"):
+    if item["direction"] == "unmeasured":
         return "not measured"
     if item["direction"] == "same":
         return f"same steps at every {item['column']}: {item['mean']:.2f}"
@@ -57,43 +58,34 @@ def trend_cell(item: dict[str, Any] | None) -> str:
 def render(name: str, **values: Any) -> str:
     """Text of a template. In HTML every value is text until it is marked up."""
     filters = {"inline": inline_html, "points": points, "trend_cell": trend_cell}
-    return template(HERE / name, autoescape=name.endswith(".html"), **filters).render(**values)
+    return template(HERE / name, autoescape=name.endswith(".html"), **filters).render(findings=findings, **values)
 
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
     entries = sorted(entries, key=lambda entry: entry.rank)
     # losses of documents stand in a table of their own
-    ranked = [entry for entry in entries if not entry.of_documents]
-    rows = [
-        (entry, split, table, main_column(table), None if table["fixed_depth"] else main_trend(split, table))
-        for entry in ranked
-        for split, table in entry.results["splits"].items()
-    ]
-    documents = [(entry, *item) for entry in entries if entry.of_documents for item in entry.results["splits"].items()]
+    ranked, documents = ([entry for entry in entries if entry.of_documents == kind] for kind in (False, True))
     return render(
         INDEX,
         entries=entries,
         leading=leading_figures(entries),
         ranked=ranked,
         documents=documents,
-        rows=rows,
-        above_majority=above_majority,
         meanings=meanings(ranked),
     )
 
 
 def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
     """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
-    found: dict[str, tuple[Entry, str]] = {}
+    leading: dict[str, tuple[Entry, str]] = {}
     for entry in entries:
-        if not entry.rank[0] and entry.trend["spearman"] >= MODERATE:
-            figures = [figure for figure in entry.results["figures"] if figure["column"] == entry.trend["column"]]
-            for kind in ("calibrated_steps", "difficulty"):
-                for figure in figures:
-                    if figure["kind"] == kind:
-                        found.setdefault(entry.architecture, (entry, figure["path"]))
-    return list(found.values())[:LEADING]
+        if not entry.rank[0] and entry.trend["spearman"] >= findings.MODERATE:
+            drawn = [figure for figure in entry.results["figures"] if figure["column"] == entry.trend["column"]]
+            paths = {figure["kind"]: figure["path"] for figure in reversed(drawn)}
+            if path := paths.get("calibrated_steps", paths.get("difficulty")):
+                leading.setdefault(entry.architecture, (entry, path))
+    return list(leading.values())[:LEADING]
 
 
 def meanings(entries: Sequence[Entry]) -> dict[str, str]:
@@ -105,34 +97,18 @@ def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
     """Write the page of the gallery `root` to the file `target`, in one step. The same gallery gives the same bytes.
 
     Raises:
-        ValueError: `target` is a folder, or `root` is no gallery, or a card or figure cannot be used.
+        ValueError: `root` is no gallery, or a card or figure cannot be used.
     """
-    target = Path(target)
-    if target.is_dir():
-        raise ValueError(f"target={str(target)!r} is a folder: pass a file, such as {str(target / 'index.html')!r}")
-    return write_bytes(target, render_page(read_gallery(root)).encode())
-
-
-def render_page(entries: Sequence[Entry]) -> str:
-    """The page's text; figures are read from the entries' folders."""
-    return render(
-        PAGE,
-        entries=[view(entry) for entry in sorted(entries, key=lambda entry: entry.rank)],
-        columns=COLUMNS,
-        above_majority=above_majority,
-        meanings=meanings(entries),
-        style=Markup(joined(STYLES)),
-        script=Markup(joined(SCRIPTS)),
-    )
+    entries = sorted(read_gallery(root), key=lambda entry: entry.rank)
+    for entry in entries:
+        opening, heading, sections = card_html(entry.folder, entry.files[README_FILE]).partition("<h3>")
+        inside = read_inside(entry.folder)
+        vars(entry).update(opening=opening, sections=heading + sections, inside=compact(inside) if inside else None)
+    style, script = Markup(joined(STYLES)), Markup(joined(SCRIPTS))
+    text = render(PAGE, entries=entries, columns=COLUMNS, meanings=meanings(entries), style=style, script=script)
+    return write_bytes(target, text.encode())
 
 
 def joined(names: Sequence[str]) -> str:
     """The text of files of `static`, one after another."""
     return "".join((HERE / "static" / name).read_text(encoding="utf-8") for name in names)
-
-
-def view(entry: Entry) -> dict[str, Any]:
-    """The template's variables for one checkpoint."""
-    opening, heading, sections = card_html(entry.folder, entry.readme).partition("<h3>")
-    inside = compact(stored) if (stored := read_inside(entry.folder)) else None
-    return {"entry": entry, "opening": opening, "sections": heading + sections, "inside": inside}
