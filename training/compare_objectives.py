@@ -20,7 +20,7 @@ from typing import Any
 
 from transformers import HfArgumentParser
 
-from hf_recurrent.analysis.inference import config_fields
+from hf_recurrent.analysis.evaluate import config_fields
 from hf_recurrent.cli.console import quiet_libraries
 from hf_recurrent.files import write_bytes, write_json
 from hf_recurrent.recipes import find_recipe

@@ -188,6 +188,11 @@ def temporary_folder(path: Path) -> Iterator[Path]:
         yield Path(temporary)
 
 
+def file_name(*words: str | None) -> str:
+    """A name for every file system, of the `words` that are not empty."""
+    return "_".join(re.sub(r"[^\w-]+", "_", word) for word in words if word)
+
+
 def file_hash(path: str | os.PathLike) -> str:
     """The sha256 of a file, in hexadecimal."""
     content = hashlib.sha256()

@@ -26,6 +26,7 @@ from hf_recurrent.analysis.calibration import (
     prepare,
     unusual_inputs,
 )
+from hf_recurrent.analysis.depth_record import in_record
 from hf_recurrent.analysis.exit_settings import GRIDS, Setting, check_criteria, fixed_depths, settings_of
 from hf_recurrent.analysis.trials import Trials, timed_batches
 from hf_recurrent.cli.calibrate import little_learned
@@ -99,7 +100,7 @@ def test_one_pass_shows_what_the_model_answers_at_every_setting(name, head):
     (prepared,), labelled = prepare(model, Examples([unlabelled(batch)]), labelled=False)
     trials = Trials(model, FULL, labelled)
     families = {FIXED: fixed_depths(model, STEPS), **{own: settings_of(own) for own in check_criteria(model, None)}}
-    settings = [FULL, *(setting for own in families.values() for setting in own if trials.in_record(setting))]
+    settings = [FULL, *(setting for own in families.values() for setting in own if in_record(model, setting))]
     computed = []
     hook = model.base_model.block.register_forward_hook(lambda *_: computed.append(1))
     found = trials.answers([prepared], settings)
@@ -428,8 +429,8 @@ def test_times_are_of_batches_of_the_named_sizes():
     single = timed_batches(prepared, 1)
     assert len(single) == 24
     # without padding that only other rows need
-    assert [int(each["attention_mask"].all()) for each in single] == [1] * 24
-    assert [len(each["input_ids"]) for each in timed_batches(prepared, 5)] == [5, 5, 2, 5, 5, 2]
+    assert [int(each.inputs["attention_mask"].all()) for each in single] == [1] * 24
+    assert [len(each.labels) for each in timed_batches(prepared, 5)] == [5, 5, 2, 5, 5, 2]
     setting = Setting(FIXED, max_depth=2)
     found = Trials(model, FULL, True).times(prepared, [setting], (1, 5), repeats=2)
     for own in found.values():

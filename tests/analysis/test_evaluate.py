@@ -137,7 +137,12 @@ def test_bad_requests():
         ("fill-mask", rows, "task is 'fill-mask', but GUTForSequenceClassification is for 'text-classification'", {}),
         (None, [{"text": "t", "label": 0}], "has the columns text, label: encode it", {}),
         (None, [{"input_ids": [2, 3]}], "batches need 'labels' to measure accuracy", {}),
-        (None, rows, "difficulty is 'depth': the data set has the columns", {"difficulty": ["depth"]}),
+        (
+            None,
+            rows,
+            "has the columns input_ids, labels: difficulty is 'depth'",
+            {"difficulty": ["depth"]},
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             hf_recurrent.evaluate(model, data, task, **options)

@@ -6,8 +6,9 @@ import torch
 from sweep_models import make_sparse, make_translator
 
 from hf_recurrent import GUTConfig, NDRConfig
-from hf_recurrent.analysis.inference import config_fields, prepare_batch
-from hf_recurrent.analysis.sweep import depths, executed_calls
+from hf_recurrent.analysis.answers import prepare_batch
+from hf_recurrent.analysis.evaluate import config_fields
+from hf_recurrent.analysis.trials import executed_calls, executed_work
 from hf_recurrent.models.engine import depth_loop
 from hf_recurrent.models.ops.attention import PackedContext
 from support.families import BY_NAME, make_batch, make_model
@@ -73,12 +74,12 @@ def test_calls_are_those_that_a_block_makes(gathers_at_once, name):
     model, inputs = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     inputs.pop("labels")
     seen, output = passed(model, model.model.block, inputs)
-    columns = depths(output, inputs, model.config)
+    columns = executed_work(output, inputs, model.config)
     assert columns["model_calls"].sum() == seen
     most = model.config.num_hidden_layers * columns["model_units"].sum()
     assert 0 < seen < most
     with config_fields(model, hard_stop=False):
-        full = depths(output, inputs, model.config)
+        full = executed_work(output, inputs, model.config)
     assert full["model_calls"].sum() == most
     assert model.config.hard_stop
 
@@ -89,7 +90,7 @@ def test_under_adaptive_computation_time_rows_are_as_deep_as_their_deepest_token
     # without padding a row is as many tokens as it is wide
     inputs["attention_mask"] = torch.ones_like(inputs["attention_mask"])
     seen, output = passed(model, model.model.block, inputs)
-    columns = depths(output, inputs, model.config)
+    columns = executed_work(output, inputs, model.config)
     assert columns["model_calls"].sum() == seen * inputs["input_ids"].shape[1]
     assert columns["model_calls"].sum() > output.ponder_steps.sum()
 
@@ -98,14 +99,14 @@ def test_calls_of_sparse_stacks(gathers_at_once):
     model, inputs = make_sparse(), make_batch(BY_NAME["ut"])
     inputs.pop("labels")
     seen, output = passed(model, model.model.block, inputs)
-    assert depths(output, inputs, model.config)["model_calls"].sum() == seen
+    assert executed_work(output, inputs, model.config)["model_calls"].sum() == seen
     model = make_translator()
     batch = {**make_batch(BY_NAME["ut"])}
     batch["labels"] = torch.randint(4, 24, (10, 5)).masked_fill(torch.arange(5) > torch.arange(10)[:, None] % 5, -100)
     inputs = prepare_batch(model, batch).inputs
     for stack in ("encoder", "decoder"):
         seen, output = passed(model, getattr(model.model, stack).block, inputs)
-        columns = depths(output, inputs, model.config)
+        columns = executed_work(output, inputs, model.config)
         most = {"encoder": 5, "decoder": 4}[stack] * columns[f"{stack}_units"].sum()
         assert columns[f"{stack}_calls"].sum() == seen < most
     assert columns["decoder_units"].tolist() == (batch["labels"] != -100).sum(1).tolist()

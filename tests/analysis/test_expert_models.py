@@ -18,11 +18,11 @@ from hf_recurrent.analysis.experts import (
     pointwise_mutual_information,
     require_experts,
 )
-from hf_recurrent.analysis.tables import EXPERT_FILE, write_tables
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.cli.sweep import draw
+from hf_recurrent.cli.shared import write_tables
 from hf_recurrent.files import changed_files
 from hf_recurrent.hub.gallery import gallery_problems, refresh
+from hf_recurrent.hub.results import EXPERT_FILE
 from hf_recurrent.hub.staging import is_publishable
 from support.card_text import figures
 from support.families import BY_NAME, make_batch, make_model
@@ -146,8 +146,7 @@ def gallery(translated, tmp_path_factory):
             shutil.copyfile(source, root / path)
     folder, tables = root / NAME, {"test": translated[-1]}
     with changed_files(folder) as change:
-        write_tables(change.new, EXPERT_FILE, tables)
-        draw(change, tables, "experts")
+        write_tables(change, EXPERT_FILE, tables, True, "experts")
     refresh(root)
     return root
 

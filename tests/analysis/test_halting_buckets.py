@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hf_recurrent.analysis.tables import bucketize, is_numeric, slice_frame
+from hf_recurrent.analysis.halting import bucketize, is_numeric, slice_frame
 
 RANGES = ["1–10", "11–20", "21–30", "31–40", "41–50", "51–60", "61–70", "71–80"]  # noqa: RUF001
 WORDS = [f"w{i:02}" for i in range(20)]

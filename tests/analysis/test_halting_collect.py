@@ -106,7 +106,7 @@ def test_bad_input(probabilities):
     model = FakeClassifier(probabilities)
     with pytest.raises(ValueError, match="no batches"):
         evaluate_batches(model, [])
-    with pytest.raises(ValueError, match="'depth' has shape"):
+    with pytest.raises(ValueError, match="does not match length of index"):
         evaluate_batches(model, batches_of(9, 4), slices={"depth": [1, 2]})
 
 

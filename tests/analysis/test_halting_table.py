@@ -3,9 +3,8 @@ import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
-from hf_recurrent.analysis.evaluate import evaluate_batches
+from hf_recurrent.analysis.evaluate import evaluate_batches, threshold_curve
 from hf_recurrent.analysis.halting import halting_table
-from hf_recurrent.analysis.sweep import threshold_curve
 
 
 @pytest.fixture

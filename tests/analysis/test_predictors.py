@@ -5,8 +5,7 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from hf_recurrent.analysis.answers import answers
-from hf_recurrent.analysis.inference import Batch, require_right_answers
+from hf_recurrent.analysis.answers import Batch, answers, require_right_answers
 from hf_recurrent.analysis.predict import Example, PredictionSettings, by_length
 from hf_recurrent.analysis.predictors import predictor_of
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model

@@ -90,11 +90,7 @@ def of_classifier(model, batches, tokenizer):
 def of_thresholds(model, batches, tokenizer):
     found = sweep_thresholds(model, batches, [0.3, 0.7], repeats=1)
     for row in (found["full_depth"], *found["thresholds"]):
-        for stack in row["stacks"].values():
-            stack.pop("seconds", None)
-            stack.pop("relative_time", None)
-        row.pop("seconds", None)
-        row.pop("relative_time", None)
+        del row["seconds"], row["relative_time"]
     return found
 
 

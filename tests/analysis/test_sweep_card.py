@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
-from hf_recurrent.cli.sweep import draw
+from hf_recurrent.cli.shared import write_tables
 from hf_recurrent.files import changed_files
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.findings import loses
 from hf_recurrent.hub.gallery import gallery_problems, refresh
+from hf_recurrent.hub.results import SWEEP_FILE
 from hf_recurrent.hub.staging import is_publishable
 from support.checkpoints import GUT_LISTOPS
 
@@ -19,7 +19,6 @@ NAME = GUT_LISTOPS.name
 
 def make_row(threshold, accuracy, share, lost=0, gained=0, **more):
     stack = {"calls": round(800 * share), "share": share, "mean_depth": 8 * share}
-    bucket = {"value": "1|2", "n": 100, "accuracy": accuracy, "share": share, "mean_depth": 8 * share}
     return {
         "threshold": threshold,
         "accuracy": accuracy,
@@ -28,14 +27,12 @@ def make_row(threshold, accuracy, share, lost=0, gained=0, **more):
         "stacks": {"model": stack},
         "seconds": 2 * share,
         "relative_time": share,
-        "slices": {"depth": [bucket]},
         **more,
     }
 
 
 def make_sweep(**changes):
     rows = [make_row(0.3, 0.4, 0.2, 9, 1), make_row(0.6, 0.47, 0.5, 5, 3), make_row(0.999, 0.5, 0.75)]
-    picture = {"names": ["2 tokens", "3 tokens"], "steps": [1, 2], "remaining": [[0.5, 0.0], [1.0, 0.25]]}
     table = {
         "halting": "global",
         "own_threshold": 0.999,
@@ -49,15 +46,13 @@ def make_sweep(**changes):
         "device": "CPU, 1 thread",
         "dtype": "float32",
         "seed": 0,
-        "pictures": [{"stack": "model", "unit": "example", "examples": [picture]}],
     }
     return table | changes
 
 
 def show_sweep(folder, tables):
     with changed_files(folder) as change:
-        write_tables(change.new, SWEEP_FILE, tables)
-        draw(change, tables, "sweep")
+        write_tables(change, SWEEP_FILE, tables, True, "sweep")
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +91,6 @@ def test_it_is_rendered_from_committed_data_and_publishable(root):
     (folder / "README.md").write_text(rendered[:99])
     assert refresh(root) == [Path(NAME) / "README.md"]
     assert (folder / "README.md").read_text() == rendered
-    # what is drawn alone needs no second place
-    assert "pictures" not in read_results(folder)["sweep"]["test"]
-    assert "remaining" in (folder / "halting_sweep.json").read_text()
 
 
 def test_a_second_sweep_takes_the_place_of_the_first(root):
@@ -108,7 +100,7 @@ def test_a_second_sweep_takes_the_place_of_the_first(root):
     refresh(root)
     assert gallery_problems(root) == []
     shown = [figure["split"] for figure in read_results(folder)["figures"]]
-    assert shown.count("deep") == 2
+    assert shown.count("deep") == 1
     assert not list(folder.glob("assets/test_trade_off.png"))
     assert "Lower halting thresholds on deep" in (folder / "README.md").read_text()
 

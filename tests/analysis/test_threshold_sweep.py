@@ -1,6 +1,5 @@
 """Sweeps of real models of each kind."""
 
-import json
 import math
 
 import numpy as np
@@ -8,20 +7,12 @@ import pytest
 import torch
 from sweep_models import make_pairs, make_translator
 
-from hf_recurrent.analysis.inference import Way, config_fields, median_seconds, timed_in_turn
-from hf_recurrent.analysis.sweep import (
-    checked_thresholds,
-    require_halting,
-    sweep_thresholds,
-)
-from hf_recurrent.analysis.tables import SWEEP_FILE, write_tables
+from hf_recurrent.analysis.answers import Batch
+from hf_recurrent.analysis.evaluate import median_seconds, timed_in_turn
+from hf_recurrent.analysis.sweep import checked_thresholds, require_halting, sweep_thresholds
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
 
 THRESHOLDS = (0.2, 0.6)
-
-
-def up_to_end(tokens, end):
-    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
 def by_threshold(table):
@@ -32,8 +23,7 @@ def by_threshold(table):
 def test_rows_are_what_the_model_answers(name):
     model, batch = make_model(BY_NAME[name]), make_batch(BY_NAME[name])
     inputs = {key: value for key, value in batch.items() if key != "labels"}
-    length = batch["attention_mask"].sum(1).tolist()
-    table = sweep_thresholds(model, [batch], THRESHOLDS, slices={"length": length}, repeats=1)
+    table = sweep_thresholds(model, [batch], THRESHOLDS, repeats=1)
     assert [row["threshold"] for row in table["thresholds"]] == [*THRESHOLDS, 0.95]
     assert (table["own_threshold"], table["n"], table["measured"]) == (0.95, 10, "accuracy")
     answers = {}
@@ -53,13 +43,7 @@ def test_rows_are_what_the_model_answers(name):
     assert (full["threshold"], full["relative_time"]) == (None, 1)
     assert full["stacks"]["model"]["share"] == 1
     assert full["stacks"]["model"]["mean_depth"] == 6
-    for row in by_threshold(table).values():
-        assert row["seconds"] > 0
-        buckets = row["slices"]["length"]
-        assert [bucket["value"] for bucket in buckets] == [str(value) for value in sorted(set(length))]
-        assert sum(bucket["n"] * bucket["accuracy"] for bucket in buckets) == pytest.approx(10 * row["accuracy"])
-        depth = sum(bucket["n"] * bucket["mean_depth"] for bucket in buckets)
-        assert depth == pytest.approx(10 * row["stacks"]["model"]["mean_depth"])
+    assert all(row["seconds"] > 0 for row in by_threshold(table).values())
     assert model.config.halting_threshold == 0.95
     assert model.config.hard_stop
 
@@ -85,13 +69,12 @@ def translated():
     model, batches = make_translator(), make_pairs()
     with torch.no_grad():
         # targets that the model writes itself, for some rows
-        written = model.generate(
-            batches[0]["input_ids"], attention_mask=batches[0]["attention_mask"], max_new_tokens=4, do_sample=False
-        )[:, 1:]
+        sources = {name: batches[0][name] for name in ("input_ids", "attention_mask")}
+        written = model.generate(**sources, max_new_tokens=4, do_sample=False)[:, 1:].tolist()
     for row in (0, 2):
-        ids = up_to_end(written[row].tolist(), 3)
+        ids = written[row][: written[row].index(3) + 1] if 3 in written[row] else written[row]
         batches[0]["labels"][row] = torch.tensor(ids + [-100] * (4 - len(ids)))
-    return model, batches, sweep_thresholds(model, batches, THRESHOLDS, repeats=2, generate=True)
+    return model, batches, sweep_thresholds(model, batches, THRESHOLDS, repeats=2)
 
 
 def test_a_translator_is_judged_on_true_targets(translated):
@@ -123,7 +106,6 @@ def test_stacks_are_told_apart_and_together(translated):
         assert both["calls"] == encoder["calls"] + decoder["calls"]
         possible = encoder["calls"] / encoder["share"] + decoder["calls"] / decoder["share"]
         assert both["share"] == pytest.approx(both["calls"] / possible)
-        assert row["seconds"] == pytest.approx(encoder["seconds"] + decoder["seconds"])
         low, high = sorted((encoder["mean_depth"], decoder["mean_depth"]))
         assert low <= both["mean_depth"] <= high
     full = table["full_depth"]["stacks"]
@@ -131,35 +113,13 @@ def test_stacks_are_told_apart_and_together(translated):
     assert table["thresholds"][0]["stacks"]["both"]["share"] < table["thresholds"][-1]["stacks"]["both"]["share"]
 
 
-def test_what_is_written_is_written_at_the_threshold(translated):
-    model, batches, table = translated
-    found = {row["threshold"]: row["written_accuracy"] for row in table["thresholds"]}
-    for threshold, share in found.items():
-        right = 0
-        for batch in batches:
-            for ids, mask, labels in zip(
-                *(batch[name] for name in ("input_ids", "attention_mask", "labels")), strict=True
-            ):
-                target = labels[labels != -100].tolist()
-                with torch.no_grad(), config_fields(model, halting_threshold=threshold):
-                    row = model.generate(
-                        ids[mask.bool()][None],
-                        max_new_tokens=int((batch["labels"] != -100).sum(1).max()),
-                        do_sample=False,
-                    )
-                right += up_to_end(row[0, 1:].tolist(), 3) == target
-        assert share == pytest.approx(right / 10)
-    # its own targets were written at its own threshold
-    assert found[0.9] >= 0.2
-    assert model.config.halting_threshold == model.model.decoder.config.halting_threshold == 0.9
-
-
 def test_times_are_medians_of_each_batch(monkeypatch):
     # a spell hits the second batch in the first pass, and the first in the second
     clock = iter(np.cumsum([0, 1, 0, 20, 0, 10, 0, 2, 0, 4, 0, 5]).tolist())
-    monkeypatch.setattr("hf_recurrent.analysis.inference.time.perf_counter", lambda: float(next(clock)))
-    timed = timed_in_turn(torch.nn.Linear(1, 1), {"a": Way({}, lambda batch: None)}, [1, 2], 3)
-    assert median_seconds(timed["a"].seconds) == 9.0
+    monkeypatch.setattr("hf_recurrent.analysis.evaluate.time.perf_counter", lambda: float(next(clock)))
+    batch = Batch({"input": torch.ones(1, 1)}, np.zeros(1))
+    timed = timed_in_turn(torch.nn.Linear(1, 1), {"a": {}}, [batch, batch], 3)
+    assert median_seconds(timed["a"][0]) == 9.0
 
 
 def test_thresholds_are_in_order_each_once():
@@ -178,14 +138,6 @@ def test_models_that_never_halt_are_refused(name):
         require_halting(model, "runs/x")
 
 
-def test_bad_requests(tmp_path):
-    model, batch = make_model(BY_NAME["ut"]), make_batch(BY_NAME["ut"])
+def test_no_batches():
     with pytest.raises(ValueError, match="there are no batches to sweep over"):
-        sweep_thresholds(model, [])
-    with pytest.raises(ValueError, match="generate is for sequence-to-sequence models"):
-        sweep_thresholds(model, [batch], generate=True)
-    with pytest.raises(ValueError, match=r"slice column 'depth' has shape \(2,\), but there are 10 examples"):
-        sweep_thresholds(model, [batch], (0.5,), slices={"depth": [1, 2]}, repeats=1)
-    assert model.config.halting_threshold == 0.95
-    path = write_tables(tmp_path, SWEEP_FILE, {"test": {"n": np.int64(3)}})
-    assert (path.name, json.loads(path.read_text())) == ("halting_sweep.json", {"splits": {"test": {"n": 3}}})
+        sweep_thresholds(make_model(BY_NAME["ut"]), [])

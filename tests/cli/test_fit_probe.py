@@ -15,7 +15,7 @@ from hf_recurrent.files import write_json
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.common.exit_calibration import exit_digest
-from hf_recurrent.tasks.checkpoints import Request, load_checkpoint, requested_task
+from hf_recurrent.tasks.checkpoints import Request, load_checkpoint
 from support.families import BY_NAME, make_model
 
 MODEL_CARDS = Path(__file__).parents[2] / "model_cards"
@@ -43,11 +43,11 @@ def read_config(folder):
 @torch.no_grad()
 def answers(checkpoint, **options):
     """Share of right answers and mean steps on the test split."""
-    from hf_recurrent.cli.sweep import encoded
+    from hf_recurrent.cli.shared import encoded
 
     loaded = load_checkpoint(checkpoint, "cpu")
     request = Request(BENCHMARK, splits=("test",), params=SIZES)
-    (rows,) = encoded(loaded, request, requested_task(loaded, request), 200, 0)
+    (rows,) = encoded(loaded, request, 200, 0)
     right, steps = [], []
     for batch in rows.batches(loaded.tokenizer, 100):
         labels = batch.pop("labels")

@@ -1,10 +1,10 @@
-"""The answers of a model to the examples of a batch, by the kind of its head, and which of them are right.
+"""Batches, the answers of a model to their examples by the kind of its head, and which of them are right.
 
-Shapes: B examples of a batch, S tokens, C classes or token ids, T labelled tokens of an example.
+Shapes: B examples of a batch, S tokens, T labelled tokens of an example, C classes or token ids.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,127 @@ from torch.nn import functional
 
 from ..data.labels import JOINED, MULTI, NO_LABEL
 from ..models.common.classification import predicts_number
+from ..models.common.seq2seq import read_mask
 from ..models.common.token_targets import NO_TARGET
-from .inference import Batch, as_numpy, predicts_tokens
+from .model_facts import DECODER, ENCODER, answers_tokens
 
+# labels of a causal language model, each at the token before it, as in transformers
+SHIFTED = "shift_labels"
+LABELS = ("labels", "label", SHIFTED, "start_positions", "end_positions")
 # of a question's answer, if nothing says else
 LONGEST_SPAN = 30
-# columns of `token_answers` with an array of values of labelled tokens for each example
-OF_TOKENS = ("answer", "label", "right", "confidences", "losses")
+
+
+def to_device(batch: Mapping[str, Any], model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The batch as tensors on the model's device."""
+    device = next(model.parameters()).device
+    return {name: torch.as_tensor(value).to(device) for name, value in batch.items()}
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """Float tensors of any precision as float64; numpy has no bfloat16."""
+    return tensor.detach().double().cpu().numpy()
+
+
+def example_inputs(tokenizer: Any, example: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """An encoded example as a batch of one, of the inputs of the tokenizer's model alone."""
+    names = [name for name in tokenizer.model_input_names if name in example]
+    return {name: torch.as_tensor(example[name]).reshape(1, -1) for name in names}
+
+
+def token_mask(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """(B, S) bool, True at tokens; all are without a mask."""
+    mask = inputs.get("attention_mask")
+    return torch.ones_like(inputs["input_ids"], dtype=torch.bool) if mask is None else mask.bool()
+
+
+def stack_input_ids(inputs: Mapping[str, torch.Tensor], stack: str) -> torch.Tensor:
+    """The token ids that a stack takes."""
+    return inputs["decoder_input_ids" if stack == DECODER else "input_ids"]
+
+
+def stack_output(output: Any, stack: str, name: str) -> Any:
+    """An output field of a stack, such as its `ponder_steps`; None where the output has none."""
+    return output.get(f"{ENCODER}_{name}" if stack == ENCODER else name)
+
+
+def mean_steps(steps: torch.Tensor | None, batch: int) -> np.ndarray:
+    """Executed depth steps (B,), each the mean over an example's units (B, ...); NaN for a fixed depth.
+
+    Units with -1, of padding, do not count.
+    """
+    if steps is None:
+        return np.full(batch, np.nan)
+    steps = steps.reshape(batch, -1).double()
+    counted = steps >= 0
+    return as_numpy((steps * counted).sum(-1) / counted.sum(-1))
+
+
+def join_batches(batches: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Columns of batches, each `(B, ...)`, as columns of all examples, `(N, ...)`."""
+    batches = list(batches)
+    return {name: np.concatenate([columns[name] for columns in batches]) for name in batches[0]}
+
+
+class Batch(NamedTuple):
+    """Inputs on the model's device, and labels: (B,) classes or numbers, (B, C) shares of classes, (B, 2) first and
+    last tokens of spans, or token ids (B, S), of a target (B, T), -100 where there is none.
+
+    The inputs of an encoder and decoder include the target, shifted by one token. `by_token` is whether each label
+    (B, S) is of the answer at its own place, and counts by itself.
+    """
+
+    inputs: dict[str, torch.Tensor]
+    labels: np.ndarray
+    by_token: bool = False
+
+
+def has_labels(batch: Mapping[str, Any]) -> bool:
+    """Whether a batch of a data loader has labels."""
+    return not batch.keys().isdisjoint(LABELS)
+
+
+def prepare_batch(model: Any, batch: Mapping[str, Any]) -> Batch:
+    """A batch of a data loader as inputs and labels: no loss is wanted.
+
+    Labels of a causal language model that are named `shift_labels` stand at the tokens that predict them; others have
+    none at tokens that padding on the left predicts. A decoder gets its inputs.
+
+    Raises:
+        ValueError: it has no labels.
+    """
+    if not has_labels(batch):
+        raise ValueError(f"batches need 'labels' to measure accuracy, got only {sorted(batch)}")
+    inputs = to_device(batch, model)
+    given = [inputs.pop(name) for name in LABELS if name in inputs]
+    targets = torch.stack(given, -1) if len(given) > 1 else given[0]
+    targets = targets if targets.is_floating_point() else targets.long()
+    labels = targets.cpu().numpy()
+    if SHIFTED in batch or answers_tokens(model):
+        return Batch(inputs, labels, by_token=True)
+    if model.config.capabilities.two_stacks:
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(targets)
+        inputs["decoder_attention_mask"] = read_mask(targets, None, None)
+    elif len(given) == 1 and targets.shape == inputs["input_ids"].shape and not targets.is_floating_point():
+        # as in the model's own loss
+        after_padding = functional.pad(~token_mask(inputs), (1, -1)).cpu().numpy()
+        labels = np.where(after_padding, NO_TARGET, labels)
+    return Batch(inputs, labels)
+
+
+def require_right_answers(model: Any) -> None:
+    """Raise a ValueError if a model predicts a number, which is neither right nor wrong."""
+    if predicts_number(model.config):
+        raise ValueError(
+            "the model predicts a number, which is neither right nor wrong: evaluate it, with a lower "
+            "halting_threshold or max_depth"
+        )
+
+
+def predicts_tokens(output: Any) -> bool:
+    """Whether an output is of a language model: logits (B, S, V) rather than (B, C)."""
+    logits = getattr(output, "logits", None)
+    return logits is not None and logits.dim() == 3
 
 
 def answers(output: Any, batch: Batch, config: Any) -> dict[str, np.ndarray]:
@@ -46,11 +160,10 @@ def answers(output: Any, batch: Batch, config: Any) -> dict[str, np.ndarray]:
         found, wanted = as_numpy(logits).reshape(-1), labels.reshape(-1)
         return {"answer": found, "label": wanted, "right": found == wanted, "loss": np.square(found - wanted)}
     if config.problem_type == MULTI:
-        answer, confidence = several_labels(logits, config)
         shares = torch.as_tensor(labels, device=logits.device).float()
         loss = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none").mean(-1)
-        labels = joined_labels(labels, config)
-        return judged(answer, labels, confidence, as_numpy(loss))
+        answer, confidence = several_labels(logits, config)
+        return judged(answer, joined_labels(labels, config), confidence, as_numpy(loss))
     labels = labels.reshape(-1)
     return judged(logits.argmax(-1).cpu().numpy(), labels, confidences(logits), cross_entropies(logits, labels))
 
@@ -75,7 +188,7 @@ def cross_entropies(logits: torch.Tensor, labels: np.ndarray) -> np.ndarray:
 def joined_labels(shares: Any, config: Any) -> np.ndarray:
     """The names (B,) of the classes with more than one half of shares (B, C), joined; `NO_LABEL` without any."""
     chosen = [[str(config.id2label[label]) for label in row.nonzero()[0]] for row in np.asarray(shares) > 0.5]
-    return np.array([JOINED.join(names) or NO_LABEL for names in chosen], dtype=object)
+    return objects(JOINED.join(names) or NO_LABEL for names in chosen)
 
 
 def several_labels(logits: torch.Tensor, config: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -106,25 +219,26 @@ def text_answers(logits: torch.Tensor, labels: np.ndarray, has_target: bool = Fa
     if not has_target:
         logits, labels = logits[:, :-1], labels[:, 1:]
     labelled, predicted, sure = labels != NO_TARGET, logits.argmax(-1).cpu().numpy(), confidences(logits)
-    counts = labelled.sum(1)
+    counts, rows = labelled.sum(1), np.arange(len(labels))
     if not counts.all():
         raise ValueError(f"row {int(counts.argmin())} of a batch has no label after its first token")
-    loss, rows = cross_entropies(logits, labels).sum(1) / counts, np.arange(len(counts))
+    loss = cross_entropies(logits, labels).sum(1) / counts
     counted = {"labelled": counts, "right_tokens": ((predicted == labels) & labelled).sum(1)}
     if has_target:
-        found, wanted = (
-            tuples([own[kept] for own, kept in zip(ids, labelled, strict=True)]) for ids in (predicted, labels)
-        )
+        found, wanted = (tuples(map(np.extract, labelled, ids)) for ids in (predicted, labels))
         return {**judged(found, wanted, np.where(labelled, sure, 0.0).sum(1) / counts, loss), **counted}
     last = labelled.shape[1] - 1 - labelled[:, ::-1].argmax(1)
     return {**judged(predicted[rows, last], labels[rows, last], sure[rows, last], loss), **counted, "answer_at": last}
 
 
-def tuples(rows: Sequence[np.ndarray]) -> np.ndarray:
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """(B,) of any values, which may be arrays or tuples."""
+    return np.fromiter(values, dtype=object)
+
+
+def tuples(rows: Iterable[np.ndarray]) -> np.ndarray:
     """(B,) tuples of the numbers of each row."""
-    found = np.empty(len(rows), dtype=object)
-    found[:] = [tuple(row.tolist()) for row in rows]
-    return found
+    return objects(tuple(row.tolist()) for row in rows)
 
 
 def token_answers(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -137,9 +251,13 @@ def token_answers(logits: torch.Tensor, labels: np.ndarray) -> dict[str, np.ndar
     counts = chosen.sum(1)
     kept, wanted = logits[torch.as_tensor(chosen, device=logits.device)], labels[chosen]
     answer, sure, losses = kept.argmax(-1).cpu().numpy(), confidences(kept), cross_entropies(kept, wanted)
-    values = dict(zip(OF_TOKENS, (answer, wanted, answer == wanted, sure, losses), strict=True))
-    means = {"confidence": mean_of_sequences(sure, counts), "loss": mean_of_sequences(losses, counts)}
-    return {**{name: by_sequence(each, counts) for name, each in values.items()}, **means, "labelled": counts}
+    found = {"answer": answer, "label": wanted, "right": answer == wanted, "confidences": sure, "losses": losses}
+    return {
+        **{name: objects(np.split(values, counts.cumsum()[:-1])) for name, values in found.items()},
+        "confidence": mean_of_sequences(sure, counts),
+        "loss": mean_of_sequences(losses, counts),
+        "labelled": counts,
+    }
 
 
 def mean_of_sequences(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -148,19 +266,10 @@ def mean_of_sequences(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return sums / np.maximum(counts, 1)
 
 
-def by_sequence(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Values of tokens as arrays (B,) of those of each sequence, which has so many (B,)."""
-    found = np.empty(len(counts), dtype=object)
-    for place, own in enumerate(np.split(values, counts.cumsum()[:-1])):
-        found[place] = own
-    return found
-
-
 def span_answers(output: Any, batch: Batch) -> dict[str, np.ndarray]:
     """Answers by spans of tokens, with labels (B, 2): `answer` and `label` are pairs of the first and last token."""
     ends = [logits.float() for logits in (output.start_logits, output.end_logits)]
-    mask = batch.inputs.get("attention_mask", torch.ones_like(batch.inputs["input_ids"])).bool()
-    score, *places = best_spans(*(logits.log_softmax(-1) for logits in ends), mask, LONGEST_SPAN)
+    score, *places = best_spans(*(logits.log_softmax(-1) for logits in ends), token_mask(batch.inputs), LONGEST_SPAN)
     found, wanted = tuples(torch.stack(places, -1).cpu().numpy()), tuples(batch.labels)
     losses = [cross_entropies(logits, batch.labels[:, side]) for side, logits in enumerate(ends)]
     return judged(found, wanted, as_numpy(score.exp()), np.mean(losses, 0))
@@ -177,15 +286,20 @@ def best_spans(
     """
     length = start.shape[1]
     near = torch.ones(length, length, dtype=torch.bool, device=start.device).triu().tril(longest - 1)
-    sums = start.masked_fill(~allowed, -torch.inf)[:, :, None] + end.masked_fill(~allowed, -torch.inf)[:, None, :]
-    best, place = sums.masked_fill(~near, -torch.inf).flatten(1).max(1)
+    possible = near & allowed[:, :, None] & allowed[:, None, :]
+    sums = (start[:, :, None] + end[:, None, :]).masked_fill(~possible, -torch.inf)
+    best, place = sums.flatten(1).max(1)
     return best, place // length, place % length
+
+
+def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
+    """Whether each labelled token of an example has an answer."""
+    return isinstance(examples["answer"].iloc[0], np.ndarray)
 
 
 def each_right(examples: pd.DataFrame) -> np.ndarray:
     """Whether each answer is right: (N,) of examples, or (T,) of the tokens of all of them."""
-    right = examples["right"].to_numpy()
-    return right if right.dtype == bool else np.concatenate(right)
+    return np.concatenate([np.atleast_1d(right) for right in examples["right"]])
 
 
 def each_error(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> list[np.ndarray]:
@@ -194,12 +308,6 @@ def each_error(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> li
     An example has one answer, or one for each of its labelled tokens.
     """
     name = "right" if labelled else "answer"
-    if answers_are_of_tokens(full):
-        pairs = zip(full[name], examples[name], strict=True)
-        return [whole & ~early if labelled else whole != early for whole, early in pairs]
-    whole, early = full[name].to_numpy(), examples[name].to_numpy()
-    return list((whole & ~early if labelled else whole != early)[:, None])
-
-
-def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
-    return isinstance(examples["answer"].iloc[0], np.ndarray)
+    pairs = zip(full[name], examples[name], strict=True)
+    # a right answer is greater than a wrong one
+    return [np.atleast_1d(whole > early if labelled else whole != early) for whole, early in pairs]

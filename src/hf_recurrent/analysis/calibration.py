@@ -54,19 +54,17 @@ from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import exit_digest
 from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
-from .answers import answers_are_of_tokens, each_error, each_right
+from .answers import Batch, answers_are_of_tokens, each_error, each_right, has_labels, prepare_batch
+from .depth_record import in_record
 from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
-from .inference import Batch, has_labels, prepare_batch
-from .model_facts import is_classifier, labels_tokens
+from .halting import bucketize, is_numeric
+from .model_facts import ALL_TESTS, is_classifier, labels_tokens
 from .risk_control import bounded_risk_p_values, fewest_examples, fixed_sequence, risk_p_values
-from .tables import bucketize, is_numeric
 from .trials import Trials
 
 LOST, DIFFERS = "lost", "differs"
 MEAN_DEPTH, RELATIVE_TIME = "mean_depth", "relative_time"
 SHOWN_EXAMPLES = 12
-# name of the results on all splits together that had no part in the calibration
-ALL_TESTS = "all tested splits"
 # inputs are unlike those of the calibration if their mean is off by so many standard errors and standard deviations
 ERRORS_OFF, DEVIATIONS_OFF = 5.0, 0.5
 MEASURED_INPUTS = ("steps", "confidence")
@@ -289,7 +287,7 @@ def tried(
 
     A family that takes a pass for each setting tries some of them, evenly chosen before any result is known.
     """
-    shown = [setting for own in families.values() for setting in own if trials.in_record(setting)]
+    shown = [setting for own in families.values() for setting in own if in_record(trials.model, setting)]
     found = trials.answers(batches, [trials.full, *shown], progress)
     walked = [own for own in families.values() if own and own[0] not in found]
     for own in walked:

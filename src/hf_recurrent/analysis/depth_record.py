@@ -14,47 +14,39 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..models.common.exit_criteria import CRITERIA, OF_TWO, ExitRule
+from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, OF_TWO, ExitRule
 from ..models.engine.depth_loop import DepthOptions, DepthOutput, Trace, summarize
 from ..models.engine.early_exit import EarlyExit, RunOn
 from ..models.engine.shared_block import SharedBlockModel
 from ..models.ops.stick_breaking import StickBreaking
+from .exit_settings import Setting
 
 
-def can_record(model: Any) -> bool:
-    """Whether a pass at full depth holds the passes of fewer steps: not where chunks read what earlier chunks left."""
-    return isinstance(model.base_model, SharedBlockModel) and model.config.capabilities.reads != "chunks"
+def in_record(model: Any, setting: Setting) -> bool:
+    """Whether a pass at full depth shows what a model would answer at a setting.
 
-
-def stops_rows(model: Any, criterion: str) -> bool:
-    """Whether an exit criterion stops the rows of a model as a whole, rather than tokens that others attend to."""
-    answers_tokens = model.answer_head().answers == "tokens" and model.config.token_units
-    return not (model.config.stops_by_token(criterion) or answers_tokens)
-
-
-def halts_rows(model: Any) -> bool:
-    """Whether learned halting stops the rows of a model as a whole, by nothing but their own states."""
-    return model.config.halting == "global" and not (model.config.is_causal or caps_depth(model))
-
-
-def caps_depth(model: Any) -> bool:
-    """Whether runs without an exit criterion take no more steps than a row has tokens."""
-    return model.base_model.depth_follows_length
+    It does where the setting stops the rows of the model as a whole, by nothing but their own states: not tokens that
+    others attend to, and not where chunks read what earlier chunks left.
+    """
+    config, base = model.config, model.base_model
+    if not isinstance(base, SharedBlockModel) or config.capabilities.reads == "chunks":
+        return False
+    if setting.criterion == FIXED:
+        return not base.depth_follows_length
+    if setting.criterion == LEARNED:
+        return config.halting == "global" and not (config.is_causal or base.depth_follows_length)
+    answers_tokens = model.answer_head().answers == "tokens" and config.token_units
+    return not (config.stops_by_token(setting.criterion) or answers_tokens)
 
 
 class DepthRecord:
     """A pass over a batch at full depth, which is that of the model's config.
 
-    Attributes:
-        output: what the model returns at full depth.
-
     Args:
-        model: a task model for which `can_record` holds.
+        model: a task model.
         inputs: of a batch, on the model's device.
-        criteria: exit criteria whose evidence is kept; each `stops_rows`.
+        criteria: exit criteria whose evidence is kept; settings of each are `in_record`.
     """
-
-    output: Any
 
     def __init__(self, model: Any, inputs: Mapping[str, torch.Tensor], criteria: Sequence[str]):
         self.model, self.inputs = model, inputs
@@ -66,65 +58,52 @@ class DepthRecord:
         self.scores: dict[str, list[torch.Tensor]] = {name: [] for name in criteria}
         self.after: list[torch.Tensor] = []
         base = model.base_model
-        with replaced(base, run_depth=self._recorded(base.run_depth), strategy=self._watching(base.strategy)):
-            self.output = model(**inputs, **self.options)
-
-    @property
-    def num_rows(self) -> int:
-        """B, more than examples where each of them is several sentences or choices."""
-        return len(self.depths[0].hidden_states)
-
-    @property
-    def most_steps(self) -> int:
-        """L."""
-        return len(self.depths) - 1
-
-    def steps_by(self, rule: ExitRule) -> torch.Tensor:
-        """Steps (B,) after which each row stops by a rule, as `EarlyExit.judge` decides."""
-        compares = rule.criterion.name in OF_TWO
-        unread = max(0, rule.min_depth - rule.patience - compares) + compares
-        scores = self.scores[rule.criterion.name]
-        steps = self.fixed_steps(self.most_steps)
-        streak = torch.zeros_like(steps)
-        for taken, score in enumerate(scores, 1):
-            streak = torch.where(rule.met(score) & (taken > unread), streak + 1, 0)
-            stops = (streak >= rule.patience) & (taken >= rule.min_depth) & (steps == self.most_steps)
-            steps = steps.masked_fill(stops, taken)
-        return steps
-
-    def steps_by_mass(self, threshold: float) -> torch.Tensor:
-        """Steps (B,) after which each row halts as it learned, at a threshold."""
-        steps = self.fixed_steps(self.most_steps)
-        for taken in reversed(range(self.most_steps)):
-            steps = torch.where(self.after[taken] > 1.0 - threshold, steps, taken)
-        return steps
-
-    def stopped_after(self, steps: int | torch.Tensor) -> Any:
-        """What the model returns if its rows stop after so many steps (B,)."""
-        steps = self.fixed_steps(steps) if isinstance(steps, int) else steps
-        rows = torch.arange(self.num_rows, device=steps.device)
-
-        def chosen(name: str) -> torch.Tensor:
-            return torch.stack([getattr(depth, name) for depth in self.depths])[steps, rows]
-
-        def run_depth(*_: Any) -> DepthOutput:
-            return DepthOutput(*map(chosen, ("hidden_states", "ponder_cost", "ponder_steps")))
-
-        with replaced(self.model.base_model, run_depth=run_depth):
-            return self.model(**self.inputs, **self.options)
-
-    def fixed_steps(self, steps: int) -> torch.Tensor:
-        """So many steps for all rows: (B,)."""
-        return torch.full((self.num_rows,), steps, device=self.depths[0].hidden_states.device)
-
-    def _recorded(self, run_depth: Any) -> Any:
-        """`run_depth`, of which the mask (B, S) and the last states are kept."""
+        run_depth = base.run_depth
 
         def run(hidden: torch.Tensor, mask: torch.Tensor, *more: Any) -> DepthOutput:
             self.mask = mask
             return run_depth(hidden, mask, *more)
 
-        return run
+        with replaced(base, run_depth=run, strategy=self._watching(base.strategy)):
+            model(**inputs, **self.options)
+        self.most_steps = len(self.depths) - 1
+
+    def steps_at(self, setting: Setting) -> torch.Tensor:
+        """Steps (B,) after which each row stops at a setting; by a criterion, as `EarlyExit.judge` decides."""
+        steps = self._for_all(self.most_steps)
+        if setting.criterion == FIXED:
+            return torch.full_like(steps, setting.max_depth)
+        if setting.criterion == LEARNED:
+            for taken in reversed(range(self.most_steps)):
+                steps = torch.where(self.after[taken] > 1.0 - setting.threshold, steps, taken)
+            return steps
+        rule = ExitRule(CRITERIA[setting.criterion], setting.threshold, setting.patience, self.model.config.min_depth)
+        compares = setting.criterion in OF_TWO
+        unread = max(0, rule.min_depth - rule.patience - compares) + compares
+        streak = torch.zeros_like(steps)
+        for taken, score in enumerate(self.scores[setting.criterion], 1):
+            streak = torch.where(rule.met(score) & (taken > unread), streak + 1, 0)
+            stops = (streak >= rule.patience) & (taken >= rule.min_depth) & (steps == self.most_steps)
+            steps = steps.masked_fill(stops, taken)
+        return steps
+
+    def stopped_after(self, steps: int | torch.Tensor) -> Any:
+        """What the model returns if its rows stop after so many steps (B,)."""
+        steps = self._for_all(steps) if isinstance(steps, int) else steps
+        rows = torch.arange(len(steps), device=steps.device)
+
+        def run_depth(*_: Any) -> DepthOutput:
+            names = ("hidden_states", "ponder_cost", "ponder_steps")
+            return DepthOutput(
+                *(torch.stack([getattr(own, name) for own in self.depths])[steps, rows] for name in names)
+            )
+
+        with replaced(self.model.base_model, run_depth=run_depth):
+            return self.model(**self.inputs, **self.options)
+
+    def _for_all(self, steps: int) -> torch.Tensor:
+        """So many steps for all rows: (B,)."""
+        return torch.full((len(self.mask),), steps, device=self.mask.device)
 
     def _watching(self, strategy: Any) -> Any:
         """`strategy`, but for a halting strategy whose `judge` keeps what it sees, and stops no unit."""

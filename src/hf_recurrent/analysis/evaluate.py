@@ -3,9 +3,12 @@
 Shapes: B examples of a batch, N of all, S tokens, T labelled tokens of an example or of all, L maximum depth steps.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, product
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,22 +18,34 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ..data.batches import token_counts
+from ..files import plain
 from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
+from ..inference.processes import collected, dealt, from_first, is_first
 from ..models.common.token_targets import NO_TARGET
-from .answers import answers, mean_of_sequences
+from .answers import (
+    LABELS,
+    SHIFTED,
+    Batch,
+    answers,
+    as_numpy,
+    has_labels,
+    join_batches,
+    mean_of_sequences,
+    mean_steps,
+    prepare_batch,
+    token_mask,
+)
 from .halting import (
     HaltingRecord,
     TokenKinds,
+    columns_of_units,
     halting_columns,
     halting_mass,
     halting_table,
     token_steps,
     unit_kind,
 )
-from .inference import LABELS, Batch, as_numpy, config_fields, has_labels, prepare_batch, progress_bar, token_mask
 from .model_facts import stack_depths, stopping_rule, task_of
-from .tables import join_batches
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,6 +55,48 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # columns of an evaluation's examples, besides steps and difficulty
 SHOWN = ("answer", "label", "right", "confidence", "loss", "labelled", "right_tokens")
+# in the place of a token id
+PADDING = -1
+
+
+@contextmanager
+def attention_implementation(model: Any, implementation: str) -> Iterator[None]:
+    """Another attention implementation, such as "eager", which returns maps; the model gets its own back afterwards."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(implementation)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def config_fields(model: torch.nn.Module, **fields: Any) -> Iterator[None]:
+    """Other values of config fields, in every config that a part of the model reads; each gets its own back."""
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}.values()
+    before = [(config, {name: getattr(config, name) for name in fields}) for config in configs]
+
+    def put(config: Any, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(config, name, value)
+
+    try:
+        for config in configs:
+            put(config, fields)
+        yield
+    finally:
+        for config, values in before:
+            put(config, values)
+
+
+def progress_bar(items: Iterable, enabled: bool, description: str, unit: str) -> Iterable:
+    """The items, with a progress bar if `enabled`, of several processes that of the first."""
+    if not (enabled and is_first()):
+        return items
+    # tqdm looks for a notebook when it is imported
+    from tqdm.auto import tqdm
+
+    return tqdm(items, desc=description, unit=unit)
 
 
 def each_batch(
@@ -60,6 +117,82 @@ def each_batch(
     with config_fields(model, **(fields or {})), inference_mode(model):
         shown = progress_bar(dealt(batches), progress is not None, progress or "", "batch")
         return collected([of_batch(batch) for batch in shown])
+
+
+def timed_in_turn(
+    model: Any,
+    settings: Mapping[Hashable, Mapping[str, Any]],
+    batches: Sequence[Batch],
+    repeats: int,
+    read: Callable[[Batch, Any], Mapping[str, np.ndarray]] | None = None,
+    progress: bool = False,
+) -> dict[Hashable, tuple[np.ndarray, list[Any]]]:
+    """Seconds of each batch in each repeat, (batches, repeats), with each of several settings, and what was read.
+
+    Settings take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
+    processes the first one measures.
+
+    Args:
+        settings: name -> values of config fields.
+        read: function of a batch and the model's output, called once for each batch; its time does not count.
+    """
+    device = next(model.parameters()).device
+
+    def measured() -> dict[Hashable, tuple[np.ndarray, list[Any]]]:
+        found: dict[Hashable, tuple[np.ndarray, list[Any]]]
+        found = {name: (np.zeros((len(batches), repeats)), []) for name in settings}
+        turns = list(product(range(repeats), range(len(batches))))
+        for turn, place in progress_bar(turns, progress, "timing", "batch"):
+            for name, (seconds, results) in found.items():
+                with config_fields(model, **settings[name]):
+                    start = time.perf_counter()
+                    output = model(**batches[place].inputs)
+                    # CUDA calls return before the work is done
+                    if device.type == "cuda":
+                        torch.cuda.synchronize(device)
+                    seconds[place, turn] = time.perf_counter() - start
+                    if read is not None and turn == 0:
+                        results.append(read(batches[place], output))
+        return found
+
+    with inference_mode(model):
+        return from_first(measured)
+
+
+def median_seconds(seconds: np.ndarray) -> float:
+    """Seconds of a pass over all batches, of each of which the median repeat counts: (batches, repeats)."""
+    return float(np.median(seconds, axis=1).sum())
+
+
+def threshold_curve(
+    model: Any, batches: Iterable[Mapping[str, Any]], thresholds: Sequence[float]
+) -> list[dict[str, float]]:
+    """Evaluate and time the model at each halting threshold, one row per threshold.
+
+    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` of a pass over all batches, already
+    on the device, and `relative_time`, these over those of the highest threshold. A model of fixed depth has no such
+    threshold, nor has one that stops by an exit criterion: they give an empty list.
+    """
+    capabilities = model.config.capabilities
+    if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
+        return []
+
+    def read(batch: Batch, output: Any) -> dict[str, np.ndarray]:
+        return {
+            "accuracy": answers(output, batch, model.config)["right"],
+            "mean_steps": mean_steps(output.ponder_steps, len(batch.labels)),
+            "mean_ponder_cost": as_numpy(output.ponder_cost),
+        }
+
+    settings = {value: {"halting_threshold": value} for value in thresholds}
+    timed = timed_in_turn(model, settings, [prepare_batch(model, batch) for batch in batches], 1, read)
+    longest = timed[max(thresholds)][0].sum()
+    rows = []
+    for value in thresholds:
+        seconds, found = timed[value]
+        means = {name: values.mean() for name, values in join_batches(found).items()}
+        rows.append({"threshold": value, **means, "seconds": seconds.sum(), "relative_time": seconds.sum() / longest})
+    return plain(rows)
 
 
 @dataclass(frozen=True)
@@ -114,6 +247,8 @@ def evaluate(
     Raises:
         ValueError: the model is for another task, the rows are not encoded or have no labels, or a column is not there.
     """
+    from datasets import Dataset
+
     own = task_of(model)
     if own is None:
         raise ValueError(
@@ -121,9 +256,16 @@ def evaluate(
         )
     if task not in (None, own):
         raise ValueError(f"task is {task!r}, but {type(model).__name__} is for {own!r}: load a model for {task!r}")
-    rows, columns = encoded_rows(dataset, difficulty)
+    rows = (dataset if isinstance(dataset, Dataset) else Dataset.from_list(list(dataset))).with_format(None)
+    present, first = rows.column_names, next(iter(rows), {})
+    if difficulty is None:
+        difficulty = [name for name in present if name not in LABELS and isinstance(first.get(name), Real)]
+    for name in ("input_ids", *difficulty):
+        if name not in present:
+            reason = "encode it, so that it has input_ids" if name == "input_ids" else f"difficulty is {name!r}"
+            raise ValueError(f"the data set has the columns {', '.join(present)}: {reason}")
     order = np.argsort(token_counts(rows), kind="stable")
-    read = rows.select_columns([name for name in (*INPUTS, *LABELS) if name in rows.column_names])
+    read = rows.select_columns([name for name in (*INPUTS, *LABELS) if name in present])
     collate = data_collator or partial(padded_rows, pad_token_id=model.config.pad_token_id or 0)
 
     def batches() -> Iterator[Mapping[str, Any]]:
@@ -133,29 +275,10 @@ def evaluate(
                 batch["labels"] = torch.as_tensor(batch["input_ids"]).masked_fill(~token_mask(batch), NO_TARGET)
             yield batch
 
-    slices = {name: rows[name][:] for name in columns}
+    slices = {name: np.asarray(rows[name][:])[order] for name in difficulty}
     options = {"max_depth": max_depth, "halting_threshold": halting_threshold, "progress": progress}
-    return evaluate_batches(model, batches(), slices=slices, order=order, **options)
-
-
-def encoded_rows(dataset: Any, difficulty: Sequence[str] | None) -> "tuple[Dataset, list[str]]":
-    """Encoded rows as plain data, and the columns of difficulty: those named, or those of numbers beside the inputs.
-
-    Raises:
-        ValueError: rows are not encoded, or a column of difficulty is not there.
-    """
-    from datasets import Dataset
-
-    rows = (dataset if isinstance(dataset, Dataset) else Dataset.from_list(list(dataset))).with_format(None)
-    columns, first = rows.column_names, next(iter(rows), {})
-    if "input_ids" not in columns:
-        raise ValueError(f"the data set has the columns {', '.join(columns)}: encode it, so that it has input_ids")
-    if difficulty is None:
-        difficulty = [name for name in columns if name not in LABELS and isinstance(first.get(name), Real)]
-    for name in difficulty:
-        if name not in columns:
-            raise ValueError(f"difficulty is {name!r}: the data set has the columns {', '.join(columns)}")
-    return rows, list(difficulty)
+    found = evaluate_batches(model, batches(), difficulty=slices, **options)
+    return replace(found, examples=found.examples.iloc[np.argsort(order)].reset_index(drop=True))
 
 
 def evaluate_batches(
@@ -163,19 +286,19 @@ def evaluate_batches(
     batches: Iterable[Mapping[str, Any]],
     *,
     slices: Mapping[str, Sequence] | None = None,
-    order: np.ndarray | None = None,
+    difficulty: Mapping[str, np.ndarray] | None = None,
     max_depth: int | None = None,
     halting_threshold: float | None = None,
     kinds: TokenKinds | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """`evaluate` on batches; of two stacks the halting is the decoder's.
+    """`evaluate` on batches, in their order; of two stacks the halting is the decoder's.
 
     Args:
         batches: padded inputs with labels, see `prepare_batch`.
-        slices: column of difficulty -> a value for each example or, without `order`, for each unit that counts, which
-            are labelled tokens where each of them is answered for.
-        order: numbers (N,) of the examples of batches, if results are wanted in their order.
+        slices: column of difficulty -> a value for each unit that counts: an example or, where each labelled token is
+            answered for, such a token.
+        difficulty: further columns -> a value for each example.
         kinds: kinds of tokens to tell apart in the halting statistics of a language model.
 
     Raises:
@@ -188,83 +311,63 @@ def evaluate_batches(
     def of_batch(given: Mapping[str, Any]) -> tuple:
         batch = prepare_batch(model, given)
         output = model(**batch.inputs, output_halting=True, **options)
-        columns, of_tokens, tokens, unit = answers(output, batch, config), {}, None, None
-        answer_at = columns.pop("answer_at", None)
+        examples = answers(output, batch, config)
+        answer_at, unit, tokens = examples.pop("answer_at", None), None, []
+        record = recorded(examples, config)
         if config.capabilities.halts:
             unit = unit_kind(output, config, stack)
             if batch.by_token:
-                of_tokens = halting_of_tokens(model, output, batch, depth)
-                columns["steps"] = mean_of_sequences(of_tokens["steps"], columns["labelled"])
+                record |= halting_of_tokens(model, output, batch, depth)
+                examples["steps"] = mean_of_sequences(record["steps"], examples["labelled"])
             else:
-                columns |= halting_columns(output, config, depth, stack)
+                record |= halting_columns(output, config, depth, stack)
+                examples["steps"] = record["steps"]
             if answer_at is not None:
                 steps = output.ponder_steps.cpu().numpy()
-                columns["answer_steps"] = steps[np.arange(len(steps)), answer_at]
-                tokens = token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)
-        return columns, of_tokens, tokens, unit
+                record["answer_steps"] = steps[np.arange(len(steps)), answer_at]
+                tokens = [token_steps(batch.inputs["input_ids"].cpu().numpy(), steps, kinds)]
+        return examples, record, tokens, unit
 
     found = each_batch(model, batches, of_batch, progress="evaluating" if progress else None)
     if not found:
         raise ValueError("there are no batches to evaluate on")
-    columns, of_tokens, tokens, units = zip(*found, strict=True)
-    columns, of_tokens, slices = join_batches(columns), join_batches(of_tokens), dict(slices or {})
-    by_token, difficulty = "confidences" in columns, slices if order is not None else {}
-    counts = columns.get("labelled")
-    if by_token and not counts.any():
+    parts, records, tokens, (unit, *_) = zip(*found, strict=True)
+    examples, columns = join_batches(parts), join_batches(records)
+    if not len(columns["label"]):
         raise ValueError("no token has a label: there is nothing to predict")
-    if order is not None:
-        if by_token:
-            places = np.argsort(np.repeat(order, counts), kind="stable")
-            of_tokens = {name: values[places] for name, values in of_tokens.items()}
-            slices = {name: np.repeat(values, counts[np.argsort(order)]) for name, values in slices.items()}
-        columns = {name: values[np.argsort(order)] for name, values in columns.items()}
-    steps = [own for own in tokens if own is not None]
-    units_of = {"unit": units[0], "tokens": pd.concat(steps) if steps else None, **options}
-    record = HaltingRecord.of_run(config, recorded(columns, of_tokens, config), slices, **units_of)
-    shown = {name: columns[name] for name in SHOWN if name in columns}
-    examples = pd.DataFrame({**shown, "steps": columns.get("steps", float(depth)), **difficulty})
-    return Evaluation(task_of(model), examples, record)
+    difficulty = difficulty or {}
+    counts = examples["labelled"] if "confidences" in examples else 1
+    units = {**(slices or {}), **{name: np.repeat(values, counts) for name, values in difficulty.items()}}
+    steps = pd.concat(chain(*tokens)) if tokens[0] else None
+    record = HaltingRecord.of_run(config, columns, units, unit=unit, tokens=steps, **options)
+    shown = {name: examples[name] for name in SHOWN if name in examples}
+    frame = pd.DataFrame({**shown, "steps": examples.get("steps", float(depth)), **difficulty})
+    return Evaluation(task_of(model), frame, record)
 
 
-def recorded(columns: Mapping[str, np.ndarray], of_tokens: Mapping[str, np.ndarray], config: Any) -> dict[str, Any]:
-    """The columns of a `HaltingRecord`, from those of examples and of labelled tokens."""
-    if "confidences" in columns:
-        names = {"label": "label", "prediction": "answer", "confidence": "confidences", "nll": "losses"}
-        return {**{name: np.concatenate(columns[own]) for name, own in names.items()}, **of_tokens}
-    found = {"label": columns["label"], "prediction": columns["answer"]}
+def recorded(examples: Mapping[str, np.ndarray], config: Any) -> dict[str, np.ndarray]:
+    """The columns of a `HaltingRecord`, from those of `answers`."""
+    names = {"label": "label", "prediction": "answer", "confidence": "confidence"}
+    if "confidences" in examples:
+        names |= {"confidence": "confidences", "nll": "losses"}
+        return {name: np.concatenate(examples[own]) for name, own in names.items()}
     # a target is judged as a whole
-    if "labelled" in columns and not config.capabilities.two_stacks:
-        found |= {"labelled": columns["labelled"], "right": columns["right_tokens"]}
-    return {**found, **{name: values for name, values in columns.items() if name not in SHOWN or name == "confidence"}}
+    if "labelled" in examples and not config.capabilities.two_stacks:
+        names |= {"labelled": "labelled", "right": "right_tokens"}
+    return {name: examples[own] for name, own in names.items() if own in examples}
 
 
 def halting_of_tokens(model: Any, output: Any, batch: Batch, depth: int) -> dict[str, np.ndarray]:
     """Columns (T,) and (T, L + 1) of a `HaltingRecord`: labelled tokens, each with the halting of the unit it is in."""
-    chosen = torch.as_tensor(batch.labels != NO_TARGET, device=output.ponder_steps.device)
-    mask = token_mask(batch.inputs)
+    chosen, mask = (
+        torch.as_tensor(batch.labels != NO_TARGET, device=output.ponder_steps.device),
+        token_mask(batch.inputs),
+    )
     steps = of_tokens(model, output, "ponder_steps", mask)[chosen].cpu().numpy()
     probabilities = as_numpy(of_tokens(model, output, "halting_probabilities", mask)[chosen])
-    return {
-        "steps": steps.astype(np.float64),
-        "deepest": steps,
-        "forced": (steps == depth).astype(np.float64),
-        "mass": halting_mass(probabilities, steps, stopping_rule(model.config)[0], depth),
-        "step_counts": np.eye(depth + 1, dtype=np.int64)[steps],
-        "ponder_cost": as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()],
-    }
-
-
-def answer_steps(model: Any, output: Any, batch: Batch) -> np.ndarray:
-    """Mean depth steps (B,) of the labelled tokens of each sequence: others, such as those around it, answer nothing.
-
-    Args:
-        output: of a model that halts, for the inputs of `batch`.
-    """
-    chosen = batch.labels != NO_TARGET
-    if not model.config.capabilities.stops_when_halted:
-        return np.full(len(chosen), float(model.config.num_hidden_layers))
-    steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
-    return (steps * chosen).sum(1) / chosen.sum(1)
+    mass = halting_mass(probabilities, steps, stopping_rule(model.config)[0], depth)
+    cost = as_numpy(output.ponder_cost)[chosen.nonzero()[:, 0].cpu().numpy()]
+    return columns_of_units(steps, mass, np.arange(len(steps)), cost)
 
 
 def of_tokens(model: Any, output: Any, name: str, mask: torch.Tensor) -> torch.Tensor:
@@ -287,13 +390,9 @@ def padded_rows(rows: Sequence[Mapping[str, Any]], pad_token_id: int) -> dict[st
             return padded([part for parts in values for part in parts], fill).unflatten(0, (len(values), -1))
         return pad_sequence(list(map(torch.tensor, values)), batch_first=True, padding_value=fill)
 
-    rows = [row if "attention_mask" in row else {**row, "attention_mask": ones_like(row["input_ids"])} for row in rows]
-    fills = {"input_ids": pad_token_id, "labels": NO_TARGET, "shift_labels": NO_TARGET}
+    fills = {"input_ids": PADDING, "labels": NO_TARGET, SHIFTED: NO_TARGET}
     found = {name: padded([row[name] for row in rows], fills.get(name, 0)) for name in rows[0]}
+    is_token = found["input_ids"] != PADDING
+    found = {"attention_mask": is_token.long(), **found, "input_ids": found["input_ids"].where(is_token, pad_token_id)}
     # as transformers' collators have it
     return {"labels" if name == "label" else name: values for name, values in found.items()}
-
-
-def ones_like(ids: Sequence) -> list:
-    """Ones in the place of the numbers of a list of lists."""
-    return [ones_like(part) if isinstance(part, Sequence) else 1 for part in ids]

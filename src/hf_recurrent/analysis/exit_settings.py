@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
-from .inference import Batch, require_right_answers
+from .answers import Batch, require_right_answers
 from .model_facts import require_early_answers
-from .sweep import FULL_DEPTH, threshold_fields
 
+# in the place of a threshold: every unit takes every step
+FULL_DEPTH = None
 # the order must not depend on the examples, see `risk_control.fixed_sequence`
 GRIDS = {
     LEARNED: (0.9999, 0.999, 0.99, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
@@ -20,6 +21,14 @@ GRIDS = {
 }
 # of a criterion without a threshold
 PATIENCES = (8, 6, 5, 4, 3, 2, 1)
+
+
+def threshold_fields(threshold: float | None) -> dict[str, Any]:
+    """Config fields of a run with learned halting at a threshold, or at full depth."""
+    learned = {"exit_criterion": LEARNED, "exit_threshold": None, "exit_patience": None}
+    if threshold is FULL_DEPTH:
+        return {**learned, "halting_threshold": 1.0, "hard_stop": False}
+    return {**learned, "halting_threshold": threshold}
 
 
 class Setting(NamedTuple):
@@ -46,8 +55,7 @@ class Setting(NamedTuple):
 
     def as_data(self) -> dict[str, Any]:
         """The setting as a calibration stores it; an exit has no depth of its own."""
-        found = self._asdict()
-        return found if self.criterion == FIXED else {name: found[name] for name in Setting._fields[:3]}
+        return {name: value for name, value in self._asdict().items() if name != "max_depth" or value is not None}
 
 
 def settings_of(criterion: str) -> list[Setting]:
@@ -70,13 +78,6 @@ def fixed_depths(model: Any, most_steps: int) -> list[Setting]:
     return [Setting(FIXED, max_depth=steps) for steps in range(most_steps - 1, 0, -1)]
 
 
-def usable_criteria(config: Any) -> tuple[str, ...]:
-    """The exit criteria that a task model of a config can use."""
-    learned = (LEARNED,) if config.capabilities.halting != "none" else ()
-    others = (name for name, rule in CRITERIA.items() if rule.evidence != "probe" or config.exit_probe_size > 0)
-    return (*learned, *others)
-
-
 def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...]:
     """The requested criteria, each once, or all that a model can use.
 
@@ -85,18 +86,12 @@ def check_criteria(model: Any, criteria: Sequence[str] | None) -> tuple[str, ...
     """
     require_early_answers(model)
     require_right_answers(model)
-    head = model.answer_head()
-    unread = {
-        name: model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head)
-        for name, rule in CRITERIA.items()
-        if rule.evidence != "states"
-    }
-    usable = [name for name in usable_criteria(model.config) if unread.get(name) is None]
-    reasons = {
-        LEARNED: "the model has no learned halting (halting='none')",
-        "probe": "the model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",
-        **{name: reason for name, reason in unread.items() if reason is not None},
-    }
+    halts, head = model.config.capabilities.halting != "none", model.answer_head()
+    reasons = {LEARNED: None if halts else "the model has no learned halting (halting='none')"}
+    for name, rule in CRITERIA.items():
+        looks = rule.evidence != "states"
+        reasons[name] = model.base_model.unread_answers(ExitRule(rule, None, 1, 1), head) if looks else None
+    usable = [name for name, reason in reasons.items() if reason is None]
     for name in criteria or ():
         if name not in usable:
             raise ValueError(f"criterion is {name!r}: {reasons.get(name, 'there is none')}; choose {', '.join(usable)}")

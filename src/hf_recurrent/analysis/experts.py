@@ -14,9 +14,10 @@ import pandas as pd
 
 from ..files import plain
 from ..inference.modes import inference_mode
-from .inference import prepare_batch, progress_bar, stack_input_ids, stack_output
+from .answers import prepare_batch, stack_input_ids, stack_output
+from .evaluate import progress_bar
+from .halting import joint_counts
 from .model_facts import stack_depths
-from .tables import joint_counts
 
 # module -> name of its experts in the output, and beginning of the config fields with their number and that of a token
 MODULES = {

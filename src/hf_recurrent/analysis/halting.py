@@ -1,10 +1,11 @@
-"""When and why a model stops: from model outputs to a table.
+"""When and why a model stops, and how that follows the difficulty of examples: from model outputs to a table.
 
 Shapes: B batch, N examples, U halting units of an example (1, 2 for a siamese pair, S for token halting), S tokens,
 K kinds of tokens, L maximum depth steps; state 0 is the input, state i the result of i depth steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from ..files import plain
-from ..inference.processes import of_any
-from ..metrics.functional import accuracy, majority_accuracy, r_squared, step_summary
+from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
-from .inference import as_numpy, predicts_tokens, stack_output
+from .answers import as_numpy, predicts_tokens, stack_output
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
-from .tables import joint_counts, slice_frame, slice_table
+
+# buckets of a difficulty: one for each value, or fewer
+MAX_VALUES, MAX_BUCKETS = 12, 8
+OTHER, EN_DASH = "other", "\u2013"
 
 
 class TokenKinds(NamedTuple):
@@ -86,26 +89,15 @@ class HaltingRecord:
         config: Any,
         columns: Mapping[str, np.ndarray],
         slices: Mapping[str, Sequence] | None,
-        unit: str | None,
         max_depth: int | None,
         halting_threshold: float | None,
         **fields: Any,
     ) -> "HaltingRecord":
-        """`from_columns` of a run of a model, with its depth limit and threshold, or None for the configured ones.
-
-        Args:
-            unit: None where this process has run no batch.
-        """
+        """`from_columns` of a run of a model, with its depth limit and threshold, or None for the configured ones."""
         rule, threshold = stopping_rule(config)
-        return cls.from_columns(
-            columns,
-            slices,
-            halting=rule,
-            unit=of_any(unit),
-            max_depth=config.num_hidden_layers if max_depth is None else max_depth,
-            threshold=threshold if halting_threshold is None else halting_threshold,
-            **fields,
-        )
+        fields |= {"halting": rule, "max_depth": config.num_hidden_layers if max_depth is None else max_depth}
+        fields["threshold"] = threshold if halting_threshold is None else halting_threshold
+        return cls.from_columns(columns, slices, **fields)
 
     @property
     def fixed_depth(self) -> bool:
@@ -192,7 +184,19 @@ def halting_columns(output: Any, config: Any, depth: int, stack: str = MODEL) ->
     live, steps, mass = unit_mass(output, config, depth, stack)
     if not live.any(1).all():
         raise ValueError("an example has no halting unit: all its positions are padding")
-    example = np.nonzero(live)[0]
+    # of several choices their mean
+    cost = as_numpy(stack_output(output, stack, "ponder_cost")).reshape(len(live), -1).mean(1)
+    return columns_of_units(steps, mass, np.nonzero(live)[0], cost)
+
+
+def columns_of_units(steps: np.ndarray, mass: np.ndarray, example: np.ndarray, cost: np.ndarray) -> dict[str, Any]:
+    """`halting_columns` from steps (n,) and mass (n, L + 1) of units.
+
+    Args:
+        example: (n,) number of each unit's example.
+        cost: (B,) the examples' ponder cost.
+    """
+    depth = mass.shape[1] - 1
     units = pd.DataFrame(np.column_stack([steps, steps == depth, mass])).groupby(example)
     means = units.mean().to_numpy()
     return {
@@ -200,10 +204,14 @@ def halting_columns(output: Any, config: Any, depth: int, stack: str = MODEL) ->
         "deepest": units[0].max().to_numpy(),
         "forced": means[:, 1],
         "mass": means[:, 2:],
-        "step_counts": joint_counts(example, steps, (len(live), depth + 1)),
-        # of several choices their mean
-        "ponder_cost": as_numpy(stack_output(output, stack, "ponder_cost")).reshape(len(live), -1).mean(1),
+        "step_counts": joint_counts(example, steps, (len(cost), depth + 1)),
+        "ponder_cost": cost,
     }
+
+
+def joint_counts(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Number of times that each (row, column) of a table of `shape` occurs in two arrays of indices `(n,)`."""
+    return np.bincount(rows * shape[1] + columns, minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def token_steps(input_ids: np.ndarray, steps: np.ndarray, kinds: TokenKinds | None) -> pd.DataFrame:
@@ -305,3 +313,107 @@ def token_tables(tokens: pd.DataFrame, max_depth: int) -> dict[str, dict[str, An
         rows = [{"value": kind, "low": None, "high": None, **row(tokens["kind"] == kind)} for kind in kinds]
         tables["kind"] = {"numeric": False, "rows": rows}
     return tables
+
+
+def slice_frame(slices: Mapping[str, Sequence] | None, num_examples: int) -> pd.DataFrame:
+    """Slice columns as a frame with a row for each example.
+
+    Raises:
+        ValueError: a column has not one value for each example.
+    """
+    columns = {name: np.asarray(values) for name, values in (slices or {}).items()}
+    # frames would take None in a column of strings for NaN
+    columns = {name: own if own.dtype.kind in "biuf" else own.astype(str) for name, own in columns.items()}
+    return pd.DataFrame(columns, index=range(num_examples))
+
+
+def slice_table(
+    values: pd.Series, row: Callable[[pd.Index], Mapping[str, Any] | None], steps: pd.Series | None
+) -> dict[str, Any]:
+    """Statistics by the value of a column.
+
+    `numeric`; `spearman`, the rank correlation of the examples' steps with the column (None where undefined or not
+    numeric); and `rows`, in order of the values: each with its bucket's label as `value`, the numeric bounds `low` and
+    `high` (None of names), and what `row` says of the examples of the bucket.
+
+    Args:
+        values: one for each example, in any index.
+        row: function of the examples' index; a bucket of which it says nothing has no row.
+        steps: of each example; None for a fixed depth.
+    """
+    numeric, rows = is_numeric(values), []
+    for label, members in values.groupby(bucketize(values), observed=True):
+        bounds = {name: getattr(members, how)() if numeric else None for name, how in (("low", "min"), ("high", "max"))}
+        if found := row(members.index):
+            rows.append({"value": label, **bounds, **found})
+    return {
+        "numeric": numeric,
+        "spearman": spearman(steps, values) if numeric and steps is not None else None,
+        "rows": rows,
+    }
+
+
+def is_numeric(values: pd.Series | np.ndarray) -> bool:
+    """Whether a column can be ordered and correlated: integers and floats, not truth values or strings."""
+    return values.dtype.kind in "iuf"
+
+
+def bucketize(values: pd.Series | np.ndarray) -> pd.Categorical:
+    """A column `(N,)` as readable buckets in order: one bucket per value while there are at most 12.
+
+    Beyond that, numbers go into at most 8 buckets of about equal size, labelled with the smallest and largest
+    value inside, and other values into the 11 most frequent ones plus "other".
+
+    Raises:
+        ValueError: a numeric column holds NaN or infinity.
+    """
+    values = np.asarray(values)
+    if not is_numeric(values):
+        return _named_buckets(pd.Series(values.astype(str)))
+    values = pd.Series(values)
+    if not np.isfinite(values).all():
+        raise ValueError("a difficulty column must hold finite numbers")
+    ranks = values.rank(method="dense")
+    if ranks.max() > MAX_VALUES:
+        # a value goes where the middle of its own rank interval lies: ties never straddle two buckets
+        ranks = ((values.rank() - 0.5) / len(values) * MAX_BUCKETS).astype(int)
+    bounds = values.groupby(ranks).agg(["min", "max"])
+    return pd.Categorical.from_codes(pd.factorize(ranks, sort=True)[0], _range_labels(bounds.to_numpy().tolist()))
+
+
+def _range_labels(bounds: list[tuple[float, float]]) -> list[str]:
+    """Labels such as "11–20"; floats get as many digits as it takes to tell the buckets apart."""
+    for digits in range(3, 18):
+        edges = ([_format_number(value, digits) for value in pair] for pair in bounds)
+        labels = [EN_DASH.join(dict.fromkeys(pair)) for pair in edges]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def is_ordered(labels: Iterable[str]) -> bool:
+    """Whether labels of buckets are those of numbers."""
+    return not any(math.isnan(lower_end(label)) for label in labels)
+
+
+def lower_end(label: str) -> float:
+    """The number that a bucket's label begins with, as in "11–20"; NaN of a name."""
+    try:
+        return float(label.split(EN_DASH)[0])
+    except ValueError:
+        return math.nan
+
+
+def _format_number(value: float, digits: int) -> str:
+    if float(value).is_integer():
+        return str(int(value))
+    # never fewer digits than the whole part has: 1235, not 1.23e+03
+    return f"{value:.{max(digits, len(str(int(abs(value)))))}g}"
+
+
+def _named_buckets(values: pd.Series) -> pd.Categorical:
+    counts = values.value_counts().sort_index()
+    if len(counts) <= MAX_VALUES:
+        return pd.Categorical(values, counts.index)
+    frequent = counts.sort_values(ascending=False, kind="stable").index[: MAX_VALUES - 1]
+    return pd.Categorical(values.where(values.isin(frequent), OTHER), [*sorted(set(frequent) - {OTHER}), OTHER])

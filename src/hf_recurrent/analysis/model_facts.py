@@ -1,5 +1,6 @@
-"""Facts that statistics derive from a model's `Capabilities` and modules."""
+"""Facts that statistics derive from a model's `Capabilities` and modules, and names that their tables share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..models.common.classification import ForSequenceClassification
@@ -9,6 +10,8 @@ from ..models.common.token_head import TokenHead
 
 # the stack of a model that has one, and those of a model that has two
 MODEL, ENCODER, DECODER = "model", "encoder", "decoder"
+# in the place of a stack, and of a test split: all of them together
+BOTH, ALL_TESTS = "both", "all tested splits"
 # ends of the names of classes -> tags of tasks on the Hub
 TASKS = {
     "ForSequenceClassification": "text-classification",
@@ -55,6 +58,11 @@ def stack_depths(config: Any) -> dict[str, int]:
     if config.capabilities.two_stacks:
         return {ENCODER: config.num_hidden_layers, DECODER: config.num_decoder_layers}
     return {MODEL: config.num_hidden_layers}
+
+
+def all_stacks(stacks: Mapping[str, Any]) -> dict[str, float]:
+    """The work of all `stacks` of a row of a sweep together."""
+    return stacks[BOTH] if BOTH in stacks else next(iter(stacks.values()))
 
 
 def task_of(model: Any) -> str | None:

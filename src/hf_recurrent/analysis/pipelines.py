@@ -7,7 +7,7 @@ from transformers import TextClassificationPipeline
 
 from ..models.common.exit_criteria import EXIT_ARGUMENTS
 from ..models.common.head_options import DEPTH_ARGUMENTS
-from .inference import mean_steps
+from .answers import mean_steps
 
 
 class RecurrentTextClassificationPipeline(TextClassificationPipeline):

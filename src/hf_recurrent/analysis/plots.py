@@ -19,14 +19,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..files import write_bytes
+from ..files import file_name, write_bytes
 from ..models.common.exit_criteria import CRITERIA
 from ..templating import percent
-from .halting import difficulty_key
-from .model_facts import DECODER, ENCODER, MODEL
+from .halting import difficulty_key, is_ordered
+from .model_facts import BOTH, DECODER, ENCODER, MODEL
 from .recurrence import DOCUMENT, SEGMENT, STATE
-from .sweep import BOTH
-from .tables import file_name, is_ordered
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 DOTS_PER_INCH = 110
@@ -124,9 +122,6 @@ def figures_of(table: Mapping[str, Any], **examples: Any) -> Iterator[tuple[str,
         yield "loss_position", None, plot_loss_by_position(table)
     elif "thresholds" in table:
         yield "trade_off", None, plot_trade_off(table)
-        for picture in table.get("pictures", ()):
-            stack = None if picture["stack"] == MODEL else picture["stack"]
-            yield "halting_plot", stack, plot_remaining_mass(picture)
     elif "tests" in table:
         # the first is of all splits together
         rows = next(iter(table["tests"].values()))["by_difficulty"]
@@ -394,18 +389,6 @@ def plot_heat_map(heat_map: Mapping[str, Any]) -> Figure:
     title = f"One example stops after {min(steps)} to {max(steps)} steps{part}"
     shown = Map(title, *(heat_map[name][:MAX_ROWS] for name in ("mass", "rows", "steps")))
     return draw_maps([shown], "halting mass", "depth step (0 is the input)")
-
-
-def plot_remaining_mass(picture: Mapping[str, Any]) -> Figure:
-    """Remaining halting mass before each step (column) of each token or other unit (row), one panel per example."""
-    steps = [taken for example in picture["examples"] for taken in example["steps"]]
-    where = "" if picture["stack"] == MODEL else f" of the {picture['stack']}"
-    title = f"Each {picture['unit']}{where} stops after {min(steps)} to {max(steps)} steps"
-    maps = [
-        Map("" if number else title, example["remaining"], example["names"], np.add(example["steps"], 0.5), "viridis")
-        for number, example in enumerate(picture["examples"])
-    ]
-    return draw_maps(maps, "remaining mass", "step", first=(0, 1), vmax=1)
 
 
 def plot_memory_map(memory: Mapping[str, Any]) -> Figure:

@@ -22,8 +22,8 @@ from ..data.columns import has_column, require_columns, text_of, value_of
 from ..data.words import words_of
 from ..files import whole_file
 from ..inference.processes import is_first
+from .answers import to_device
 from .evaluate import each_batch
-from .inference import to_device
 from .model_facts import is_classifier, labels_tokens
 from .predictors import Predictor, Row, predictor_of
 

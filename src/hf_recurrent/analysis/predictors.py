@@ -16,8 +16,8 @@ from ..data.labels import MULTI
 from ..data.words import first_tokens, words_of_tokens
 from ..models.common.classification import predicts_number
 from ..models.common.masked_lm import ForMaskedLM
+from .answers import as_numpy, mean_steps
 from .evaluate import of_tokens
-from .inference import as_numpy, mean_steps
 from .model_facts import is_classifier, labels_tokens
 
 TOP_K = 5

@@ -18,7 +18,7 @@ from ..data.segments import DocumentReader, Segment
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import of_all, share
-from .inference import progress_bar
+from .evaluate import progress_bar
 from .losses import Corpus, Losses
 from .model_facts import stopping_rule
 

@@ -15,11 +15,12 @@ from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import dealt
 from ..models.common.token_targets import NO_TARGET
-from .inference import progress_bar, to_device
+from .answers import to_device
+from .evaluate import progress_bar
+from .halting import slice_table
 from .losses import Corpus, Losses
 from .model_facts import stopping_rule
 from .recurrence import DOCUMENT, RecurrenceRecord, recurrence_table
-from .tables import slice_table
 
 BLOCKS, DOCUMENTS = "blocks", "documents"
 

@@ -1,9 +1,11 @@
-"""The answers of a model at many settings, and the time that it takes at some of them.
+"""The answers of a model at many settings, the work that it does, and the time that it takes at some of them.
 
-Shapes: B examples of a batch, L steps of full depth.
+Shapes: B examples of a batch, U halting units of an example (tokens, chunks, sentences, or the example itself), L steps
+of full depth.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -11,16 +13,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..inference.modes import inference_mode
-from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
-from .answers import answers
-from .depth_record import DepthRecord, can_record, caps_depth, halts_rows, stops_rows
-from .evaluate import INPUTS, answer_steps, each_batch
+from ..models.common.exit_criteria import FIXED, LEARNED
+from ..models.common.token_targets import NO_TARGET
+from .answers import Batch, answers, join_batches, mean_steps, stack_output, token_mask
+from .depth_record import DepthRecord, in_record
+from .evaluate import INPUTS, each_batch, median_seconds, of_tokens, progress_bar, timed_in_turn
 from .exit_settings import Setting
-from .inference import Batch, Way, mean_steps, median_seconds, progress_bar, timed_in_turn
 from .model_facts import stack_depths
-from .sweep import depths, example_depths
-from .tables import join_batches
 
 # numbers in the states that a record of a batch may hold
 MOST_NUMBERS = 1 << 26
@@ -46,14 +45,6 @@ class Trials:
         """Config fields of a run at a setting."""
         return {"num_hidden_layers": self.full.max_depth, **setting.fields}
 
-    def in_record(self, setting: Setting) -> bool:
-        """Whether a pass at full depth shows what the model would answer at a setting."""
-        if not can_record(self.model):
-            return False
-        if setting.criterion == FIXED:
-            return not caps_depth(self.model)
-        return halts_rows(self.model) if setting.criterion == LEARNED else stops_rows(self.model, setting.criterion)
-
     def answers(
         self, batches: Sequence[Batch], settings: Iterable[Setting], progress: bool = False
     ) -> dict[Setting, pd.DataFrame]:
@@ -63,14 +54,14 @@ class Trials:
 
         One pass answers at all settings that are `in_record`, and each other setting takes a pass of its own.
         """
-        settings = list(settings)
-        recorded = [setting for setting in settings if self.in_record(setting)]
-        found = {}
+        settings, found = list(settings), {}
+        recorded = [setting for setting in settings if in_record(self.model, setting)]
         if recorded:
-            criteria = {setting.criterion for setting in recorded} - {FIXED, LEARNED}
+            of_token = self.model.config.hidden_size * (self.full.max_depth + 1)
 
             def of_batch(batch: Batch) -> list[dict[Setting, dict[str, np.ndarray]]]:
-                return [self._recorded(piece, recorded, sorted(criteria)) for piece in self._pieces(batch)]
+                most = MOST_NUMBERS // (batch.inputs["input_ids"][0].numel() * of_token)
+                return [self._recorded(piece, recorded) for piece in pieces(batch, max(1, most))]
 
             bar = "recording every step" if progress else None
             parts = list(chain(*each_batch(self.model, batches, of_batch, self.full.fields, bar)))
@@ -81,13 +72,14 @@ class Trials:
 
     def run(self, batches: Sequence[Batch], setting: Setting) -> pd.DataFrame:
         """As `answers`, by a pass at the setting."""
+        config = self.model.config
 
         def of_batch(batch: Batch) -> dict[str, np.ndarray]:
-            output, config = self.model(**batch.inputs), self.model.config
+            output = self.model(**batch.inputs)
             if batch.by_token:
-                steps = answer_steps(self.model, output, batch)
+                steps = steps_of_labelled(self.model, output, batch)
             else:
-                steps = example_depths(depths(output, batch.inputs, config), stack_depths(config))
+                steps = mean_depths(executed_work(output, batch.inputs, config), stack_depths(config))
             return {**self._answered(output, batch), "steps": steps}
 
         return pd.DataFrame(join_batches(each_batch(self.model, batches, of_batch, self.fields(setting))))
@@ -105,25 +97,24 @@ class Trials:
         Of each setting `times`, size of batches -> `seconds` of a pass and `relative_time`; the mean `relative_time`;
         and its `noise`, by which it differs between repeats.
         """
-        ways = [self.full, *settings]
-        seconds = {}
-        for size in sizes:
-            passes = {setting: Way(self.fields(setting), lambda batch: self.model(**batch)) for setting in ways}
-            with inference_mode(self.model):
-                timed = timed_in_turn(self.model, passes, timed_batches(batches, size), repeats, progress)
-            seconds[size] = {setting: each.seconds for setting, each in timed.items()}
+        fields = {setting: self.fields(setting) for setting in (self.full, *settings)}
+        timed = {
+            size: timed_in_turn(self.model, fields, timed_batches(batches, size), repeats, progress=progress)
+            for size in sizes
+        }
         found = {}
-        for setting in ways:
-            # of each size, in each repeat
-            relative = np.array([seconds[size][setting].sum(0) / seconds[size][self.full].sum(0) for size in sizes])
-            times = {}
+        for setting in fields:
+            times, relative = {}, []
             for size in sizes:
-                own, whole = (median_seconds(seconds[size][key]) for key in (setting, self.full))
-                times[str(size)] = {"seconds": own, "relative_time": own / whole}
+                (own, _), (whole, _) = timed[size][setting], timed[size][self.full]
+                seconds = median_seconds(own)
+                times[str(size)] = {"seconds": seconds, "relative_time": seconds / median_seconds(whole)}
+                # in each repeat
+                relative.append(own.sum(0) / whole.sum(0))
             found[setting] = {
                 "times": times,
                 "relative_time": float(np.mean([each["relative_time"] for each in times.values()])),
-                "noise": max(SMALLEST_DIFFERENCE, float(np.ptp(relative.mean(0))) / 2),
+                "noise": max(SMALLEST_DIFFERENCE, float(np.ptp(np.mean(relative, 0))) / 2),
             }
         return found
 
@@ -131,61 +122,115 @@ class Trials:
         found = answers(output, batch, self.model.config)
         return found if self.labelled else {name: found[name] for name in ("answer", "confidence")}
 
-    def _recorded(
-        self, batch: Batch, settings: Sequence[Setting], criteria: Sequence[str]
-    ) -> dict[Setting, dict[str, np.ndarray]]:
+    def _recorded(self, batch: Batch, settings: Sequence[Setting]) -> dict[Setting, dict[str, np.ndarray]]:
         """Columns (B,) at each setting, from one pass."""
-        record = DepthRecord(self.model, batch.inputs, criteria)
-        found: dict[Setting, dict[str, np.ndarray]] = {}
-        by_depth = {record.most_steps: self._answered(record.output, batch)}
+        criteria = sorted({setting.criterion for setting in settings} - {FIXED, LEARNED})
+        record, found = DepthRecord(self.model, batch.inputs, criteria), {}
+
+        # many settings stop a row after the same number of steps
+        @cache
+        def answered_after(steps: int) -> dict[str, np.ndarray]:
+            return self._answered(record.stopped_after(steps), batch)
+
         for setting in settings:
-            steps = self._steps(record, setting)
-            if record.num_rows > len(batch.labels):
+            steps = record.steps_at(setting)
+            if len(steps) > len(batch.labels):
+                # several sentences or choices are rows of one example
                 output = record.stopped_after(steps)
-                found[setting] = {
-                    **self._answered(output, batch),
-                    "steps": mean_steps(output.ponder_steps, len(batch.labels)),
-                }
+                taken = mean_steps(output.ponder_steps, len(batch.labels))
+                found[setting] = {**self._answered(output, batch), "steps": taken}
                 continue
-            # many settings stop a row after the same number of steps
             taken = steps.cpu().numpy()
-            columns = {name: np.empty_like(values) for name, values in by_depth[record.most_steps].items()}
+            columns = {name: values.copy() for name, values in answered_after(record.most_steps).items()}
             for depth in np.unique(taken).tolist():
-                if depth not in by_depth:
-                    by_depth[depth] = self._answered(record.stopped_after(depth), batch)
-                for name, values in columns.items():
-                    values[taken == depth] = by_depth[depth][name][taken == depth]
+                here = taken == depth
+                for name, values in answered_after(depth).items():
+                    columns[name][here] = values[here]
             found[setting] = {**columns, "steps": taken.astype(float)}
         return found
 
-    def _steps(self, record: DepthRecord, setting: Setting) -> torch.Tensor:
-        if setting.criterion == FIXED:
-            return record.fixed_steps(setting.max_depth)
-        if setting.criterion == LEARNED:
-            return record.steps_by_mass(setting.threshold)
-        rule = CRITERIA[setting.criterion]
-        return record.steps_by(ExitRule(rule, setting.threshold, setting.patience, self.model.config.min_depth))
 
-    def _pieces(self, batch: Batch) -> Iterator[Batch]:
-        """Parts of a batch whose records fit into memory."""
-        config = self.model.config
-        of_row = batch.inputs["input_ids"][0].numel() * config.hidden_size * (self.full.max_depth + 1)
-        most = max(1, MOST_NUMBERS // of_row)
-        for start in range(0, len(batch.labels), most):
-            inputs = {name: values[start : start + most] for name, values in batch.inputs.items()}
-            yield Batch(inputs, batch.labels[start : start + most], batch.by_token)
+def pieces(batch: Batch, size: int) -> list[Batch]:
+    """A batch in parts of at most so many examples."""
+    parts = (slice(start, start + size) for start in range(0, len(batch.labels), size))
+    return [
+        Batch({name: values[part] for name, values in batch.inputs.items()}, batch.labels[part], batch.by_token)
+        for part in parts
+    ]
 
 
-def timed_batches(batches: Sequence[Batch], size: int) -> list[dict[str, torch.Tensor]]:
-    """Inputs of batches of at most `size` examples, without padding that all of them have, of all lengths."""
-    starts = [(batch, start) for batch in batches for start in range(0, len(batch.labels), size)]
-    number = min(TIMED_BATCHES, max(1, TIMED_EXAMPLES // size), len(starts))
+def timed_batches(batches: Sequence[Batch], size: int) -> list[Batch]:
+    """Batches of at most `size` examples, without padding that all of them have, of all lengths."""
+    parts = [part for batch in batches for part in pieces(batch, size)]
+    number = min(TIMED_BATCHES, max(1, TIMED_EXAMPLES // size), len(parts))
     found = []
-    for batch, start in (starts[place] for place in np.linspace(0, len(starts) - 1, number).round().astype(int)):
-        inputs = {name: values[start : start + size] for name, values in batch.inputs.items()}
+    for place in np.linspace(0, len(parts) - 1, number).round().astype(int):
+        inputs = parts[place].inputs
         if "attention_mask" in inputs:
             used = inputs["attention_mask"].flatten(0, -2).any(0).nonzero()
             columns = slice(int(used.min()), int(used.max()) + 1)
-            inputs |= {name: values[..., columns] for name, values in inputs.items() if name in INPUTS}
-        found.append(inputs)
+            inputs = inputs | {name: values[..., columns] for name, values in inputs.items() if name in INPUTS}
+        found.append(parts[place]._replace(inputs=inputs))
     return found
+
+
+def steps_of_labelled(model: Any, output: Any, batch: Batch) -> np.ndarray:
+    """Mean depth steps (B,) of the labelled tokens of each sequence: others, such as those around it, answer nothing.
+
+    Args:
+        output: of a model that halts, for the inputs of `batch`.
+    """
+    chosen = batch.labels != NO_TARGET
+    if not model.config.capabilities.stops_when_halted:
+        return np.full(len(chosen), float(model.config.num_hidden_layers))
+    steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
+    return (steps * chosen).sum(1) / chosen.sum(1)
+
+
+def executed_work(output: Any, inputs: Mapping[str, torch.Tensor], config: Any) -> dict[str, np.ndarray]:
+    """Of each stack, as columns (B,): `calls` of the block, `units` that halt, and the mean `depth` of these."""
+    columns = {}
+    for stack, max_depth in stack_depths(config).items():
+        steps = stack_output(output, stack, "ponder_steps").cpu().numpy()
+        steps = steps.reshape(len(steps), -1)
+        types = inputs.get("token_type_ids")
+        of_pair = types is not None and config.capabilities.siamese and types.shape == steps.shape
+        calls, units = executed_calls(steps, config, max_depth, types.cpu().numpy() if of_pair else None)
+        taken = np.where(steps >= 0, steps if config.capabilities.stops_when_halted else max_depth, 0)
+        depth = taken.sum(1) / np.maximum(units, 1)
+        columns |= {f"{stack}_calls": calls, f"{stack}_units": units, f"{stack}_depth": depth}
+    return columns
+
+
+def executed_calls(
+    steps: np.ndarray, config: Any, max_depth: int, sentences: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Block calls of each example, and the number of its units: two (B,).
+
+    A call is one unit through the block once, where units that have halted are left out (`compaction`). A unit that
+    stops after k steps takes k calls; one more where halting is decided from the block's output for the unit
+    (`transition_aware`), unless no step was left. Under adaptive computation time the states of halted tokens go on
+    changing for others to attend to, so that all take as many as the deepest.
+
+    Args:
+        steps: (B, U) accepted steps, negative where there is no unit.
+        max_depth: L.
+        sentences: (B, U) number of each token's sentence, where the sentences of a pair are encoded apart.
+    """
+    live = steps >= 0
+    units = live.sum(1)
+    if not config.capabilities.spares_steps:
+        return units * max_depth, units
+    if config.capabilities.synchronous:
+        groups = np.zeros_like(steps) if sentences is None else sentences
+        members = [live & (groups == group) for group in np.unique(groups[live])]
+        return sum(own.sum(1) * np.where(own, steps, 0).max(1) for own in members), units
+    taken = np.minimum(steps + config.capabilities.computes_candidate, max_depth)
+    return np.where(live, taken, 0).sum(1), units
+
+
+def mean_depths(work: Mapping[str, Any], stacks: Iterable[str]) -> Any:
+    """Depth steps (N,) of each example, from `executed_work`: the mean over the units of all `stacks`."""
+    stacks = list(stacks)
+    depth = sum(work[f"{stack}_depth"] * work[f"{stack}_units"] for stack in stacks)
+    return depth / sum(work[f"{stack}_units"] for stack in stacks)

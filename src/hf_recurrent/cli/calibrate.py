@@ -1,10 +1,8 @@
 """`hf-recurrent calibrate`: the early exit or fixed depth that makes a checkpoint fast without costing accuracy."""
 
 import shlex
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,12 +100,10 @@ def calibrate(
     from ..analysis.calibration import Goal
     from ..analysis.calibration import calibrate as calibrated
     from ..analysis.exit_settings import check_criteria
-    from ..hub.base_model import copy_results
-    from ..hub.checkpoint import revision_options
     from ..hub.results import may_quote, without_quotes
     from ..tasks import OF_TEXTS, OF_WORDS
     from ..tasks.checkpoints import load_checkpoint, requested_task
-    from .sweep import conditions
+    from .shared import conditions, destination
 
     quiet_libraries()
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels, parse_sizes(batch_size), repeats)
@@ -138,8 +134,6 @@ def calibrate(
             raise typer.Exit(1)
         found["arguments"] = None if request.is_own else words_after(checkpoint, context.obj, found)
         store(change, loaded, found, source, in_place)
-        if not in_place:
-            copy_results(checkpoint, change.new, folder.name, **revision_options(checkpoint, revision))
         results = show_on_card(change, checkpoint if in_place else change.new, found)
     for path in change.written if in_place else [folder]:
         wrote(path)
@@ -166,9 +160,9 @@ def store(
 ) -> None:
     """Let a checkpoint stop as was chosen: in its own folder, or in a copy."""
     from ..analysis.calibration import apply_calibration
-    from ..analysis.tables import CALIBRATION_FILE
     from ..files import write_json
     from ..hub.checkpoint import put_config, save_checkpoint
+    from ..hub.results import CALIBRATION_FILE
 
     weights = len(checkpoint.model.state_dict())
     fields = apply_calibration(checkpoint.model, found, **source)
@@ -210,64 +204,14 @@ def calibration_splits(
     checkpoint: "LoadedCheckpoint", request: "Request", task: "Task", limit: int, seed: int
 ) -> Iterator["Split"]:
     """The requested splits, of which the first is for calibration; without a second one the first test split, too."""
-    from .sweep import encoded
+    from .shared import encoded
 
-    yield from encoded(checkpoint, request, task, limit, seed)
+    yield from encoded(checkpoint, request, limit, seed, task)
     if len(request.splits) > 1 or request.files:
         return
     # a data set without tests gives its validation examples, and a benchmark what was asked for already
-    others = encoded(checkpoint, replace(request, splits=()), task, limit, seed)
+    others = encoded(checkpoint, replace(request, splits=()), limit, seed, task)
     yield from (rows for rows in others if rows.name not in request.splits)
-
-
-def destination(
-    checkpoint: str, output: Path | None, in_place: bool, ending: str, revision: str | None = None
-) -> tuple[Path, AbstractContextManager["Change"]]:
-    """The folder to write into, and a change of it: the checkpoint's own, or a new one of a copy.
-
-    Args:
-        ending: of the new folder's name, after that of the checkpoint.
-
-    Raises:
-        ValueError: the flags contradict each other, or there is no place for the files.
-    """
-    from ..files import changed_files
-    from .shared_change import made_by_first
-
-    source = Path(checkpoint)
-    if in_place and output is not None:
-        raise ValueError(f"--output {output} and --in_place: a checkpoint is changed or copied, choose one")
-    if in_place and not source.is_dir():
-        raise ValueError(f"--in_place: checkpoint {checkpoint} is no local folder; name a new one with --output")
-    if in_place:
-        return source, made_by_first(changed_files(source), source)
-    beside = source.resolve() if source.is_dir() else Path(source.name)
-    folder = output or beside.with_name(f"{beside.name}-{ending}")
-    return folder, made_by_first(copied(checkpoint, folder, revision), folder)
-
-
-@contextmanager
-def copied(checkpoint: str, folder: Path, revision: str | None) -> Iterator["Change"]:
-    """A change that makes a new folder with a copy of a checkpoint."""
-    from ..files import Change, new_folder
-    from ..hub.base_model import copy_results
-    from ..hub.checkpoint import revision_options
-    from ..hub.results import RESULTS_FILE
-    from ..tasks.checkpoints import RECIPE_FILE
-
-    def refuse(_: Any) -> None:
-        raise ValueError(
-            f"the folder of the copy, {folder}, is not empty: name a new one with --output, or pass --in_place to "
-            "change the checkpoint itself"
-        )
-
-    recipe = Path(checkpoint) / RECIPE_FILE
-    with new_folder(folder, refuse) as built:
-        yield Change(folder, built)
-        if not (built / RESULTS_FILE).is_file():
-            copy_results(checkpoint, built, folder.name, **revision_options(checkpoint, revision))
-        if recipe.is_file():
-            shutil.copyfile(recipe, built / RECIPE_FILE)
 
 
 def parse_budget(text: str | None) -> tuple[str, float] | None:

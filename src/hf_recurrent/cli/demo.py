@@ -19,14 +19,14 @@ from transformers import PreTrainedTokenizerBase, set_seed
 from .. import NDRConfig, NDRForSequenceClassification
 from ..analysis.calibration import Examples, Goal, apply_calibration
 from ..analysis.calibration import calibrate as calibrated
-from ..analysis.tables import CALIBRATION_FILE
 from ..benchmarks.sequence_tokenizers import word_tokenizer
 from ..files import write_json
 from ..hub.checkpoint import save_checkpoint
+from ..hub.results import CALIBRATION_FILE
 from ..templating import percent
 from .calibrate import test_cells, verdict
 from .console import out, quiet_libraries, table, wrote
-from .sweep import conditions
+from .shared import conditions
 
 # the value that each function gives for 0, 1, 2 and 3
 FUNCTIONS = {"a": (3, 1, 0, 2), "b": (3, 1, 2, 0), "c": (2, 3, 0, 1)}

@@ -107,7 +107,7 @@ def measure_card(
     from ..training.arguments import ReportArguments
     from ..training.evaluation import evaluate_run
     from ..training.results import remeasured
-    from .shared_change import made_by_first
+    from .shared import made_by_first
 
     before = read_results(folder) if Path(folder).is_dir() else None
     if before is None or before["data"] is None:

@@ -34,10 +34,10 @@ def experts(
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
     from ..analysis.experts import count_experts, expert_table, require_experts
-    from ..analysis.tables import EXPERT_FILE, write_tables
     from ..files import changed_files
-    from ..tasks.checkpoints import load_checkpoint, requested_task
-    from .sweep import draw, encoded, place, report
+    from ..hub.results import EXPERT_FILE
+    from ..tasks.checkpoints import load_checkpoint
+    from .shared import encoded, place, report, write_tables
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
@@ -47,16 +47,14 @@ def experts(
         loaded = load_checkpoint(checkpoint, device, revision)
         require_experts(loaded.model, checkpoint)
         tables = {}
-        for rows in encoded(loaded, request, requested_task(loaded, request), limit, seed):
+        for rows in encoded(loaded, request, limit, seed):
             counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
             tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
         for name, found in tables.items():
             for drawn in drawings(name, found):
                 out.print(drawn)
         out.print(LEGEND)
-        write_tables(change.new, EXPERT_FILE, tables)
-        if plot or card:
-            draw(change, tables, "experts" if card else None)
+        write_tables(change, EXPERT_FILE, tables, plot or card, "experts" if card else None)
     report(change)
 
 

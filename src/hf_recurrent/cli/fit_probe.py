@@ -6,7 +6,7 @@ import typer
 
 from ..templating import duration, number, percent
 from . import options
-from .calibrate import Checkpoint, InPlace, MaxDepth, Output, destination
+from .calibrate import Checkpoint, InPlace, MaxDepth, Output
 from .console import out, quiet_libraries, wrote
 
 
@@ -30,8 +30,8 @@ def fit_probe(
     from ..analysis.probe import require_answers
     from ..hub.checkpoint import save_checkpoint
     from ..tasks import OF_TEXTS, OF_WORDS
-    from ..tasks.checkpoints import load_checkpoint, requested_task
-    from .sweep import encoded
+    from ..tasks.checkpoints import load_checkpoint
+    from .shared import destination, encoded
 
     quiet_libraries()
     options.refuse("the fit of a probe", {"slice_by": examples.arguments.get("slice_by")})
@@ -41,7 +41,7 @@ def fit_probe(
         loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_TEXTS, *OF_WORDS))
         model, tokenizer = loaded.model, loaded.tokenizer
         require_answers(model, max_depth)
-        (rows,) = encoded(loaded, request, requested_task(loaded, request), limit, seed)
+        (rows,) = encoded(loaded, request, limit, seed)
         batches = rows.batches(tokenizer, batch_size)
         replaces = model.config.exit_probe_size > 0
         probe, found = fitted(model, batches, size=size, max_depth=max_depth, seed=seed, progress=True)

@@ -5,8 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..analysis.halting import difficulty_key
-from ..analysis.tables import is_ordered
+from ..analysis.halting import difficulty_key, is_ordered
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
 
 SMALLEST_TREND = 0.1

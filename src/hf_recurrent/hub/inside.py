@@ -11,10 +11,10 @@ from typing import Any
 
 from ..analysis.explain.inside import look_inside
 from ..analysis.model_facts import is_classifier
-from ..analysis.tables import INSIDE_FILE
 from ..data.labels import MULTI, listed
 from ..files import read_json, write_bytes
 from ..models.common.classification import predicts_number
+from .results import INSIDE_FILE
 
 # of one checkpoint: the page holds those of all
 MAX_BYTES = 75_000

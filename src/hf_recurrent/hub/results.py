@@ -49,6 +49,9 @@ from .card import CLASSIFICATION, FILL_MASK, QUOTING, eval_results_file, render_
 from .findings import chosen
 
 README_FILE, RESULTS_FILE = "README.md", "results.json"
+# of statistics
+SWEEP_FILE, EXPERT_FILE = "halting_sweep.json", "expert_stats.json"
+CALIBRATION_FILE, INSIDE_FILE = "calibration.json", "inside.json"
 # section -> kinds of its figures
 SECTION_KINDS = {
     "sweep": ("trade_off", "halting_plot"),

@@ -6,15 +6,18 @@ import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..analysis.tables import CALIBRATION_FILE, EXPERT_FILE, INSIDE_FILE, SWEEP_FILE
 from ..files import read_json, read_text, write_json
 from ..registry import ARCHITECTURES
 from .base_model import check_license, read_base_model
 from .card import auto_class_of
 from .checkpoint import write_code
 from .results import (
+    CALIBRATION_FILE,
+    EXPERT_FILE,
+    INSIDE_FILE,
     README_FILE,
     RESULTS_FILE,
+    SWEEP_FILE,
     lint_card,
     may_quote,
     read_results,

@@ -101,11 +101,6 @@ def in_step(own: Iterable[Item], filler: Item, device: torch.device) -> Iterator
         yield filler if item is None else item
 
 
-def of_any(own: Item | None) -> Item | None:
-    """The value of the first process that has one."""
-    return next((value for value in of_all(own) if value is not None), None)
-
-
 def collected(own: list[Item]) -> list[Item]:
     """The results for all items in their order, from those of each process for its `dealt` share."""
     rounds = zip_longest(*of_all(own), fillvalue=MISSING)

@@ -10,11 +10,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..analysis.answers import best_spans
+from ..analysis.answers import as_numpy, best_spans, join_batches, to_device
 from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table, unit_kind
-from ..analysis.inference import as_numpy, to_device
-from ..analysis.tables import join_batches
 from ..data.batches import SpanCollator
 from ..data.columns import LENGTH, Columns, check_slices, require_columns, text_of, value_of
 from ..files import parse_json
@@ -224,7 +222,7 @@ class QuestionAnswering(Task):
         windows, unit, owners = join_batches(columns for columns, _ in found), found[0][1], self.owners(split)
         answers = self.question_answers(windows, owners, self.questions(split))
         halting = by_question(windows, owners) if halts else {}
-        record = HaltingRecord.of_run(config, answers | halting, split.slices, unit, **run)
+        record = HaltingRecord.of_run(config, answers | halting, split.slices, unit=unit, **run)
         return record.examples, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
 
     def question_answers(

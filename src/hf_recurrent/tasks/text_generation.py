@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from ..analysis.answers import SHIFTED
 from ..analysis.halting import TokenKinds
-from ..analysis.inference import SHIFTED
 from ..analysis.losses import Corpus
 from ..analysis.recurrence import token_bytes
 from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table

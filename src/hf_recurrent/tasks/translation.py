@@ -15,11 +15,10 @@ import pandas as pd
 import torch
 from torch.utils.data import DataLoader
 
+from ..analysis.answers import join_batches, stack_output, to_device
 from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table
-from ..analysis.inference import stack_output, to_device
 from ..analysis.model_facts import DECODER, ENCODER, stack_depths, stopping_rule
-from ..analysis.tables import join_batches
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import TRANSLATION, sequence_tokenizer
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from ..analysis.sweep import threshold_curve
+from ..analysis.evaluate import threshold_curve
 from ..files import write_bytes
 from ..inference.processes import alone, is_first
 from ..tasks.base import MAX_EXAMPLE_TOKENS, Split, Task, short_example

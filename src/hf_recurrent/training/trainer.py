@@ -15,8 +15,8 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
 from transformers.utils import ModelOutput
 
+from ..analysis.answers import stack_output
 from ..analysis.halting import halting_columns
-from ..analysis.inference import stack_output
 from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
 from ..data.batches import siamese_token_counts, token_counts
 from ..files import one_line

@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ...data.labels import MULTI
-from ...files import plain
+from ...files import file_name, plain
 from ...inference.modes import inference_mode
-from ..answers import answer_name
+from ..answers import answer_name, as_numpy, example_inputs, to_device
+from ..evaluate import attention_implementation
 from ..halting import unit_kind, unit_mass
-from ..inference import as_numpy, attention_implementation, example_inputs, to_device
-from ..tables import file_name
 from .explanation import (
     MAX_PICTURE_TOKENS,
     MAX_TOKENS,

@@ -17,8 +17,8 @@ from ...inference.modes import inference_mode
 from ...models.common.classification import predicts_number
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
-from ..answers import several_labels
-from ..inference import as_numpy, attention_implementation, predicts_tokens, to_device
+from ..answers import as_numpy, predicts_tokens, several_labels, to_device
+from ..evaluate import attention_implementation
 from ..model_facts import adds_probabilities, answers_tokens, halting_unit, is_classifier, stopping_rule
 
 # more would be too small to see, and to print; of pictures, maps of more take too much memory

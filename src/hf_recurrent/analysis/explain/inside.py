@@ -12,9 +12,8 @@ import numpy as np
 
 from ...inference.modes import inference_mode
 from ...models.common.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
-from ..exit_settings import Setting, usable_criteria
-from ..inference import config_fields
-from ..sweep import FULL_DEPTH, threshold_fields
+from ..evaluate import config_fields
+from ..exit_settings import FULL_DEPTH, Setting, threshold_fields
 from .explanation import Explanation, check_model, encode_text, explain_encoded
 
 # the maps of an example have the square of its tokens
@@ -113,7 +112,7 @@ def stopping_rules(model: Any) -> list[Rule]:
     # a token whose halting mass rounds to 1 still stops
     label = f"{FULL}, threshold 1" if learned else FULL
     rules = [Rule(FULL, label, own == LEARNED and not learned, threshold_fields(FULL_DEPTH))]
-    for name in usable_criteria(config):
+    for name in (*([LEARNED] if learned else []), *CRITERIA):
         if name == LEARNED:
             threshold, patience = config.halting_threshold, None
             label = f"learned, threshold {threshold:g}"

@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ...analysis.tables import CALIBRATION_FILE
 from ...files import one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
-from ..results import README_FILE, RESULTS_FILE, lint_card, without_curves
+from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, lint_card, without_curves
 from ..staging import CONFIG_FILE, is_publishable, local_files
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
