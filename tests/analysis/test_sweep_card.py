@@ -8,7 +8,7 @@ import pytest
 from hf_recurrent.cli.shared import write_tables
 from hf_recurrent.files import changed_files
 from hf_recurrent.hub import lint_card, read_results
-from hf_recurrent.hub.findings import loses
+from hf_recurrent.hub.findings import lowest_harmless
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.results import SWEEP_FILE
 from hf_recurrent.hub.staging import is_publishable
@@ -110,4 +110,6 @@ def test_a_second_sweep_takes_the_place_of_the_first(root):
     [(0, 0, False), (4, 0, False), (5, 0, True), (12, 5, False), (14, 5, True), (0, 9, False)],
 )
 def test_a_loss_is_measurable_beyond_two_standard_errors(lost, gained, expected):
-    assert loses({"lost": lost, "gained": gained}) == expected
+    rows = [{"threshold": 0.5, "lost": lost, "gained": gained}, {"threshold": 0.9, "lost": 0, "gained": 0}]
+    found = lowest_harmless({"own_threshold": 0.9, "thresholds": rows})
+    assert found["threshold"] == (0.9 if expected else 0.5)
