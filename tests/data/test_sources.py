@@ -175,7 +175,7 @@ def test_a_changed_file_is_read_again(write):
 
 
 @pytest.mark.parametrize(
-    ("tag", "place"), [("text-classification", "tasks.text_classification"), ("long-documents", "data.documents")]
+    ("tag", "place"), [("text-classification", "tasks.base"), ("long-documents", "data.documents")]
 )
 def test_a_newer_reader_reads_a_file_again(tag, place, write, monkeypatch):
     """The cache of `datasets` must not answer for it."""

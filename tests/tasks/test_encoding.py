@@ -102,8 +102,8 @@ def test_the_best_span_is_that_of_all_pairs():
 )
 def test_columns_of_an_answer(offsets, answer, columns):
     offsets = offsets or [(-1, -1), (-1, -1), (0, 4), (5, 7), (7, 9), (10, 14)]
-    texts, starts = ([], []) if answer is None else ([answer[0]], [answer[1]])
-    assert span_columns(offsets, texts, starts) == columns
+    answers = {"text": [], "answer_start": []} if answer is None else {"text": answer[:1], "answer_start": answer[1:]}
+    assert span_columns(offsets, answers) == columns
 
 
 # ---- words and choices

@@ -11,7 +11,8 @@ from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.data.batches import PairCollator
 from hf_recurrent.tasks import get_task
 from hf_recurrent.tasks.base import Split
-from hf_recurrent.tasks.translation import TARGET_COLUMNS, longest_target, summarize, warn_of_longer
+from hf_recurrent.tasks.metrics import TARGET_COLUMNS, summarize
+from hf_recurrent.tasks.translation import longest_target, warn_of_longer
 
 ROWS = small_rows("targets", 12)
 

@@ -312,9 +312,7 @@ class Source:
             try:
                 example = {**task.example(row, columns), **slices_of(row, columns.slices), "problem": None}
                 if columns.label is not None:
-                    label = task.label(row, columns, declared)
-                    task.check_label(example, label, columns.label)
-                    example["label"] = json.dumps(label)
+                    example["label"] = json.dumps(task.label(row, columns, declared))
                 return example
             except ValueError as error:
                 if not skips:
@@ -326,7 +324,8 @@ class Source:
         text = Value("string")
         features = {**task.features(columns), **dict.fromkeys(columns.slices, text), "problem": text}
         features |= {} if columns.label is None else {"label": text}
-        identity = fingerprint(rows._fingerprint, type(task).__name__, columns, declared, skips, task.reading_options())
+        settings = [getattr(task.data, name) for name in task.as_trained]
+        identity = fingerprint(rows._fingerprint, type(task).__name__, columns, declared, skips, settings)
         found = rows.map(
             convert,
             with_indices=True,
@@ -352,7 +351,7 @@ class Source:
             {s: n for s, (_, n) in found.items() if n},
         )
         labels, unlabelled = None, {}
-        if self.task.has_labels and self.answers_are_read:
+        if self.task.label_names and self.answers_are_read:
             labels, examples, unlabelled = self.with_labels(examples)
         examples = with_numbers(examples, self.arguments.slice_by)
         columns = next(iter(self.columns.values()))

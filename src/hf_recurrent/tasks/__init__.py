@@ -40,14 +40,14 @@ def get_task(tag: str) -> "type[Task]":
     return getattr(import_module(f".{tag.replace('-', '_')}", __package__), TASKS[tag][1])
 
 
+def name_of(task: "Task | type[Task]") -> str:
+    """The name of a task in `TASKS`, which is that of its file."""
+    return task.__module__.rpartition(".")[2].replace("_", "-")
+
+
 def task_of_benchmark(benchmark: str) -> str:
     """The task of a benchmark of this package: texts without labels are predicted themselves."""
     if benchmark == "long_documents":
         return benchmark.replace("_", "-")
     info = benchmark_info(benchmark)
     return "translation" if info.target_column else "text-classification" if info.label_names else "text-generation"
-
-
-def task_of_model(auto_class: str | None) -> "type[Task] | None":
-    """The task of the models that an Auto class makes; None where it has none."""
-    return next((task for task in map(get_task, TASKS) if task.auto_class == auto_class), None)

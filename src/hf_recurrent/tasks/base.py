@@ -4,25 +4,26 @@ import reprlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from torch.utils.data import DataLoader
 
 from ..analysis.evaluate import evaluate_batches
-from ..analysis.halting import TokenKinds, halting_table
+from ..analysis.halting import halting_table
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..data.arguments import DataArguments
 from ..data.batches import PIECE, PaddingCollator, token_counts
-from ..data.columns import Columns
+from ..data.columns import Columns, check_slices, chosen, has_column, require_columns, text_of
 from ..data.labels import Labels, raw_label
 from ..data.loading import Data, benchmark_data, benchmark_labels, load_data
 from ..data.reading import Reading, folder_texts, is_folder, read_rows
 from ..data.tokenizers import TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
-from ..templating import near_matches
+from ..files import plain
+from ..templating import require_known
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -47,7 +48,6 @@ class Split:
         slice_columns: by which results are sliced.
         of_units: columns of difficulty of the units that count, such as labelled tokens.
         baseline: scores of a model that knows less, by their names.
-        kinds: kinds of tokens that halting statistics of a language model are kept for.
     """
 
     task: "Task"
@@ -56,17 +56,11 @@ class Split:
     slice_columns: tuple[str, ...] = ()
     of_units: Mapping[str, Any] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
-    kinds: TokenKinds | None = None
 
     @cached_property
     def slices(self) -> dict[str, Any]:
         """Columns of difficulty, with a value for each unit that counts."""
         return self.task.slices(self)
-
-    @property
-    def counted(self) -> dict[str, int]:
-        """How much of the split a table counts, by its keys."""
-        return self.task.counted(self)
 
     def batches(self, tokenizer: Any, batch_size: int) -> DataLoader:
         """Padded batches in the order of the examples."""
@@ -97,38 +91,51 @@ class Task:
         tag: the pipeline tag.
         script: the training script.
         auto_class: of its models.
-        model_kind: a model of the task, as messages call it.
+        model_kind, data_kind: a model of the task, and its data, as messages call them.
         arguments: the class of `data`.
-        frame: what the tokenizers that are trained for it put around texts, see `train_tokenizer`.
-        metric: the measure of its tables, one of `hub.card.METRICS`.
-        has_labels: whether examples have labels that are read from a column.
+        fields: of examples: their name, the flag that names the column, its usual names, and what it has.
+        label_names, label_kind: usual names of the column of labels, and what it has; none without labels.
         labels_words: whether a label is a list with one for each word.
         text_flags: what names the columns of texts.
-        token_columns: the columns that `max_length` limits.
-        has_classes: whether answers are numbers of classes.
-        needs_offsets: whether the tokenizer must tell the characters of tokens.
-        explains: whether a card shows a trade-off curve of thresholds and maps of an example.
-        preprocess_logits: of `Trainer`.
         as_trained: settings that other commands take as training had them.
+        frame: what the tokenizers that are trained for it put around texts, see `train_tokenizer`.
+        default_tokenizer: the kind that is trained if none is named.
+        needs_offsets: whether the tokenizer must tell the characters of tokens.
+        limit_name: the setting that limits the tokens of a text.
+        reads_pairs: whether examples are pairs of texts.
+        make_collator: makes the collator of padded batches, from a tokenizer.
+        preprocess_logits: of `Trainer`.
+        scores: the names of `compute_metrics`, without ponder statistics.
+        metric_name: the measure of its tables, one of `hub.card.METRICS`.
+        by_token: whether each labelled token counts.
+        shown: the columns of examples that predictions quote.
+        explains: whether a card shows a trade-off curve of thresholds and maps of an example.
     """
 
-    tag: ClassVar[str]
-    script: ClassVar[str]
-    auto_class: ClassVar[str]
-    model_kind: ClassVar[str]
-    data_kind: ClassVar[str] = ""
-    arguments: ClassVar[type[DataArguments]] = DataArguments
-    frame: ClassVar[str] = "classification"
-    metric_name: ClassVar[str] = "accuracy"
-    has_labels: ClassVar[bool] = True
-    labels_words: ClassVar[bool] = False
-    text_flags: ClassVar[str] = "--text_column"
-    token_columns: ClassVar[tuple[str, ...]] = ("input_ids",)
-    has_classes: ClassVar[bool] = True
-    needs_offsets: ClassVar[bool] = False
-    explains: ClassVar[bool] = False
-    preprocess_logits: ClassVar[Callable | None] = None
-    as_trained: ClassVar[tuple[str, ...]] = ()
+    tag: str
+    script: str
+    auto_class: str
+    model_kind: str
+    data_kind: str
+    arguments = DataArguments
+    fields: Sequence[tuple[str, str, Sequence[str], str]] = ()
+    label_names: Sequence[str] = ()
+    label_kind = "the labels"
+    labels_words = False
+    text_flags = "--text_column"
+    as_trained: Sequence[str] = ()
+    frame = "classification"
+    default_tokenizer = "bpe"
+    needs_offsets = False
+    limit_name = "max_seq_length"
+    reads_pairs = False
+    make_collator: Callable[[Any], Callable] = PaddingCollator
+    preprocess_logits: Callable | None = None
+    scores: Sequence[str] = ("accuracy",)
+    metric_name = "accuracy"
+    by_token = False
+    shown: Sequence[str] = ()
+    explains = False
 
     def __init__(self, data: DataArguments):
         self.data = data
@@ -145,15 +152,33 @@ class Task:
         Raises:
             ValueError: a column is not there, or none can be guessed.
         """
-        raise NotImplementedError
+        inputs, named = self.inputs_of(found, place)
+        label = None
+        if self.label_names:
+            label = self.data.label_column or next((name for name in self.label_names if name in found), None)
+            if needs_label:
+                label = named["label_column"] = chosen("label_column", label, (), found, place, self.label_kind)
+            elif label is not None and not has_column(found, label):
+                label = None
+        require_columns(named, found, place)
+        return Columns(inputs, label, check_slices(self.data.slice_by, found, place))
+
+    def inputs_of(self, found: Sequence[str], place: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """The columns of a table by the fields of examples, and by the flags that name them."""
+        inputs, named = {}, {}
+        for name, flag, usual, what in self.fields:
+            inputs[name] = named[flag] = chosen(flag, getattr(self.data, flag), usual, found, place, what)
+        return inputs, named
 
     def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
         """The fields of an example but its label. Raises a ValueError, which does not name the row."""
-        raise NotImplementedError
+        return {name: text_of(row, column) for name, column in columns.inputs.items()}
 
     def features(self, columns: Columns) -> dict[str, Any]:
         """The types of the fields of an example."""
-        raise NotImplementedError
+        from datasets import Value
+
+        return dict.fromkeys(columns.inputs, Value("string"))
 
     def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> Any:
         """The label of a row as a text, or a list of texts; None where it has none.
@@ -167,16 +192,9 @@ class Task:
         delimiter = getattr(self.data, "label_delimiter", None)
         return raw_label(row, columns.label, declared, delimiter, self.labels_words)
 
-    def check_label(self, example: Mapping[str, Any], label: Any, column: Any) -> None:
-        """Raise a ValueError for a label that does not fit its example."""
-
     def declared_labels(self, columns: Columns) -> tuple[str, ...]:
         """The names of labels that are numbers, where the task itself gives them."""
         return ()
-
-    def reading_options(self) -> list[Any]:
-        """What `example` and `label` depend on besides the columns."""
-        return [getattr(self.data, "label_delimiter", None)]
 
     def column_facts(self, columns: Columns) -> dict[str, Any]:
         """The columns, for a card, by the names of their flags."""
@@ -198,60 +216,69 @@ class Task:
     @property
     def text_limit(self) -> int | None:
         """The most tokens of a text that a model reads; None: there is no limit."""
-        return self.data.max_seq_length
+        return getattr(self.data, self.limit_name)
 
     def limit_length(self, most: int) -> None:
         """Cut texts to the positions that a model has."""
-        self.data.max_seq_length = most if self.data.max_seq_length is None else min(self.data.max_seq_length, most)
+        limit = self.text_limit
+        setattr(self.data, self.limit_name, most if limit is None else min(limit, most))
 
     def load_tokenizer(self, model: Any, checkpoint: Path | None = None) -> Any:
         """The tokenizer of the checkpoint to fine-tune, of the benchmark, or one for a user's own texts.
 
+        Args:
+            checkpoint: of the run, to go on from.
+
         Raises:
-            ValueError: it cannot be had, or a checkpoint is to take another one than its own.
+            ValueError: it cannot be had, does not suit, or a checkpoint is to take another one than its own.
         """
         name, data = model.model_name_or_path, self.data
         if name is not None:
-            require_no_tokenizer(name, data.tokenizer, data.vocab_size)
+            for setting in ("tokenizer", "vocab_size"):
+                if getattr(data, setting) is not None:
+                    raise ValueError(
+                        f"{setting} is {getattr(data, setting)!r}, but {name} has its own tokenizer: leave it out"
+                    )
             # transformers' ALBERT has no types of tokens by default
-            original = model.is_original
-            load = load_tokenizer if original else load_saved_tokenizer
-            found = load(name, **({"frame": self.frame} if original else {}), **model.hub_options)
-        elif not data.is_own:
-            return build_tokenizer(data.benchmark, data.benchmark_config)
-        elif data.tokenizer not in (None, *TRAINED_KINDS):
-            found = load_tokenizer(data.tokenizer, frame=self.frame, token=model.token)
-        else:
-            return train_tokenizer(data.tokenizer or "bpe", self.training_texts(), data.vocab_size, frame=self.frame)
-        if self.needs_offsets and not found.is_fast:
-            raise ValueError(
-                f"tokenizer is {data.tokenizer or name!r}, which does not tell the words of tokens: take a fast one"
-            )
-        return found
+            load = partial(load_tokenizer, frame=self.frame) if model.is_original else load_saved_tokenizer
+            return self.suited(load(name, **model.hub_options), name)
+        if not data.is_own:
+            return self.benchmark_tokenizer(checkpoint)
+        if data.tokenizer not in (None, *TRAINED_KINDS):
+            return self.suited(load_tokenizer(data.tokenizer, frame=self.frame, token=model.token), data.tokenizer)
+        kind = data.tokenizer or self.default_tokenizer
+        return self.suited(train_tokenizer(kind, self.training_texts(), data.vocab_size, frame=self.frame), kind)
+
+    def benchmark_tokenizer(self, checkpoint: Path | None) -> Any:
+        """The tokenizer of the benchmark."""
+        return build_tokenizer(self.data.benchmark, self.data.benchmark_config)
+
+    def suited(self, tokenizer: Any, name: str) -> Any:
+        """A tokenizer as the task takes it. Raises a ValueError for one that does not suit."""
+        if self.needs_offsets and not tokenizer.is_fast:
+            raise ValueError(f"tokenizer is {name!r}, which does not tell the words of tokens: take a fast one")
+        return tokenizer
 
     def training_texts(self) -> Iterator[str]:
-        """All texts of the training examples, which may be lists of words."""
+        """All texts of the training examples, which may be lists of words or of choices."""
         examples = self.source.splits["train"]
-        for batch in examples.select_columns([name for name in TEXTS if name in examples.column_names]).iter(1000):
+        names = [name for name in (*TEXTS, "choices") if name in examples.column_names]
+        for batch in examples.select_columns(names).iter(1000):
             for texts in batch.values():
                 yield from (text if isinstance(text, str) else " ".join(text) for text in texts)
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str, info: Any = None) -> "Dataset":
-        """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples.
-
-        Args:
-            info: the facts of a benchmark, if they are its examples.
-        """
+    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+        """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples."""
         raise NotImplementedError
 
-    def collator(self, tokenizer: Any, examples: Any = None, seed: int = 0) -> Callable[[list[dict]], dict[str, Any]]:
+    def collator(self, tokenizer: Any, seed: int = 0) -> Callable[[list[dict]], dict[str, Any]]:
         """Makes padded batches of encoded examples."""
-        return PaddingCollator(tokenizer)
+        return self.make_collator(tokenizer)
 
-    def split(self, name: str, examples: "Dataset", tokenizer: Any, data: Data) -> Split:
+    def split(self, name: str, examples: "Dataset", tokenizer: Any) -> Split:
         """A split of texts, encoded and sorted by length."""
-        encoded = self.encode(examples, tokenizer, data.place_of(name), data.info)
-        return Split(self, name, by_length(encoded), data.slice_columns)
+        encoded = self.encode(examples, tokenizer, self.source.place_of(name))
+        return Split(self, name, by_length(encoded), self.source.slice_columns)
 
     def load_splits(self, tokenizer: Any) -> Splits:
         """Load and encode everything a run needs.
@@ -264,62 +291,74 @@ class Task:
             raise ValueError(
                 f"benchmark_config {data.config!r} of {data.name} has no train split to train on: choose another one"
             )
-        chosen = some_examples(data.splits["train"], arguments.max_train_samples)
-        train = self.encode(chosen, tokenizer, data.place_of("train"), data.info)
+        examples = some_examples(data.splits["train"], arguments.max_train_samples)
+        train = self.encode(examples, tokenizer, data.place_of("train"))
         if (most := arguments.max_length) is not None:
-            train = train.filter(lambda row: all(len(row[name]) <= most for name in self.token_columns))
+            limited = [name for name in ("input_ids", "labels")[: 1 + (self.frame == "seq2seq")]]
+            train = train.filter(lambda row: all(len(row[name]) <= most for name in limited))
         if not len(train):
             raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
+
+        def named(role: str) -> "dict[str, Dataset]":
+            return {name: rows for name, rows in data.splits.items() if name.startswith(role)}
+
         # own data may have none to test on
-        has_tests = not data.is_own or any(name.startswith("test") for name in data.splits)
-        tests = {n: rows for n, rows in data.splits.items() if n.startswith("test" if has_tests else "validation")}
+        tests = named("test") or (named("validation") if arguments.is_own else {})
         tests = training_like_first(data.splits["train"], tests, data.slice_columns) | dict(self.further_splits())
 
-        def prepared(name: str, examples: "Dataset") -> Split:
-            return self.split(name, some_examples(examples, arguments.max_eval_samples), tokenizer, data)
+        def prepared(splits: "dict[str, Dataset]") -> list[Split]:
+            chosen = {name: some_examples(rows, arguments.max_eval_samples) for name, rows in splits.items()}
+            return [self.split(name, rows, tokenizer) for name, rows in chosen.items()]
 
-        validation = {name: rows for name, rows in data.splits.items() if name.startswith("validation")}
-        return Splits(
-            train=train,
-            validation={name: prepared(name, examples).dataset for name, examples in validation.items()},
-            evaluation=[prepared(name, examples) for name, examples in tests.items()],
-        )
+        validation = {split.name: split.dataset for split in prepared(named("validation"))}
+        return Splits(train, validation, prepared(tests))
 
     def further_splits(self) -> "Iterator[tuple[str, Dataset]]":
         """The splits that `evaluate_on` names, with their names."""
-        arguments, loaded = self.data, {}
+        arguments = self.data
+        own = benchmark_info(arguments.benchmark, arguments.benchmark_config)
         for entry in arguments.evaluate_on:
             config, _, split = entry.partition("/")
-            own, other = (benchmark_info(arguments.benchmark, name) for name in (arguments.benchmark_config, config))
+            other = benchmark_info(arguments.benchmark, config)
             if (other.text_columns, other.label_names) != (own.text_columns, own.label_names):
                 raise ValueError(
                     f"evaluate_on: {config} has other inputs or labels than {arguments.benchmark_config}, which the "
                     "model is trained on: leave it out"
                 )
-            if config not in loaded:
-                loaded[config] = benchmark_data(arguments, config, arguments.evaluate_params.get(config, {})).splits
-            splits = loaded[config]
-            if split and split not in splits:
-                raise ValueError(
-                    f"evaluate_on: {config} has no split {split!r}: it has {', '.join(splits)}"
-                    f"{near_matches(split, splits)}"
-                )
+            splits = benchmark_data(arguments, config, arguments.evaluate_params.get(config, {})).splits
+            if split:
+                require_known(f"evaluate_on: split of {config}", split, splits)
             for name in [split] if split else [name for name in splits if name.startswith("test")]:
                 yield f"{config}/{name}", splits[name]
 
-    def with_training(self, split: Split, train_file: str, tokenizer: Any) -> Split:
-        """A split with what the examples of training tell of its units without their context."""
-        raise NotImplementedError
+    def checkpoint_splits(
+        self, tokenizer: Any, names: Sequence[str], choose: Callable, **options: Any
+    ) -> Iterator[Split]:
+        """Splits to evaluate a checkpoint on, encoded.
+
+        Args:
+            choose: chooses some of the rows of a split.
+            options: `train_file`, the examples of training, by which words and tokens are known without their context;
+                `by_token`, to let each predicted token of a user's own texts count for itself.
+        """
+        for name in names:
+            yield self.split(name, choose(self.source.splits[name]), tokenizer)
 
     # ---- models and training
 
     def config_fields(self) -> dict[str, Any]:
-        """Fields of a model's config that follow from the data."""
-        return {}
+        """Fields of a model's config that follow from the labels."""
+        labels = self.labels if self.label_names else None
+        if labels is None:
+            return {}
+        fields: dict[str, Any] = {"problem_type": None if self.labels_words else labels.problem_type}
+        if not labels.names:
+            return {**fields, "num_labels": 1}
+        return {**fields, "id2label": dict(enumerate(labels.names)), "label2id": labels.ids}
 
     def pair_types(self, model: Any) -> bool:
         """Whether a model reads pairs of texts as one sequence each, in which types tell them apart."""
-        return False
+        return self.reads_pairs and model.config.get("pair_encoding", "joint") == "joint"
 
     def check(self, args: Any, report: Any) -> None:
         """Raise a ValueError for settings of a run that the task does not take."""
@@ -329,14 +368,16 @@ class Task:
         raise NotImplementedError
 
     @property
-    def scores(self) -> Sequence[str]:
-        """The names of `compute_metrics`, without ponder statistics."""
-        return ("accuracy",)
-
-    @property
     def metric(self) -> str:
         """The measure of the tables, one of `hub.card.METRICS`."""
         return self.metric_name
+
+    def metric_of(self, tables: Mapping[str, Mapping[str, Any]]) -> str:
+        """The measure of the tables of a run: bytes of texts are the same for all tokenizers, if they are known."""
+        table = next(iter(tables.values()))
+        if "carries" in table and not (table["exact_bytes"] and table["bits_per_byte"] is not None):
+            return "bits_per_token"
+        return self.metric
 
     def finalize(self, model: Any, splits: Splits, args: Any) -> None:
         """Set what the saved model needs to answer."""
@@ -346,25 +387,35 @@ class Task:
     def slices(self, split: Split) -> dict[str, Any]:
         return {name: split.dataset[name][:] for name in split.slice_columns}
 
-    def counted(self, split: Split) -> dict[str, int]:
-        return {"n": len(split.dataset)}
-
     def batches(self, split: Split, tokenizer: Any, batch_size: int) -> DataLoader:
         examples = split.dataset.select_columns([name for name in MODEL_INPUTS if name in split.dataset.column_names])
-        return DataLoader(examples, batch_size=batch_size, collate_fn=self.collator(tokenizer, examples))
+        return DataLoader(examples, batch_size=batch_size, collate_fn=self.collator(tokenizer))
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         batches = split.batches(tokenizer, batch_size)
-        record = evaluate_batches(model, batches, slices=split.slices, kinds=split.kinds, **options).record
-        return record.examples, halting_table(record)
+        record = evaluate_batches(model, batches, slices=split.slices, **options).record
+        return record.examples, halting_table(record) | self.further_scores(split, record.examples)
+
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+        """What a table says of answers beside their accuracy: `scores`, and what they are of."""
+        return {}
 
     def judged(self, split: Split, examples: pd.DataFrame) -> pd.DataFrame:
         """The inputs among measured examples, as a calibration compares them."""
         return examples
 
     def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
-        """A row for each measured example: its slice columns, label, prediction and mean executed steps."""
-        raise NotImplementedError
+        """A row for each measured example: its texts and slice columns, label, prediction and mean executed steps."""
+        names = [name for name in self.shown if name in split.dataset.column_names] if self.data.is_own else []
+        texts = {name: split.dataset[name][:] for name in (*names, *split.slice_columns)}
+        kept = [name for name in ("label", "prediction", "steps") if name in examples]
+        for number, row in enumerate(examples[kept].to_dict("records")):
+            answers = {name: self.readable(row.pop(name), model, tokenizer) for name in ("label", "prediction")}
+            yield {**{name: values[number] for name, values in texts.items()}, **answers, **plain(row)}
+
+    def readable(self, answer: Any, model: Any, tokenizer: Any) -> Any:
+        """A label or an answer for readers."""
+        return plain(answer)
 
     # ---- for a card
 
@@ -373,17 +424,16 @@ class Task:
     ) -> list[dict[str, Any]]:
         """Draw a table's figures into a folder, and list them."""
         # matplotlib is loaded where figures are drawn alone
+        from ..analysis.explain.card import token_heat_map
         from ..analysis.plots import save_figures
 
-        return save_figures(folder, table, prefix=split.name)
+        shows_tokens = self.by_token and table["unit"] == "token"
+        heat_map = token_heat_map(model, tokenizer, short_example(split)) if shows_tokens else None
+        return save_figures(folder, table, prefix=split.name, heat_map=heat_map)
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         """The example of the usage section: `text`, and `text_pair` and `answer` where there are."""
         raise NotImplementedError
-
-    def metric_of_tables(self, tables: Mapping[str, Mapping[str, Any]]) -> str:
-        """The measure of the tables of a run."""
-        return self.metric
 
     def compared(self, splits: Splits | None) -> list[dict[str, Any]]:
         """Simpler models of the same examples, as `compared` of `hub.results`."""
@@ -423,6 +473,15 @@ def short_example(split: Split) -> dict[str, Any]:
     return split.dataset[fitting[-1] if fitting else 0]
 
 
+def beginning(text: str) -> str:
+    """The first words of a text, without those that look like file names."""
+    start = text[: 2 * EXAMPLE_CHARACTERS]
+    # a cut goes through a word
+    words = start.split() if start == text else start.split()[:-1]
+    kept = " ".join(word for word in words if not any(sign in word for sign in "/\\~"))
+    return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]
+
+
 def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
     """Raise a ValueError for a `max_seq_length` that leaves room for nothing of a text or pair."""
     around = tokenizer.num_special_tokens_to_add(pair=pair)
@@ -458,31 +517,13 @@ def require_known_words(encoded: "Dataset", tokenizer: Any, info: Any, *columns:
     unknown = tokenizer.unk_token_id
     if unknown is None or not info.vocabulary:
         return
-    import pyarrow.compute as pc
-
     for column in columns:
-        start = 0
-        for piece in encoded.select_columns([column]).with_format("arrow").iter(PIECE):
-            places = pc.index(pc.list_flatten(piece[column]), unknown).as_py()
-            if places >= 0:
-                row = start + pc.list_parent_indices(piece[column])[places].as_py()
-                texts = {name: reprlib.repr(encoded[row][name]) for name in info.text_columns}
-                raise ValueError(
-                    f"an example of {info.name} holds a word that the tokenizer does not know: "
-                    f"{', '.join(f'{name} {text}' for name, text in texts.items())}; its words are "
-                    f"{' '.join(info.vocabulary)}"
-                )
-            start += piece.num_rows
-
-
-def label_fields(labels: Labels | None) -> dict[str, Any]:
-    """Fields of a classifier's config that follow from the names of its labels."""
-    names = () if labels is None else labels.names
-    return {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}} if names else {}
-
-
-def require_no_tokenizer(name: str, tokenizer: str | None, vocab_size: int | None) -> None:
-    """Raise a ValueError for settings of another tokenizer than that of the checkpoint to fine-tune."""
-    for setting, value in (("tokenizer", tokenizer), ("vocab_size", vocab_size)):
-        if value is not None:
-            raise ValueError(f"{setting} is {value!r}, but {name} has its own tokenizer: leave it out")
+        pieces = encoded.select_columns([column]).with_format("numpy").iter(PIECE)
+        wrong = np.concatenate([[unknown in ids for ids in piece[column]] for piece in pieces])
+        if wrong.any():
+            row = encoded[int(wrong.argmax())]
+            texts = ", ".join(f"{name} {reprlib.repr(row[name])}" for name in info.text_columns)
+            raise ValueError(
+                f"an example of {info.name} holds a word that the tokenizer does not know: {texts}; its words are "
+                f"{' '.join(info.vocabulary)}"
+            )

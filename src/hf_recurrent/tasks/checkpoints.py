@@ -1,6 +1,5 @@
 """Checkpoints with their task, and the examples that a command evaluates them on."""
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -30,10 +29,10 @@ from ..inference.processes import is_first
 from ..models.common.classification import predicts_number
 from ..models.common.exit_criteria import LEARNED
 from ..templating import near_names
-from . import TASKS, get_task, task_of_benchmark, task_of_model
+from . import TASKS, get_task, task_of_benchmark
 from .base import Split, Task, some_examples
-from .text_classification import metric_of as classification_metric
-from .text_generation import Documents, TextGeneration
+from .text_classification import METRICS
+from .text_generation import Documents
 from .translation import Translation, warn_of_longer
 
 if TYPE_CHECKING:
@@ -68,8 +67,12 @@ class Checkpoint:
     @property
     def trained_file(self) -> str | None:
         """The name of the file of training, if it is known."""
-        data = (self.results or {}).get("data") or {}
-        return ((data.get("parameters") or {}).get("files") or {}).get("train")
+        return (data_parameters(self.results).get("files") or {}).get("train")
+
+
+def data_parameters(results: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What results say of how training read its data."""
+    return ((results or {}).get("data") or {}).get("parameters") or {}
 
 
 @dataclass(frozen=True)
@@ -154,23 +157,16 @@ def load_checkpoint(
     model = load_whole(getattr(transformers, task.auto_class), name, dtype=dtype, **options)
     check_finite(model, name)
     tokenizer, results = load_saved_tokenizer(name, **options), read_results(name, **options)
-    parameters = dict(((results or {}).get("data") or {}).get("parameters") or {})
-    named = parameters.get("task")
+    trained = {**recipe_of_training(name), **data_parameters(results)}
+    # of several tasks with the same models
+    named = trained.get("task")
     if named in TASKS and get_task(named).auto_class == task.auto_class:
         task = get_task(named)
-    known = {item.name for item in fields(task.arguments)}
-    settings = {**recipe_of_training(name), **parameters}
-    kept = {key: value for key, value in settings.items() if key in known and key in (*COLUMNS, *task.as_trained)}
-    size = settings.get("block_size", settings.get("max_seq_length")) if "block_size" in known else None
-    kept |= {} if size is None else {"max_seq_length": size}
-    return Checkpoint(
-        name=name,
-        model=model.to(device).eval(),
-        tokenizer=tokenizer,
-        task=task,
-        settings=kept,
-        results=results,
-    )
+    known = {item.name for item in fields(task.arguments)} & {*COLUMNS, *task.as_trained}
+    settings = {key: value for key, value in trained.items() if key in known}
+    if task.limit_name == "block_size" and (size := trained.get("block_size", trained.get("max_seq_length"))):
+        settings["max_seq_length"] = size
+    return Checkpoint(name, model.to(device).eval(), tokenizer, task, settings, results)
 
 
 def recipe_of_training(name: str) -> dict[str, Any]:
@@ -191,13 +187,13 @@ def read_task(name: str, options: Mapping[str, Any], tasks: Sequence[str] = tupl
     """
     config = checkpoint_config("checkpoint", name, **options)
     found = auto_class_of({"model_type": config.model_type, "architectures": config.architectures})
-    known = {get_task(tag).auto_class: get_task(tag).model_kind for tag in tasks}
-    if found not in (None, "AutoModel", *known):
+    known = [get_task(tag) for tag in tasks]
+    if found not in (None, "AutoModel", *(task.auto_class for task in known)):
         raise ValueError(
             f"the checkpoint {name} is of {config.architectures[0]}, which this command cannot run: load it with "
-            f"{found}, or pass {', or '.join(known.values())}"
+            f"{found}, or pass {', or '.join(dict.fromkeys(task.model_kind for task in known))}"
         )
-    return task_of_model(found) or get_task("text-classification")
+    return next((task for task in known if task.auto_class == found), get_task("text-classification"))
 
 
 def requested_task(checkpoint: Checkpoint, request: Request) -> Task:
@@ -208,21 +204,18 @@ def requested_task(checkpoint: Checkpoint, request: Request) -> Task:
     """
     if request.is_own:
         return own_task(checkpoint, request)
-    if is_published(request.benchmark):
-        benchmark, config, splits = published(request)
-    else:
-        benchmark, config, splits = request.benchmark, request.config, None
+    exported = published(request) if is_published(request.benchmark) else None
+    benchmark, config, splits = exported or (request.benchmark, request.config, None)
     if benchmark == "long_documents":
         raise ValueError(f"benchmark is {benchmark!r}, which is read in segments: choose another benchmark")
     kind = get_task(task_of_benchmark(benchmark))
-    params = {"benchmark_params": dict(request.params), "data_dir": request.data_dir}
-    task = kind(kind.arguments(benchmark=benchmark, benchmark_config=config, **({} if splits else params)))
+    made = {} if exported else {"benchmark_params": dict(request.params), "data_dir": request.data_dir}
+    task = kind(kind.arguments(benchmark=benchmark, benchmark_config=config, **made))
     check_fit(checkpoint, kind, benchmark, task.data.benchmark_config)
     if splits is not None:
-        info = benchmark_info(benchmark, config)
-        labels = benchmark_labels(benchmark, config)
-        names = {"name": benchmark, "config": config, "version": info.version, "info": info}
-        task.source = Data(splits=splits, slice_columns=info.slice_columns, labels=labels, **names)
+        info, labels = benchmark_info(benchmark, config), benchmark_labels(benchmark, config)
+        facts = {"slice_columns": info.slice_columns, "labels": labels, "info": info}
+        task.source = Data(benchmark, config, info.version, splits, **facts)
     return task
 
 
@@ -232,51 +225,45 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
     Raises:
         ValueError: arguments do not go together, or with the checkpoint.
     """
-    kind, model_kind = checkpoint.task, checkpoint.task.model_kind
+    kind = checkpoint.task
     given = {name: value for name, value in request.arguments.items() if value not in (None, [])}
     known = {item.name for item in fields(kind.arguments)}
     for name in given:
         if name not in known:
-            raise ValueError(f"{name} is {given[name]!r}, but {checkpoint.name} is {model_kind}: leave it out")
-    if request.train_file is not None and kind.tag not in ("token-classification", "fill-mask"):
+            raise ValueError(f"{name} is {given[name]!r}, but {checkpoint.name} is {kind.model_kind}: leave it out")
+    if request.train_file is not None and not kind.by_token:
         raise ValueError(
-            f"train_file is {request.train_file!r}, but {checkpoint.name} is {model_kind}: leave it out, it is "
+            f"train_file is {request.train_file!r}, but {checkpoint.name} is {kind.model_kind}: leave it out, it is "
             "for models of words or masked tokens"
         )
+    columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
     trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
     by_line = given.get("line_by_line")
     if given.get("pack") or (by_line is not None and by_line != trained.get("line_by_line", False)):
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
-    given = {**trained, **given}
-    limit = checkpoint.tokenizer.model_max_length
-    if limit < NO_LIMIT:
+    given = trained | given
+    if checkpoint.tokenizer.model_max_length < NO_LIMIT:
         # as training cut them
-        given.setdefault("max_source_length" if kind.tag == "translation" else "max_seq_length", limit)
+        limit = "max_source_length" if kind.tag == "translation" else "max_seq_length"
+        given.setdefault(limit, checkpoint.tokenizer.model_max_length)
     if kind.tag == "question-answering" and "max_seq_length" in given:
         # the usual share of a window
         given.setdefault("doc_stride", min(given["max_seq_length"] // 3, kind.arguments.doc_stride))
     places = {"train_file": next(iter(request.files.values()), None)}
     if request.dataset is not None:
         places = dict(zip(("dataset_name", "dataset_config_name", "dataset_revision"), request.dataset, strict=True))
-    arguments = kind.arguments(**places, **given)
-    task = kind(arguments)
-    columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
+    task = kind(kind.arguments(**places, **given))
     options = {
         "files": dict(request.files) or None,
         "known": known_labels(checkpoint),
         "evaluates": True,
         "wanted": tuple(request.splits),
         "labelled": request.labelled or kind.tag != "text-classification",
-        "trained": {
-            name: tuple([value] if isinstance(value, str) else value)
-            if isinstance(getattr(arguments, name), list)
-            else value
-            for name, value in columns.items()
-        },
+        "trained": columns,
         "title": request.title,
     }
-    if issubclass(kind, Documents):
+    if isinstance(task, Documents):
         task.documents = DocumentSource(task, **options)
         return task
     source = Source(task, **options)
@@ -287,9 +274,9 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
 
 def metric_of(checkpoint: Checkpoint) -> str:
     """The measure of a checkpoint's tables, one of `hub.card.METRICS`."""
-    if checkpoint.task.tag != "text-classification":
-        return checkpoint.task.metric_name
-    return classification_metric(checkpoint.model.config.problem_type)
+    is_classifier = checkpoint.task.tag == "text-classification"
+    own = METRICS.get(checkpoint.model.config.problem_type) if is_classifier else None
+    return own or checkpoint.task.metric_name
 
 
 def known_labels(checkpoint: Checkpoint) -> Labels | None:
@@ -325,24 +312,17 @@ def published(request: Request) -> "tuple[str, str, dict[str, Dataset]]":
     unused = [name for name, value in given.items() if value]
     if unused:
         raise ValueError(f"{' and '.join(unused)}: the examples of {place} are as they were published")
-    folder = Path(place)
-    if folder.is_dir() and not (folder / "README.md").is_file():
-        raise ValueError(f"benchmark={place!r} has no README.md: it was not exported by this package")
     try:
-        facts = DatasetCard.load(folder / "README.md" if folder.is_dir() else place).data.to_dict()
-        defaults = [entry["config_name"] for entry in facts["configs"] if entry.get("default", False)]
-        digests = {name: entry["digest"] for name, entry in facts["hf_recurrent"]["configs"].items()}
-        benchmark, default = facts["hf_recurrent"]["benchmark"], next(iter([*defaults, *digests]))
-    except (KeyError, TypeError, AttributeError, ValueError, StopIteration, yaml.YAMLError) as error:
-        raise ValueError(f"benchmark={place!r} was not exported by this package") from error
-    config = default if request.config is None else request.config
+        is_local = Path(place).is_dir()
+        facts = DatasetCard.load(Path(place) / "README.md" if is_local else place).data.to_dict()
+        benchmark, digests = facts["hf_recurrent"]["benchmark"], facts["hf_recurrent"]["configs"]
+        default = next((entry["config_name"] for entry in facts["configs"] if entry.get("default")), None)
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"benchmark={place!r} was not exported by this package, or its card is damaged") from error
+    config = request.config or default or next(iter(digests))
     if config not in digests:
         raise ValueError(f"config is {config!r}: {place} has {', '.join(digests)}")
-    logger = logging.getLogger("datasets")
-    level = logger.level
     try:
-        # the error says what it logs
-        logger.setLevel(logging.CRITICAL)
         splits = dict(load_dataset(place, config))
         label = next(iter(splits.values())).features.get("label")
         digest = DIGEST_PREFIX + rows_digest(splits, getattr(label, "names", None) or [])
@@ -352,9 +332,7 @@ def published(request: Request) -> "tuple[str, str, dict[str, Dataset]]":
         raise ValueError(
             f"benchmark={place!r}: {config!r} does not load ({reason}): export or download it again"
         ) from error
-    finally:
-        logger.setLevel(level)
-    if digest != digests[config]:
+    if digest != digests[config]["digest"]:
         raise ValueError(
             f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "
             "those that were exported: export or download it again"
@@ -411,19 +389,11 @@ def evaluation_splits(
     Raises:
         ValueError: a split does not exist, or examples cannot be used.
     """
-    choose, tokenizer = choose or partial(some_examples, limit=request.limit), checkpoint.tokenizer
-    if not (isinstance(task, Documents) and task.data.is_own):
-        splits = task.source.splits
-        for name in wanted_splits(request, task, list(splits)):
-            split = task.split(name, choose(splits[name]), tokenizer, task.source)
-            yield split if request.train_file is None else task.with_training(split, request.train_file, tokenizer)
-        return
-    names = wanted_splits(request, task, list(task.documents.rows))
-    for name, rows in task.evaluated_blocks(tokenizer, names, choose).items():
-        if not isinstance(task, TextGeneration):
-            yield task.evaluated_split(name, rows, tokenizer, request.train_file)
-        else:
-            yield task.next_token_split(name, rows) if by_token else Split(task, name, rows)
+    of_documents = isinstance(task, Documents) and task.data.is_own
+    names = wanted_splits(request, task, list(task.documents.rows if of_documents else task.source.splits))
+    choose = choose or partial(some_examples, limit=request.limit)
+    options = {"train_file": request.train_file, "by_token": by_token}
+    return task.checkpoint_splits(checkpoint.tokenizer, names, choose, **options)
 
 
 def evaluate_checkpoint(

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..data.columns import Columns, check_slices, chosen, has_column, text_of, value_of
+from ..data.columns import Columns, text_of, value_of
 from .arguments import EntityArguments
 from .base import Split
 from .token_classification import WORDS, TokenClassification
 
-TEXT_NAMES, SPAN_NAMES = ("text", "data", "content"), ("spans", "entities", "label", "labels")
 OUTSIDE = "O"
 
 
@@ -28,25 +27,17 @@ class EntitySpans(TokenClassification):
 
     data_kind = "has texts with marked spans"
     arguments = EntityArguments
+    fields = (("text", "text_column", ("text", "data", "content"), "the texts"),)
+    label_names, label_kind = ("spans", "entities", "label", "labels"), "the lists of spans"
 
-    def columns(self, found: Sequence[str], place: str, needs_label: bool = True) -> Columns:
-        data = self.data
-        text = chosen("text_column", data.text_column, TEXT_NAMES, found, place, "the texts")
-        label = data.label_column
-        if label is None and (needs_label or any(name in found for name in SPAN_NAMES)):
-            label = chosen("label_column", None, SPAN_NAMES, found, place, "the lists of spans")
-        if label is not None and not needs_label and not has_column(found, label):
-            label = None
-        return Columns({"text": text}, label, check_slices(data.slice_by, found, place))
+    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+        text = text_of(row, columns.inputs["text"])
+        return {WORDS: [word.group() for word in words_in(text)], "text": text}
 
     def features(self, columns: Columns) -> dict[str, Any]:
         from datasets import Value
 
         return {**super().features(columns), "text": Value("string")}
-
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
-        text = text_of(row, columns.inputs["text"])
-        return {WORDS: [word.group() for word in words_in(text)], "text": text}
 
     def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> list[str]:
         return tags_of(text_of(row, columns.inputs["text"]), spans_of(row, str(columns.label)))
@@ -56,12 +47,9 @@ class EntitySpans(TokenClassification):
         # a long text is cut, and the rest of its words have no labels
         rows = super().predictions(split, examples, model, tokenizer)
         for text, row in zip(split.dataset["text"], rows, strict=True):
-            yield {
-                "text": text,
-                "spans": [span._asdict() for span in spans_in(text, row["labels"])],
-                "predicted_spans": [span._asdict() for span in spans_in(text, row["predictions"])],
-                **row,
-            }
+            spans = {"spans": row["labels"], "predicted_spans": row["predictions"]}
+            marked = {name: [span._asdict() for span in spans_in(text, tags)] for name, tags in spans.items()}
+            yield {"text": text, **marked, **row}
 
 
 def words_in(text: str) -> Iterator[re.Match]:
@@ -80,9 +68,8 @@ def spans_of(row: Mapping[str, Any], column: str) -> list[Span]:
         raise ValueError(f"{column} is {found!r:.60}: expected a list of spans, such as [[0, 5, 'PER']]")
     spans = []
     for item in found:
-        values = [item.get(name) for name in Span._fields] if isinstance(item, Mapping) else item
         try:
-            start, end, label = values
+            start, end, label = map(item.get, Span._fields) if isinstance(item, Mapping) else item
             spans.append(Span(int(start), int(end), str(label)))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{column} holds {item!r:.60}: expected start, end and label of a span") from error

@@ -1,10 +1,9 @@
 """Tokens of texts that are masked and predicted: `fill-mask`."""
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ import torch
 from transformers import DataCollatorForLanguageModeling
 
 from ..data.batches import PaddingCollator
-from ..data.columns import narrowest
 from ..models.common.token_targets import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
@@ -40,10 +38,10 @@ class FillMask(PerToken, OfBlocks):
     auto_class = "AutoModelForMaskedLM"
     model_kind, data_kind = "a masked language model", "has documents"
     arguments = MaskArguments
+    preprocess_logits = staticmethod(of_logits(masked_statistics))
+    scores = ("nll", "perplexity", "token_accuracy")
     metric_name = "masked_accuracy"
-    preprocess_logits: ClassVar[Callable | None] = staticmethod(of_logits(masked_statistics))
-    scores: ClassVar[Sequence[str]] = ("nll", "perplexity", "token_accuracy")
-    as_trained: ClassVar = ("pack", "line_by_line", "keep_linebreaks", "mlm_probability", "max_seq_length")
+    as_trained = ("pack", "line_by_line", "keep_linebreaks", "mlm_probability", "max_seq_length")
 
     def check(self, args: Any, report: Any) -> None:
         if report.write_predictions:
@@ -52,57 +50,20 @@ class FillMask(PerToken, OfBlocks):
             # masks follow from the blocks of a batch
             raise ValueError("train_sampling_strategy is 'sequential': all epochs would have the same masks")
 
-    def load_tokenizer(self, model: Any, checkpoint: Path | None = None, default: str = "bpe") -> Any:
-        tokenizer, name = super().load_tokenizer(model), model.model_name_or_path
-        self.require_end(tokenizer, name)
-        if tokenizer.mask_token is None:
-            if name is not None:
+    def suited(self, tokenizer: Any, name: str) -> Any:
+        found = super().suited(tokenizer, name)
+        if found.mask_token is None:
+            if self.data.tokenizer is None and name != self.default_tokenizer:
                 raise ValueError(
                     f"model_name_or_path is {name!r}, whose tokenizer has no mask token: take a checkpoint of a masked "
                     "language model"
                 )
-            tokenizer.add_special_tokens({"mask_token": MASK})
-        return tokenizer
-
-    def load_splits(self, tokenizer: Any) -> Splits:
-        """Blocks to train on, and those to evaluate with the same masks each time."""
-        train, found = self.load_blocks(tokenizer)
-        masked = {name: self.with_masks(rows, tokenizer) for name, rows in found.items()}
-        seen, role = token_frequencies(train, len(tokenizer)), "test" if "test" in found else "validation"
-        split = with_frequencies(self.masked_split(role, masked[role]), seen)
-        # pipelines rely on the name of the mask token in a text being that token
-        tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = False
-        validation = {name: rows for name, rows in masked.items() if name == "validation"}
-        return Splits(train, validation, [split])
-
-    def evaluated_split(self, name: str, rows: "Dataset", tokenizer: Any, train_file: str | None) -> Split:
-        """A split of a checkpoint's blocks with masks.
-
-        Args:
-            train_file: the documents of training, by which masked tokens are known without their context.
-        """
-        split = self.masked_split(name, self.with_masks(rows, tokenizer))
-        if train_file is None:
-            return split
-        training = replace(self.documents, files={"train": train_file}, wanted=())
-        blocks = replace(self.blocks(plain_reading(tokenizer)), source=training)
-        return with_frequencies(split, token_frequencies(blocks.dataset("train", None), len(tokenizer)))
-
-    def masked_split(self, name: str, rows: "Dataset") -> Split:
-        """A split of the blocks of which some token is masked. Raises a ValueError if there is none."""
-        for column in self.block_columns:
-            rows = rows.remove_columns(column).add_column(column, narrowest(list(map(str, rows[column]))))
-        found = self.labelled(Split(self, name, rows, self.block_columns))
-        if not len(found.dataset):
-            raise ValueError(
-                f"mlm_probability is {self.data.mlm_probability}, which masks no token of {name}: raise it, or give "
-                "more text"
-            )
+            found.add_special_tokens({"mask_token": MASK})
         return found
 
-    def with_masks(self, rows: "Dataset", tokenizer: Any) -> "Dataset":
+    def prepared(self, rows: "Dataset", tokenizer: Any) -> "Dataset":
         """Blocks with the masks of evaluations, and `labels`."""
-        collator = self.collator(tokenizer, seed=EVALUATION_SEED)
+        collator = self.collator(tokenizer, EVALUATION_SEED)
 
         def mask(row: Mapping[str, Any]) -> dict[str, list[int]]:
             found = collator.masked(torch.tensor([row["input_ids"]]))
@@ -110,29 +71,57 @@ class FillMask(PerToken, OfBlocks):
 
         return rows.map(mask, desc="masks")
 
-    def collator(self, tokenizer: Any, examples: Any = None, seed: int = 0) -> "MaskingCollator":
+    def block_split(self, name: str, rows: "Dataset") -> Split:
+        """A split of the blocks of which some token is masked. Raises a ValueError if there is none."""
+        found = self.labelled(super().block_split(name, rows))
+        if not len(found.dataset):
+            raise ValueError(
+                f"mlm_probability is {self.data.mlm_probability}, which masks no token of {name}: raise it, or give "
+                "more text"
+            )
+        return found
+
+    def load_splits(self, tokenizer: Any) -> Splits:
+        found = super().load_splits(tokenizer)
+        # pipelines rely on the name of the mask token in a text being that token
+        tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = False
+        seen = token_frequencies(found.train, len(tokenizer))
+        return replace(found, evaluation=[with_frequencies(split, seen) for split in found.evaluation])
+
+    def checkpoint_splits(
+        self, tokenizer: Any, names: Sequence[str], choose: Callable, *, train_file: str | None = None, **options: Any
+    ) -> Iterator[Split]:
+        splits = super().checkpoint_splits(tokenizer, names, choose)
+        if train_file is None:
+            return splits
+        training = replace(self.documents, files={"train": train_file}, wanted=())
+        blocks = replace(self.blocks(plain_reading(tokenizer)), source=training)
+        seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
+        return (with_frequencies(split, seen) for split in splits)
+
+    def collator(self, tokenizer: Any, seed: int = 0) -> "MaskingCollator":
         return MaskingCollator(tokenizer, self.data.mlm_probability, seed)
 
     def compute_metrics(self, prediction: Any) -> dict[str, float]:
         return with_ponder_metrics(prediction, text_metrics)
 
-    def unit_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
         nll = float(examples["nll"].mean())
         scores = {"nll": nll, "perplexity": perplexity(nll)}
-        if "nll" in split.baseline:
+        if split.baseline:
             scores["perplexity_of_frequencies"] = perplexity(split.baseline["nll"])
         return {"scores": scores}
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         example = split.dataset[0]
-        ids, labels = list(example["input_ids"]), example["labels"]
-        places = [place for place, label in enumerate(labels) if label != NO_TARGET]
-        place = min(places, key=lambda place: abs(place - AROUND), default=0)
+        labels = np.array(example["labels"])
+        places = np.flatnonzero(labels != NO_TARGET)
+        place = int(places[abs(places - AROUND).argmin()])
         # other masks are what they hide
-        ids = [old if label == NO_TARGET else label for old, label in zip(ids, labels, strict=True)]
-        answer, ids[place] = ids[place], tokenizer.mask_token_id
+        ids = np.where(labels == NO_TARGET, example["input_ids"], labels)
+        answer, ids[place] = int(ids[place]), tokenizer.mask_token_id
         shown = ids[max(place - AROUND, 0) : place + AROUND]
-        return {"text": tokenizer.decode(shown), "answer": tokenizer.decode([answer])}
+        return {"text": tokenizer.decode(shown.tolist()), "answer": tokenizer.decode([answer])}
 
 
 class MaskingCollator:

@@ -1,21 +1,20 @@
 """Documents of any length, read segment by segment with a state that is carried on: `text-generation`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from ..analysis.recurrence import PROSE, evaluate_split
 from ..benchmarks import document_tokenizer, encode_document
 from ..data.corpus import TokenDocuments, encode_documents
-from ..data.tokenizers import load_saved_tokenizer
 from .arguments import LongDocumentArguments
-from .base import Measured, Split, require_no_tokenizer, some_examples
-from .text_generation import Documents, prompt_of, text_metric
+from .base import Measured, Split, some_examples
+from .text_generation import Documents, prompt_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-BENCHMARK = "long_documents"
 
 
 class LongDocuments(Documents):
@@ -26,6 +25,7 @@ class LongDocuments(Documents):
     auto_class = "AutoModelForCausalLM"
     model_kind, data_kind = "a causal language model", "has documents, which are read in segments"
     arguments = LongDocumentArguments
+    default_tokenizer = "bytes"
     metric_name = "bits_per_byte"
 
     def document_splits(self) -> "dict[str, Dataset]":
@@ -44,17 +44,15 @@ class LongDocuments(Documents):
         limits = {"train": data.max_train_samples}
         return {name: some_examples(split, limits.get(name, data.max_eval_samples)) for name, split in splits.items()}
 
-    def load_tokenizer(self, model: Any, checkpoint: Path | None = None, default: str = "bytes") -> Any:
-        data, name = self.data, model.model_name_or_path
-        if data.is_own:
-            return super().load_tokenizer(model, default=default)
-        if name is not None:
-            require_no_tokenizer(name, data.tokenizer, data.vocab_size)
-            return load_saved_tokenizer(name, **model.hub_options)
+    def benchmark_tokenizer(self, checkpoint: Path | None) -> Any:
+        data = self.data
         if data.tokenizer != "bpe":
-            return document_tokenizer(data.tokenizer or "bytes")
+            return document_tokenizer(data.tokenizer or self.default_tokenizer)
         train = self.document_splits()["train"]
         return document_tokenizer("bpe", (document["text"] for document in train), data.vocab_size)
+
+    def suited(self, tokenizer: Any, name: str) -> Any:
+        return super().suited(tokenizer, name) if self.data.is_own else tokenizer
 
     def encoded(self, splits: "Mapping[str, Dataset]", tokenizer: Any) -> dict[str, TokenDocuments]:
         """The tokens of the documents to train and to validate on; those to test on stay texts.
@@ -76,28 +74,18 @@ class LongDocuments(Documents):
         names = [name for name in splits if name.startswith("test")] or [name for name in splits if name != "train"]
         return [Split(self, name, splits[name]) for name in names]
 
-    @property
-    def scores(self) -> Sequence[str]:
-        return ()
-
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
-        import pandas as pd
-
         table = evaluate_split(
             *(model, tokenizer, split.dataset),
             segment_length=self.data.evaluated_length,
             batch_size=batch_size,
-            carries=options.get("carries"),
             by_words=self.data.is_own or self.data.benchmark_config in PROSE,
-            progress=options.get("progress", False),
+            **options,
         )
         return pd.DataFrame(), table
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         return {"text": prompt_of(split.dataset[0]["text"])}
-
-    def metric_of_tables(self, tables: Mapping[str, Mapping[str, Any]]) -> str:
-        return text_metric(next(iter(tables.values())))
 
     def limitations(self) -> Iterator[str]:
         if self.data.max_train_samples is not None:

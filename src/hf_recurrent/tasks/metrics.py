@@ -1,14 +1,15 @@
 """Metrics of `Trainer`'s evaluations, from the models' outputs.
 
-Shapes: B examples of a batch, S tokens, N examples, V vocabulary, C classes.
+Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabulary, C classes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 from transformers import EvalPrediction
 
 from ..metrics.classification import class_scores
@@ -18,6 +19,9 @@ from ..models.common.token_targets import NO_TARGET
 # the terms that training adds to the task's loss, and their sum
 AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
 LARGEST_EXPONENT = 700
+# columns of `target_statistics`; the last ones are there for stacks that halt alone
+TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
+HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")
 
 
 def with_ponder_metrics(prediction: EvalPrediction, scores: Callable[..., dict[str, float]]) -> dict[str, float]:
@@ -60,7 +64,7 @@ def masked_statistics(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tenso
     """Logits (B, S, V) -> (B, 3) in double precision: labelled tokens of each example, their negative log-likelihood in
     nats (sum), and how many of them are the likeliest ones."""
     known, scores = labels != NO_TARGET, logits.float()
-    nats = torch.nn.functional.cross_entropy(scores.transpose(1, 2), labels, reduction="none").double()
+    nats = cross_entropy(scores.transpose(1, 2), labels, reduction="none").double()
     right = (scores.argmax(-1) == labels) & known
     return torch.stack([known.sum(1).double(), nats.sum(1), right.sum(1).double()], dim=1)
 
@@ -99,9 +103,48 @@ def tag_scores(
     scores = class_scores(predictions, labels, len(names))
     if not scores_entities(names):
         return scores
-    ends = counts.cumsum()[:-1]
-    tags = ([[names[i] for i in text] for text in np.split(ids, ends)] for ids in (predictions, labels))
-    return scores | entity_scores(*tags)
+    texts = (np.split(np.array(names)[ids], counts.cumsum()[:-1]) for ids in (predictions, labels))
+    return scores | entity_scores(*([tags.tolist() for tags in each] for each in texts))
+
+
+def target_statistics(output: Mapping[str, Any], labels: torch.Tensor) -> torch.Tensor:
+    """Numbers of each example, (B, 8) in double precision: `TARGET_COLUMNS` and `HALTING_COLUMNS`, NaN where unknown.
+
+    These are the labelled tokens, their negative log-likelihood in nats (sum), how many of them are predicted, whether
+    all are, and of decoder and encoder the executed and the expected depth, in steps, means over the example's tokens.
+
+    An example is right if every token of its target is the likeliest one after the true tokens before it. Greedy
+    decoding gets just these right: as long as it has made no mistake, it has the true tokens before it.
+
+    Args:
+        output: a model's output with `logits` (B, T, V), aligned with `labels`.
+        labels: (B, T) token ids, -100 where there is none.
+    """
+    logits, known = output["logits"], labels != NO_TARGET
+    nats = cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
+    tokens, right = known.sum(1), ((logits.argmax(-1) == labels) & known).sum(1)
+    columns = [tokens, nats.double().sum(1), right, right == tokens]
+    for name in HALTING_COLUMNS:
+        value = output.get(name)
+        columns.append(torch.full_like(columns[1], math.nan) if value is None else mean_per_example(value))
+    return torch.stack([column.double() for column in columns], 1)
+
+
+def summarize(statistics: np.ndarray) -> dict[str, float]:
+    """Metrics from the `target_statistics` of examples, (N, 8).
+
+    `nll` is the mean over tokens in nats, `accuracy` the fraction of examples that greedy decoding gets right, and
+    `token_accuracy` that of tokens; ponder statistics are means over examples.
+    """
+    columns = dict(zip((*TARGET_COLUMNS, *HALTING_COLUMNS), statistics.T, strict=True))
+    tokens = columns["tokens"].sum()
+    metrics = {
+        "nll": columns["nll"].sum() / tokens,
+        "accuracy": columns["right"].mean(),
+        "token_accuracy": columns["right_tokens"].sum() / tokens,
+    }
+    metrics |= {name: columns[name].mean() for name in HALTING_COLUMNS if not np.isnan(columns[name]).any()}
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def mean_per_example(values: torch.Tensor) -> torch.Tensor:

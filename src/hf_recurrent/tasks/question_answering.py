@@ -3,8 +3,8 @@
 Shapes: B windows of a batch, N of all, Q questions, S tokens of a window, L maximum depth steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from ..analysis.answers import as_numpy, best_spans, join_batches, to_device
 from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table, unit_kind
 from ..data.batches import SpanCollator
-from ..data.columns import LENGTH, Columns, check_slices, require_columns, text_of, value_of
+from ..data.columns import LENGTH, Columns, value_of
 from ..files import parse_json
 from ..metrics.answers import exact_match, f1, normalized
 from .arguments import SpanArguments
@@ -33,6 +33,8 @@ OFFSETS, NUMBER = "offsets", "number"
 OUTSIDE = (-1, -1)
 # where windows that do not have the answer say so: at the token before the question
 NO_ANSWER = 0
+# how columns of windows become those of a question; others are means
+BY_QUESTION = {"deepest": "max", "step_counts": "sum"}
 
 
 class QuestionAnswering(Task):
@@ -43,34 +45,27 @@ class QuestionAnswering(Task):
     auto_class = "AutoModelForQuestionAnswering"
     model_kind, data_kind = "a model that answers questions by spans", "has questions and contexts"
     arguments = SpanArguments
-    metric_name = "span_exact_match"
-    has_labels, needs_offsets = False, True
-    text_flags = "--question_column and --context_column"
-    scores: ClassVar[Sequence[str]] = ("span_accuracy",)
-    as_trained: ClassVar = (
-        *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
+    fields = (
+        (QUESTION, "question_column", (QUESTION,), "the questions"),
+        (CONTEXT, "context_column", (CONTEXT,), "the contexts"),
+        (ANSWERS, "answer_column", (ANSWERS,), "the answers"),
     )
+    needs_offsets, reads_pairs = True, True
+    make_collator = SpanCollator
+    text_flags = "--question_column and --context_column"
+    scores = ("span_accuracy",)
+    metric_name = "span_exact_match"
+    as_trained = ("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold")
 
     # ---- reading
-
-    def columns(self, found: Sequence[str], place: str, needs_label: bool = True) -> Columns:
-        data = self.data
-        named = {
-            "question_column": data.question_column or QUESTION,
-            "context_column": data.context_column or CONTEXT,
-            "answer_column": data.answer_column or ANSWERS,
-        }
-        require_columns(named, found, place)
-        fields = dict(zip((QUESTION, CONTEXT, ANSWERS), named.values(), strict=True))
-        return Columns(fields, None, check_slices(data.slice_by, found, place))
 
     def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
         """A question, a context, and the `answers` within that: their texts and where these begin, in characters.
 
         Answers are as SQuAD has them, also written as JSON in a table of texts.
         """
-        example = {name: text_of(row, columns.inputs[name]) for name in (QUESTION, CONTEXT)}
-        column, context = columns.inputs[ANSWERS], example[CONTEXT]
+        *texts, column = columns.texts
+        example = super().example(row, Columns(dict(zip((QUESTION, CONTEXT), texts, strict=True))))
         answers = value_of(row, column)
         if isinstance(answers, str):
             answers = parse_json(answers, f"{column} is {answers!r:.60}, which")
@@ -81,27 +76,27 @@ class QuestionAnswering(Task):
                 'the context, such as {"text": ["Paris"], "answer_start": [17]}'
             )
         for text, start in zip(*lists, strict=True):
-            stands = isinstance(text, str) and text.strip() and type(start) is int and start >= 0
-            if not stands or not context.startswith(text, start):
+            there = example[CONTEXT][start:] if type(start) is int and start >= 0 else ""
+            if not isinstance(text, str) or not text.strip() or not there.startswith(text):
                 raise ValueError(
-                    f"{column} is an answer {text!r:.60} at {start!r:.60}, where the context has "
-                    f"{context[start : start + 60] if type(start) is int else None!r}: expected the characters there"
+                    f"{column} is an answer {text!r:.60} at {start!r:.60}, where the context has {there[:60]!r}: "
+                    "expected the characters there"
                 )
         return {**example, ANSWERS: dict(zip((TEXT, START), lists, strict=True))}
 
     def features(self, columns: Columns) -> dict[str, Any]:
         from datasets import List, Value
 
-        text = Value("string")
-        return {QUESTION: text, CONTEXT: text, ANSWERS: {TEXT: List(text), START: List(Value("int64"))}}
+        answers = {TEXT: List(Value("string")), START: List(Value("int64"))}
+        return {**super().features(columns), ANSWERS: answers}
 
     def column_facts(self, columns: Columns) -> dict[str, Any]:
-        question, context, answers = columns.texts
-        return {"text_column": [question, context], "label_column": answers}
+        *texts, answers = columns.texts
+        return {"text_column": texts, "label_column": answers}
 
     # ---- encoding
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str, info: Any = None) -> "Dataset":
+    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
         """Windows of contexts after their question: token ids, the ends of the first answer, `offsets` in the context.
 
         A window without the whole answer has the answer at its first token. `length` is that of question and context.
@@ -127,19 +122,16 @@ class QuestionAnswering(Task):
                 require_windows(batch[QUESTION], lengths, limit, stride, tokenizer)
                 options |= {"truncation": "only_second", "max_length": limit, "stride": stride}
             encoded = tokenizer(*texts, **options, return_overflowing_tokens=True)
-            of_context = [encoded.sequence_ids(row) for row in range(len(encoded["input_ids"]))]
-            columns = dict(encoded)
-            owners, offsets = columns.pop("overflow_to_sample_mapping"), columns.pop("offset_mapping")
+            owners = encoded.pop("overflow_to_sample_mapping")
             offsets = [
-                [pair if part == 1 else OUTSIDE for pair, part in zip(own, parts, strict=True)]
-                for own, parts in zip(offsets, of_context, strict=True)
+                [pair if part == 1 else OUTSIDE for pair, part in zip(own, encoded.sequence_ids(row), strict=True)]
+                for row, own in enumerate(encoded.pop("offset_mapping"))
             ]
-            answers = [batch[ANSWERS][owner] for owner in owners]
-            ends = [span_columns(own, each[TEXT], each[START]) for own, each in zip(offsets, answers, strict=True)]
-            repeated = {name: [values[owner] for owner in owners] for name, values in batch.items()}
-            columns |= {OFFSETS: offsets, "start_positions": [end[0] for end in ends]}
-            columns |= {"end_positions": [end[1] for end in ends], NUMBER: [numbers[owner] for owner in owners]}
-            return {**repeated, **columns, LENGTH: [lengths[owner] for owner in owners]}
+            whole = {**batch, NUMBER: numbers, LENGTH: lengths}
+            columns = {name: [values[owner] for owner in owners] for name, values in whole.items()}
+            ends = list(map(span_columns, offsets, columns[ANSWERS]))
+            columns |= {"start_positions": [first for first, _ in ends], "end_positions": [last for _, last in ends]}
+            return {**columns, **encoded, OFFSETS: offsets}
 
         options = {"batched": True, "with_indices": True, "remove_columns": examples.column_names}
         encoded = examples.map(tokenize, **options, num_proc=self.data.num_proc, desc="encoding")
@@ -147,23 +139,17 @@ class QuestionAnswering(Task):
         require_tokens(encoded, found, CONTEXT, place)
         return encoded
 
-    def collator(self, tokenizer: Any, examples: Any = None, seed: int = 0) -> SpanCollator:
-        return SpanCollator(tokenizer)
-
-    def pair_types(self, model: Any) -> bool:
-        return model.config.get("pair_encoding", "joint") == "joint"
+    # ---- training
 
     # Trainer calls it with logits (B, S) of both ends of a span
     @staticmethod
-    def span_ends(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]) -> Any:
+    def preprocess_logits(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]) -> Any:
         """The likeliest columns of both ends and the first token's (B, 3); other outputs stay."""
         first, last, *rest = logits
         # that of padding is the least number of a type that may have been half precision
         is_read = first > torch.finfo(torch.float16).min
         ends = torch.stack([first.argmax(-1), last.argmax(-1), is_read.int().argmax(-1)], dim=1)
         return (ends, *rest) if rest else ends
-
-    preprocess_logits: ClassVar[Callable | None] = span_ends
 
     def compute_metrics(self, prediction: Any) -> dict[str, float]:
         """`span_accuracy` and `no_answer_accuracy` of windows, of which a question may have several.
@@ -201,59 +187,49 @@ class QuestionAnswering(Task):
         `label` is the first true answer as SQuAD compares answers, and `prediction` the same where the answer is any
         true one, or else the answer itself: they are equal just where it is an exact match.
         """
-        progress = options.pop("progress", False)
+        progress = "reading questions" if options.pop("progress", False) else None
         run = {name: options.get(name) for name in ("max_depth", "halting_threshold")}
-        config = model.config
+        config, longest = model.config, self.data.max_answer_length
         depth = run["max_depth"] or config.num_hidden_layers
-        halts, longest = config.capabilities.halts, self.data.max_answer_length
 
-        def of_batch(numbered: tuple[int, Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], str | None]:
+        def of_batch(numbered: tuple[int, Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], dict, str | None]:
+            """Answers of windows, and their halting and its unit."""
             first, batch = numbered[0] * batch_size, numbered[1]
             inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
-            output = model(**inputs, output_halting=halts, **run)
+            output = model(**inputs, output_halting=config.capabilities.halts, **run)
             offsets = split.dataset[first : first + len(batch["input_ids"])][OFFSETS]
             found = window_answers(output, inputs["attention_mask"].bool(), offsets, longest)
-            if not halts:
-                return found, None
-            return found | halting_columns(output, config, depth), unit_kind(output, config)
+            if not config.capabilities.halts:
+                return found, {}, None
+            return found, halting_columns(output, config, depth), unit_kind(output, config)
 
-        batches = enumerate(split.batches(tokenizer, batch_size))
-        found = each_batch(model, batches, of_batch, progress="reading questions" if progress else None)
-        windows, unit, owners = join_batches(columns for columns, _ in found), found[0][1], self.owners(split)
-        answers = self.question_answers(windows, owners, self.questions(split))
-        halting = by_question(windows, owners) if halts else {}
-        record = HaltingRecord.of_run(config, answers | halting, split.slices, unit=unit, **run)
+        found = each_batch(model, enumerate(split.batches(tokenizer, batch_size)), of_batch, progress=progress)
+        windows, halting, units = zip(*found, strict=True)
+        owners = self.owners(split)
+        columns = self.question_answers(join_batches(windows), owners, self.questions(split))
+        for name, values in join_batches(halting).items():
+            of_questions = pd.DataFrame(values).groupby(owners).agg(BY_QUESTION.get(name, "mean")).to_numpy()
+            columns[name] = of_questions if values.ndim > 1 else of_questions[:, 0]
+        record = HaltingRecord.of_run(config, columns, split.slices, unit=units[0], **run)
         return record.examples, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
 
     def question_answers(
         self, windows: Mapping[str, np.ndarray], owners: np.ndarray, questions: "Dataset"
     ) -> dict[str, np.ndarray]:
         """Columns (Q,) `label`, `prediction`, `answer`, `f1`, `confidence`, from the best window of each question."""
-        # of each question the last one, which has the greatest score
-        order = np.lexsort((windows["score"], owners))
-        best = order[np.append(np.flatnonzero(np.diff(owners[order])), len(order) - 1)]
-        null = np.full(len(best), np.inf)
-        np.minimum.at(null, owners, windows["null_score"])
-        rules = self.data
-        empty = rules.version_2_with_negative & (null - windows["score"][best] > rules.null_score_diff_threshold)
-        spans = zip(windows["begin"][best], windows["end"][best], empty, strict=True)
-        true = [own[TEXT] for own in questions[ANSWERS]]
-        answers = [
-            "" if lacks else text[begin:end]
-            for text, (begin, end, lacks) in zip(questions[CONTEXT], spans, strict=True)
-        ]
-        label = [normalized(own[0]) if own else "" for own in true]
-        right = [exact_match(*pair) for pair in zip(answers, true, strict=True)]
-        given = [
-            own if matches else normalized(answer) for own, matches, answer in zip(label, right, answers, strict=True)
-        ]
-        return {
-            "label": np.array(label, object),
-            "prediction": np.array(given, object),
-            "answer": np.array(answers, object),
-            "f1": np.array([f1(*pair) for pair in zip(answers, true, strict=True)]),
-            "confidence": windows["confidence"][best],
-        }
+        found = pd.DataFrame(windows)
+        best = found.loc[found.groupby(owners)["score"].idxmax()]
+        rows, rules = [], self.data
+        lead = found.groupby(owners)["null_score"].min().to_numpy() - best["score"].to_numpy()
+        lacks = rules.version_2_with_negative & (lead > rules.null_score_diff_threshold)
+        for question, begin, end, empty in zip(questions, best["begin"], best["end"], lacks, strict=True):
+            true = question[ANSWERS][TEXT]
+            answer = "" if empty else question[CONTEXT][begin:end]
+            label = normalized(true[0]) if true else ""
+            prediction = label if exact_match(answer, true) else normalized(answer)
+            rows.append({"label": label, "prediction": prediction, "answer": answer, "f1": f1(answer, true)})
+        answers = pd.DataFrame(rows).assign(confidence=best["confidence"].to_numpy())
+        return {name: answers[name].to_numpy() for name in answers}
 
     def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
         """The texts of each question, its true answers, the answer given, its `f1` and steps."""
@@ -266,9 +242,7 @@ class QuestionAnswering(Task):
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         """The question, context and answer of the shortest one; of a long context what stands around the answer."""
-        questions = self.questions(split)
-        sizes = [len(row[QUESTION]) + len(row[CONTEXT]) for row in questions]
-        row = questions[sizes.index(min(sizes))]
+        row = min(self.questions(split), key=lambda row: len(row[QUESTION]) + len(row[CONTEXT]))
         context, answers = row[CONTEXT], row[ANSWERS]
         place = answers[START][0] if answers[TEXT] else 0
         before = max(place - EXAMPLE_CHARACTERS // 2, 0) if len(context) > EXAMPLE_CHARACTERS else 0
@@ -279,9 +253,7 @@ class QuestionAnswering(Task):
 def require_windows(questions: Sequence[str], lengths: Sequence[int], limit: int, stride: int, tokenizer: Any) -> None:
     """Raise a ValueError for a question after which a window has no room for more of its context than windows share."""
     around = tokenizer.num_special_tokens_to_add(pair=True)
-    for question, length in zip(questions, lengths, strict=True):
-        if length <= limit:
-            continue
+    for question in (text for text, length in zip(questions, lengths, strict=True) if length > limit):
         room = limit - around - len(tokenizer(question, add_special_tokens=False, verbose=False)["input_ids"])
         if room <= stride:
             raise ValueError(
@@ -290,19 +262,20 @@ def require_windows(questions: Sequence[str], lengths: Sequence[int], limit: int
             )
 
 
-def span_columns(offsets: Sequence[tuple[int, int]], texts: Sequence[str], starts: Sequence[int]) -> tuple[int, int]:
+def span_columns(offsets: Sequence[tuple[int, int]], answers: Mapping[str, Sequence]) -> tuple[int, int]:
     """The columns of the first and the last token of the first answer; those of no answer where it is not all there.
 
     Args:
         offsets: the characters of the context that each token is of (S,), or `OUTSIDE`.
-        texts, starts: of the answers.
+        answers: their texts and starts, as in SQuAD.
     """
-    if not texts:
+    if not answers[TEXT]:
         return NO_ANSWER, NO_ANSWER
-    first, last = starts[0], starts[0] + len(texts[0].rstrip())
+    first = answers[START][0]
+    last = first + len(answers[TEXT][0].rstrip())
     inside = [column for column, (start, end) in enumerate(offsets) if start < last and end > first]
-    of_context = [column for column, (_, end) in enumerate(offsets) if end >= 0]
-    if not inside or offsets[of_context[0]][0] > first or offsets[of_context[-1]][1] < last:
+    of_context = [pair for pair in offsets if pair[1] >= 0]
+    if not inside or of_context[0][0] > first or of_context[-1][1] < last:
         return NO_ANSWER, NO_ANSWER
     return inside[0], inside[-1]
 
@@ -319,33 +292,15 @@ def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], longest
     characters = torch.full((*mask.shape, 2), -1, device=mask.device)
     characters[mask] = torch.tensor([pair for own in offsets for pair in own], device=mask.device)
     allowed = mask & (characters[..., 1] > characters[..., 0])
-    ends = [logits.float().log_softmax(-1) for logits in (output.start_logits, output.end_logits)]
-    score, start, end = best_spans(*ends, allowed, longest)
+    first, last = output.start_logits.float(), output.end_logits.float()
+    score, start, end = best_spans(first.log_softmax(-1), last.log_softmax(-1), allowed, longest)
     rows = torch.arange(len(mask), device=mask.device)
     before = mask.long().argmax(1)
-    logits = [each.float() for each in (output.start_logits, output.end_logits)]
     return {
         "begin": characters[rows, start, 0].cpu().numpy(),
         "end": characters[rows, end, 1].cpu().numpy(),
         "confidence": as_numpy(score.exp()),
         # as of windows of one question they are compared before the softmax
-        "score": as_numpy(logits[0][rows, start] + logits[1][rows, end]),
-        "null_score": as_numpy(logits[0][rows, before] + logits[1][rows, before]),
+        "score": as_numpy(first[rows, start] + last[rows, end]),
+        "null_score": as_numpy(first[rows, before] + last[rows, before]),
     }
-
-
-def by_question(windows: Mapping[str, np.ndarray], owners: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns of halting (N, ...) of windows as those of their questions (Q, ...)."""
-    counts = np.bincount(owners)
-    found: dict[str, np.ndarray] = {}
-    for name in ("steps", "forced", "mass", "ponder_cost", "step_counts", "deepest"):
-        values = windows[name]
-        if name == "deepest":
-            found[name] = np.zeros(len(counts), values.dtype)
-            np.maximum.at(found[name], owners, values)
-            continue
-        found[name] = np.zeros((len(counts), *values.shape[1:]), values.dtype)
-        np.add.at(found[name], owners, values)
-        if name != "step_counts":
-            found[name] = (found[name].T / counts).T
-    return found

@@ -6,7 +6,7 @@ from typing import Any
 from ..hub.card import METRICS
 from ..metrics.functional import hardly_better
 from ..models.common.exit_criteria import CRITERIA
-from ..templating import NOTHING, bits, percent
+from ..templating import NOTHING, bits, percent, steps
 
 # rows of a table by the names of its columns, and its title
 Titled = tuple[str, list[dict[str, str]]]
@@ -26,14 +26,11 @@ def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Itera
     Args:
         metric: the measure of the tables, one of `METRICS`.
     """
-    if all("carries" in table for table in tables.values()):
+    if are_of_texts(tables):
         yield from text_tables(tables)
         return
-    label = METRICS[metric].label
-    yield (
-        label if label.isupper() else label.lower(),
-        [{"split": name, **numbers(table, metric)} for name, table in tables.items()],
-    )
+    label = lower(METRICS[metric].label)
+    yield label, [{"split": name, **numbers(table, metric)} for name, table in tables.items()]
     for name, table in tables.items():
         for column, found in table["slices"].items():
             # a column that is the same everywhere compares nothing
@@ -44,6 +41,16 @@ def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Itera
             yield f"{name} by {column} of the token", rows
 
 
+def are_of_texts(tables: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether tables are of the losses of texts or documents."""
+    return all("carries" in table for table in tables.values())
+
+
+def lower(label: str) -> str:
+    """A label in lower case, but for one that is a name."""
+    return label if label.isupper() else label.lower()
+
+
 def by(column: str, row: Mapping[str, Any], shown: Mapping[str, str]) -> dict[str, Any]:
     """A row of a slice: the value of the column, which may be called as one of the numbers, before these."""
     return {f"{column} (column)" if column in shown else column: row["value"], **shown}
@@ -51,20 +58,22 @@ def by(column: str, row: Mapping[str, Any], shown: Mapping[str, str]) -> dict[st
 
 def numbers(row: Mapping[str, Any], metric: str) -> dict[str, str]:
     """Accuracy, baseline and steps of a split or slice; of a language model the last read and all reads apart."""
-    constant = "mean" if metric == "r_squared" else "majority"
-    label = "last read" if "labelled_tokens" in row else METRICS[metric].label
-    found = {"n": f"{row['n']:,}", label if label.isupper() else label.lower(): percent(row["accuracy"])}
-    found[constant] = percent(row["majority_baseline"])
-    if "labelled_tokens" in row:
-        found["all reads"] = percent(row["labelled_tokens"]["accuracy"])
-    return {**found, **depth(row["steps"])}
+    reads = row.get("labelled_tokens")
+    label = "last read" if reads else lower(METRICS[metric].label)
+    found = {"n": f"{row['n']:,}", label: percent(row["accuracy"])}
+    found["mean" if metric == "r_squared" else "majority"] = percent(row["majority_baseline"])
+    return {**found, **({"all reads": percent(reads["accuracy"])} if reads else {}), **depth(row["steps"])}
 
 
-def depth(steps: Mapping[str, float] | None) -> dict[str, str]:
+def depth(found: Mapping[str, float] | None) -> dict[str, str]:
     """Mean, 95th percentile and maximum of steps; nothing of a fixed depth."""
-    if steps is None:
-        return dict.fromkeys(("mean steps", "p95", "max"), NOTHING)
-    return {"mean steps": f"{steps['mean']:.2f}", "p95": f"{steps['p95']:.2f}", "max": f"{steps['max']:g}"}
+    shown = found or dict.fromkeys(("mean", "p95", "max"))
+    most = shown["max"]
+    return {
+        "mean steps": steps(shown["mean"]),
+        "p95": steps(shown["p95"]),
+        "max": NOTHING if most is None else f"{most:g}",
+    }
 
 
 def text_tables(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[Titled]:
@@ -72,9 +81,10 @@ def text_tables(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[Titled]:
     rows = []
     for name, table in tables.items():
         found = {"split": name, "documents": f"{table['documents']:,}", **losses(table)}
-        found |= {"constant": bits(table["constant_bits_per_token"])}
-        per_word = table["word_perplexity"]
-        rows.append(found if per_word is None else {**found, "per word": f"{per_word:,.5g}"})
+        found["constant"] = bits(table["constant_bits_per_token"])
+        if table["word_perplexity"] is not None:
+            found["per word"] = f"{table['word_perplexity']:,.5g}"
+        rows.append(found)
     yield "texts" if all("texts" in table for table in tables.values()) else "long documents", rows
     for name, table in tables.items():
         if len(table["carries"]) > 1:
@@ -96,16 +106,15 @@ def text_tables(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[Titled]:
 
 def losses(row: Mapping[str, Any]) -> dict[str, str]:
     """Bits, accuracy and steps of a split, or of the texts with a value of a column."""
-    by_byte = NOTHING if row["bits_per_byte"] is None else bits(row["bits_per_byte"])
-    found = {"tokens": f"{row['tokens']:,}", "bits/byte": by_byte, "bits/token": bits(row["bits_per_token"])}
-    if "token_accuracy" in row:
-        found["accuracy"] = percent(row["token_accuracy"])
+    found = {"tokens": f"{row['tokens']:,}"}
+    found |= {"bits/byte": bits(row["bits_per_byte"]), "bits/token": bits(row["bits_per_token"])}
+    found |= {"accuracy": percent(row["token_accuracy"])} if "token_accuracy" in row else {}
     return {**found, **mean_depth(row)}
 
 
 def mean_depth(row: Mapping[str, Any]) -> dict[str, str]:
     mean = row.get("mean_steps")
-    return {} if mean is None else {"mean steps": f"{mean:.2f}"}
+    return {} if mean is None else {"mean steps": steps(mean)}
 
 
 def more(row: Mapping[str, Any]) -> str:
@@ -116,28 +125,26 @@ def more(row: Mapping[str, Any]) -> str:
     return f"{row['difference']:+.4f}{error}"
 
 
-def named_scores(table: Mapping[str, Any]) -> dict[str, float]:
-    """The further scores of a table by their names; `f1` of two classes says which it is of."""
-    of_class = f" of {table['positive_label']}" if "positive_label" in table else ""
-    named = {name: name.replace("_", " ") + of_class * (name == "f1") for name in table.get("scores", {})}
-    return {named[name]: value for name, value in table.get("scores", {}).items()}
+def further_scores(table: Mapping[str, Any]) -> Iterator[str]:
+    """The further scores of a table with their names; `f1` of two classes says which it is of."""
+    for name, value in table.get("scores", {}).items():
+        of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
+        yield f"{name.replace('_', ' ')}{of_class} {value:.3f}"
+    if "bleu" in table:
+        yield f"BLEU {table['bleu']:.1f} ({table['bleu_signature']})"
+    if table.get("perplexity"):
+        yield f"perplexity {table['perplexity']:,.5g}"
 
 
 def sentences(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[str]:
     """Further scores, how models stop, what headings mean, and a warning if little was learned."""
     for name, table in tables.items():
-        scores = [f"{key} {value:.3f}" for key, value in named_scores(table).items()]
-        scores += [f"BLEU {table['bleu']:.1f} ({table['bleu_signature']})"] if "bleu" in table else []
-        if table.get("perplexity"):
-            scores.append(f"perplexity {table['perplexity']:,.5g}")
-        if scores:
-            yield f"{name}: {', '.join(scores)}"
-    if all("carries" in table for table in tables.values()):
+        if scores := ", ".join(further_scores(table)):
+            yield f"{name}: {scores}"
+    if are_of_texts(tables):
         yield "constant: bits/token of the best prediction that knows only how frequent each token is."
         return
-    for name, table in tables.items():
-        if not table["fixed_depth"]:
-            yield stopping(name, table)
+    yield from (stopping(name, table) for name, table in tables.items() if not table["fixed_depth"])
     counted = COUNTED.get(metric, "examples")
     yield f"n: {counted}; majority: accuracy of the most frequent answer; p95, max: percentile and maximum of steps."
     if metric in MEANINGS:
@@ -154,16 +161,13 @@ def stopping(name: str, table: Mapping[str, Any]) -> str:
     """How a split's units stop, and how their steps follow difficulty."""
     rule, threshold = table["halting"], table["threshold"]
     at = "" if threshold is None else f" at {threshold:g}"
-    by = f"by {rule}{at}" if rule in CRITERIA else f"at a halting mass of {threshold:g}" if threshold else f"by {rule}"
-    related = [
-        f"{column} {found['spearman']:+.2f}"
-        for column, found in table["slices"].items()
-        if found["spearman"] is not None
-    ]
-    reads = "answer_steps" in table
-    at_reads = f", {table['answer_steps']['mean']:.2f} on average at the last read" if reads else ""
-    trend = f"; rank correlation of steps with {', '.join(related)}" if related else ""
+    way = f"by {rule}{at}" if rule in CRITERIA or threshold is None else f"at a halting mass of {threshold:g}"
+    correlations = {column: found["spearman"] for column, found in table["slices"].items()}
+    related = ", ".join(f"{column} {value:+.2f}" for column, value in correlations.items() if value is not None)
+    reads = table.get("answer_steps")
+    at_reads = f", {reads['mean']:.2f} on average at the last read" if reads else ""
+    trend = f"; rank correlation of steps with {related}" if related else ""
     return (
-        f"{name}: each {table['unit']} stops {by}, median {table['steps']['median']:g} of at most {table['max_depth']} "
-        f"steps{at_reads}, {table['forced_halt_rate']:.1%} at the depth limit{trend}"
+        f"{name}: each {table['unit']} stops {way}, median {table['steps']['median']:g} of at most "
+        f"{table['max_depth']} steps{at_reads}, {table['forced_halt_rate']:.1%} at the depth limit{trend}"
     )

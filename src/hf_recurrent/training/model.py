@@ -86,7 +86,7 @@ def make_config(arguments: ModelArguments, task: Task, tokenizer: Any | None) ->
                 f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
                 f"{saved.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
             )
-        if tokenizer is not None and own and task.has_labels:
+        if tokenizer is not None and own and task.label_names:
             warn_of_other_labels(name, saved, task.source.label_names)
         return checkpoint_config(*place, **arguments.hub_options, **fields)
     family = ARCHITECTURES[arguments.model_type]

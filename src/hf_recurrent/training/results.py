@@ -20,7 +20,7 @@ from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
 from ..models.common.depth_objectives import depth_bounds
 from ..recipes import name_of, recipe_named
 from ..registry import ARCHITECTURES
-from ..tasks import TASKS, get_task
+from ..tasks import name_of as name_of_task
 from ..tasks.base import Split, Task
 from .arguments import ReportArguments
 from .evaluation import Evaluation
@@ -114,7 +114,7 @@ def run_results(
         "title": report.title or f"{family.prefix} on {data.name}",
         "name": facts.hub_model_id or facts.name,
         "task": task.tag,
-        "metric": task.metric_of_tables(tables),
+        "metric": task.metric_of(tables),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "notice": report.notice,
         "model": {
@@ -281,7 +281,7 @@ def command(argv: Sequence[str], task: Task) -> str:
         if keep:
             words.append(word)
     if recipe is None and task.data.is_own and task.data.task is None:
-        words += ["--task", next(name for name in TASKS if get_task(name) is type(task))]
+        words += ["--task", name_of_task(task)]
     return shlex.join([*words, "--output_dir", "run"])
 
 

@@ -23,7 +23,7 @@ from ..hub.findings import collapsed_halting
 from ..hub.publish import check_repo_id
 from ..inference.processes import from_first, shared_after_training
 from ..models.common.exit_criteria import LEARNED
-from ..tasks import TASKS, get_task
+from ..tasks import name_of
 from ..tasks.base import Split, Task
 from .arguments import (
     DocumentTrainingArguments,
@@ -200,7 +200,7 @@ class Run:
                 model=model,
                 args=args,
                 task=task,
-                data_collator=task.collator(self.tokenizer, self.splits.train, args.seed),
+                data_collator=task.collator(self.tokenizer, args.seed),
                 train_dataset=self.splits.train,
                 # metrics of a single split go without its name
                 eval_dataset=validation if len(validation) > 1 else next(iter(validation.values()), None),
@@ -410,5 +410,4 @@ def announce(planned: Published) -> None:
 def argument_types(task: type[Task]) -> tuple[type, ...]:
     """The dataclasses of a task's settings."""
     training = {"translation": Seq2SeqArguments, "long-documents": DocumentTrainingArguments}
-    kind = next(name for name in TASKS if get_task(name) is task)
-    return (ModelArguments, task.arguments, ReportArguments, training.get(kind, RecurrentTrainingArguments))
+    return (ModelArguments, task.arguments, ReportArguments, training.get(name_of(task), RecurrentTrainingArguments))
