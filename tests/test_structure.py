@@ -169,7 +169,7 @@ def test_type_checkers_see_the_public_names():
 
 USE = "config = AutoConfig.for_model('gut', hidden_size=8, num_attention_heads=2); AutoModel.from_config(config)"
 NO_FIGURES = (
-    "import hf_recurrent.analysis.explain.card, hf_recurrent.analysis.recurrence, hf_recurrent.hub\n"
+    "import hf_recurrent.analysis.explain.card, hf_recurrent.analysis.losses, hf_recurrent.hub\n"
     "assert 'matplotlib' not in sys.modules\n"
     "import hf_recurrent.analysis.plots; assert 'matplotlib.pyplot' not in sys.modules"
 )

@@ -8,8 +8,8 @@ import pytest
 import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, STREAMING, losses_token_by_token, make_documents, make_reader
 
-from hf_recurrent.analysis.losses import Losses
-from hf_recurrent.analysis.recurrence import collect_recurrence, evaluate_documents, mean_difference
+from hf_recurrent.analysis.losses import Losses, evaluate_documents, mean_difference, read_losses
+from hf_recurrent.data.segments import Segment
 from support.families import LANGUAGE_BY_NAME, make_language_model, slow
 
 
@@ -17,7 +17,7 @@ from support.families import LANGUAGE_BY_NAME, make_language_model, slow
 def test_losses_are_those_of_documents_read_alone_token_by_token(name):
     model = make_language_model(LANGUAGE_BY_NAME[name])
     documents = make_documents()
-    found = collect_recurrence(model, make_reader(documents), ("document", "segment")).losses
+    found = read_losses(model, make_reader(documents), ("document", "segment")).losses
     for carry, every in (("document", None), ("segment", SEGMENT_LENGTH)):
         alone = [losses_token_by_token(model, documents[index], every) for index in range(len(documents))]
         losses = found[carry]
@@ -128,7 +128,8 @@ def test_padding_and_rows_without_a_document_count_nothing():
     logits[0, 1], logits[1] = torch.nan, torch.inf
     losses = Losses()
     mask, text, before = torch.tensor([[1, 1], [0, 0]]), torch.tensor([2, -1]), torch.tensor([7, 0])
-    losses.add(logits, labels, mask, text, before, torch.tensor([[2, 4], [9, 9]]))
+    segment = Segment(labels, mask, labels, text > 0, before, text)
+    losses.add(segment, logits, torch.tensor([[2, 4], [9, 9]]))
     assert losses.texts.index.tolist() == [2]
     expected = {"nats": math.log(5), "tokens": 1, "right": 0, "confidence": 0.2, "depth": 2, "read": 2, "steps": 6}
     assert losses.texts.loc[2].to_dict() == pytest.approx(expected)

@@ -10,38 +10,37 @@ import torch
 from document_reading import LENGTHS, SEGMENT_LENGTH, make_documents, make_reader
 from PIL import Image
 
-from hf_recurrent.analysis.losses import Corpus, Losses
+from hf_recurrent.analysis.losses import Corpus, Losses, Reading, carry_effect, forgotten_shares, read_losses
+from hf_recurrent.analysis.losses import recurrence_table as table_of
 from hf_recurrent.analysis.plots import save_figures
-from hf_recurrent.analysis.recurrence import (
-    RecurrenceRecord,
-    carry_effect,
-    collect_recurrence,
-    gate_table,
-    recurrence_table,
-    sum_gates,
-)
+from hf_recurrent.data.segments import Segment
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 WORDS = np.array([4, 1, 2, 3, 1])
 
 
 @pytest.fixture(scope="module")
-def record():
-    return collect_recurrence(make_language_model(LANGUAGE_BY_NAME["tlb"]), make_reader(make_documents()))
+def model():
+    return make_language_model(LANGUAGE_BY_NAME["tlb"])
 
 
 @pytest.fixture(scope="module")
-def table(record):
-    return recurrence_table(record, Corpus(2 * np.array(LENGTHS), np.array(LENGTHS), WORDS))
+def reading(model):
+    return read_losses(model, make_reader(make_documents()), ("document", "segment"))
 
 
-def make_gates(units=1000, updates=4):
-    openness = np.linspace(0, 0.5, units)
-    return updates * np.stack([np.ones(units), openness, np.log(1 - openness)])
+@pytest.fixture(scope="module")
+def recurrence_table(model):
+    return lambda reading, corpus: table_of(model.config, reading, corpus, SEGMENT_LENGTH)
 
 
-def test_numbers_of_the_documents_as_they_are_read(record, table):
-    losses = record.losses["document"]
+@pytest.fixture(scope="module")
+def table(reading, recurrence_table):
+    return recurrence_table(reading, Corpus(2 * np.array(LENGTHS), np.array(LENGTHS), WORDS))
+
+
+def test_numbers_of_the_documents_as_they_are_read(reading, table):
+    losses = reading.losses["document"]
     assert json.loads(json.dumps(table, allow_nan=False)) == table
     assert (table["documents"], table["tokens"]) == (4, sum(LENGTHS) - 5)
     assert table["bytes"] == 2 * table["tokens"]
@@ -55,35 +54,35 @@ def test_numbers_of_the_documents_as_they_are_read(record, table):
     assert (table["segment_length"], table["gates"]) == (SEGMENT_LENGTH, None)
 
 
-def test_bytes_are_counted_where_a_token_has_always_the_same(record):
-    losses = record.losses["document"]
+def test_bytes_are_counted_where_a_token_has_always_the_same(reading, recurrence_table):
+    losses = reading.losses["document"]
     token_bytes = np.arange(len(losses.label_counts)) % 5
     sizes = np.array(LENGTHS)
-    table = recurrence_table(record, Corpus(2 * sizes, sizes, token_bytes=token_bytes))
+    table = recurrence_table(reading, Corpus(2 * sizes, sizes, token_bytes=token_bytes))
     assert table["exact_bytes"]
     assert table["bytes"] == sum(count * (token % 5) for token, count in enumerate(losses.label_counts.tolist()))
     assert table["bits_per_byte"] == pytest.approx(losses.bits_per_token * losses.num_tokens / table["bytes"])
     # a model may have more ids than its tokenizer
-    shorter = recurrence_table(record, Corpus(2 * sizes, sizes, token_bytes=token_bytes[:-1]))
+    shorter = recurrence_table(reading, Corpus(2 * sizes, sizes, token_bytes=token_bytes[:-1]))
     last = losses.label_counts[-1] * token_bytes[-1]
     assert shorter["bytes"] == table["bytes"] - last
-    assert not recurrence_table(record, Corpus(2 * sizes, sizes))["exact_bytes"]
+    assert not recurrence_table(reading, Corpus(2 * sizes, sizes))["exact_bytes"]
 
 
-def test_bytes_of_predicted_tokens_are_their_share_of_the_document():
+def test_bytes_of_predicted_tokens_are_their_share_of_the_document(recurrence_table):
     # half a document of two bytes a token, and another one that was read as a whole; others were not read
     sums = {"nats": 1.0, "tokens": [3, 4], "depth": np.nan, "read": [4, 5], "steps": np.nan}
     texts = pd.DataFrame({"text": [0, 1], "octave": 0, **sums})
-    record = RecurrenceRecord("none", 6, 8, 4, {"document": Losses([texts], np.ones(1))})
-    table = recurrence_table(record, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))
+    reading = Reading({"document": Losses([texts], np.ones(1))})
+    table = recurrence_table(reading, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))
     assert (table["documents"], table["bytes"]) == (2, 6 + 8)
 
 
-def test_a_row_for_each_way_of_reading(record, table):
+def test_a_row_for_each_way_of_reading(reading, table):
     first, second = table["carries"]
     assert (first["carry"], first["difference"], first["standard_error"]) == ("document", None, None)
     assert second["carry"] == "segment"
-    document, segment = (record.losses[name].texts["nats"].sum() for name in ("document", "segment"))
+    document, segment = (reading.losses[name].texts["nats"].sum() for name in ("document", "segment"))
     more = (segment - document) / math.log(2)
     assert second["difference"] == pytest.approx(more / table["tokens"])
     assert second["difference"] == pytest.approx(second["bits_per_token"] - first["bits_per_token"])
@@ -91,11 +90,11 @@ def test_a_row_for_each_way_of_reading(record, table):
     assert second["standard_error"] > 0
 
 
-def test_positions_compare_the_ways_of_reading(record, table):
+def test_positions_compare_the_ways_of_reading(reading, table):
     rows = table["by_position"]
     assert [(row["first"], row["last"]) for row in rows] == [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
     assert sum(row["tokens"] for row in rows) == table["tokens"]
-    segment = record.losses["segment"].positions["bits_per_token"].tolist()
+    segment = reading.losses["segment"].positions["bits_per_token"].tolist()
     assert [row["bits_per_token"]["segment"] for row in rows] == segment
     # in the first segment there is nothing to reset
     for row in rows[:3]:
@@ -103,13 +102,8 @@ def test_positions_compare_the_ways_of_reading(record, table):
     assert rows[-1]["bits_per_token"]["segment"] != pytest.approx(rows[-1]["bits_per_token"]["document"], rel=1e-4)
 
 
-def test_without_a_corpus_nothing_is_by_byte(record):
-    table = recurrence_table(record)
-    assert table["bits_per_token"] > 0
-    assert [table[name] for name in ("bytes", "bits_per_byte", "word_perplexity", "constant_bits_per_byte")] == [
-        None
-    ] * 4
-    assert recurrence_table(record, Corpus(np.array(LENGTHS), np.array(LENGTHS)))["word_perplexity"] is None
+def test_words_may_mean_nothing(reading, recurrence_table):
+    assert recurrence_table(reading, Corpus(np.array(LENGTHS), np.array(LENGTHS)))["word_perplexity"] is None
 
 
 @pytest.mark.parametrize(
@@ -128,34 +122,17 @@ def test_what_is_carried_helps_by_two_standard_errors(difference, error, documen
     assert carry_effect({"difference": difference, "standard_error": error}, documents) == expected
 
 
-def test_gates_are_summed_over_complete_blocks_of_all_rows():
+def test_gates_are_those_of_complete_blocks_of_all_rows():
     gates = list(torch.rand(4, 3, 2, 5, generator=torch.Generator().manual_seed(0)))
-    mask = torch.arange(8) < torch.tensor([[8], [5], [0]])
-    found = sum_gates(gates, mask.long(), torch.tensor([16, 0, 0]), 2).numpy()
-    seen = torch.stack([gates[block][row].flatten() for row, block in ((0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1))])
-    assert found == pytest.approx(torch.stack([torch.ones(6, 10), seen, (1 - seen).log()]).sum(1).numpy(), rel=1e-5)
+    mask = (torch.arange(8) < torch.tensor([[8], [5], [0]])).long()
+
+    def shares(gates, position):
+        return list(forgotten_shares(gates, Segment(*[mask] * 4, torch.tensor(position), mask), 2))
+
+    blocks = (0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3)
+    assert shares(gates, [16, 0, 0]) == pytest.approx([gates[block][row].mean().item() for row, block in blocks])
     # blocks that begin inside a segment do not count
-    assert sum_gates(gates[:0], mask.long(), torch.tensor([1, 3, 0]), 2).sum() == 0
-
-
-def test_half_lives_follow_the_shares():
-    table = gate_table(make_gates(), window_size=16)
-    assert table["mean"] == pytest.approx(0.25)
-    assert table["deciles"] == pytest.approx(np.linspace(0.05, 0.45, 9))
-    assert sum(table["histogram"]) == table["units"] == 1000
-    assert table["histogram"][:10] == pytest.approx(np.full(10, 100), abs=1)
-    assert table["histogram"][11:].sum() == 0
-    # units that forget half an update's share last ln 2 / -ln(1 - share) updates
-    assert table["half_life_blocks"]["median"] == pytest.approx(math.log(2) / -math.log(1 - 0.25), rel=0.01)
-    assert table["half_life_blocks"]["p10"] == pytest.approx(math.log(2) / -math.log(1 - 0.45), rel=0.01)
-    assert table["half_life_tokens"]["median"] == 16 * table["half_life_blocks"]["median"]
-
-
-def test_units_that_never_forget_are_none(record):
-    gated = RecurrenceRecord("none", 6, 8, 4, record.losses, np.array([[1.0] * 4, [0.0] * 4, [0.0] * 4]))
-    table = recurrence_table(gated)
-    assert table["gates"]["half_life_tokens"] == {"p10": None, "median": None, "p90": None}
-    assert json.loads(json.dumps(table, allow_nan=False)) == table
+    assert shares([], [1, 3, 0]) == []
 
 
 def test_the_figure_and_its_bytes(table, tmp_path):

@@ -19,11 +19,10 @@ from datasets import Dataset
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration
 from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.halting import halting_table
+from hf_recurrent.analysis.losses import collect_text_losses, evaluate_split
 from hf_recurrent.analysis.predict import PredictionSettings, predict_file
 from hf_recurrent.analysis.probe import judged_answers
-from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.analysis.sweep import sweep_thresholds
-from hf_recurrent.analysis.text_losses import collect_text_losses
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.inference import processes
 from hf_recurrent.tasks import get_task

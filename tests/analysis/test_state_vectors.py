@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from document_reading import SEGMENT_LENGTH, losses_token_by_token, make_documents, make_reader
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
-from hf_recurrent.analysis.recurrence import collect_recurrence, recurrence_table
+from hf_recurrent.analysis.losses import CARRIES, evaluate_split, read_losses
 from support.families import VOCAB_SIZE
+from support.tokenizer import make_tokenizer
 
 WINDOW = SEGMENT_LENGTH // 2
 SIZES = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
@@ -50,7 +52,7 @@ def begin_states_again(model):
 )
 def test_without_the_states_but_with_the_windows_of_before(fields):
     model, documents = make_model(**fields), make_documents()
-    found = collect_recurrence(model, make_reader(documents)).losses
+    found = read_losses(model, make_reader(documents), CARRIES).losses
     assert list(found) == ["document", "segment", "state"]
     ways = {
         "document": (None, None),
@@ -65,24 +67,17 @@ def test_without_the_states_but_with_the_windows_of_before(fields):
 
 
 def test_a_model_without_states_has_none_to_reset():
-    record = collect_recurrence(make_model(recurrent_layers=[]), make_reader(make_documents()))
-    assert list(record.losses) == ["document", "segment"]
-    assert record.gates is None
+    documents = Dataset.from_dict({"text": ["w4 w5 w6", "w7 w8"], "num_bytes": [8, 5], "num_words": [3, 2]})
+    table = evaluate_split(make_model(recurrent_layers=[]), make_tokenizer(), documents)
+    assert [row["carry"] for row in table["carries"]] == ["document", "segment"]
+    assert table["gates"] is None
 
 
 def test_a_fixed_gate_forgets_the_same_share_at_every_update():
     model, documents = make_model(), make_documents()
-    updates, openness, log_kept = collect_recurrence(model, make_reader(documents)).gates
-    # documents of 21, 1, 8, 17 and 5 tokens complete 5, 0, 2, 4 and 1 blocks
-    assert set(updates) == {12}
     (bias,) = (parameter for name, parameter in model.named_parameters() if name.endswith("gate.bias.weight"))
-    expected = 1 - bias.detach().double().sigmoid().expand(3, -1).flatten().numpy()
-    assert openness / 12 == pytest.approx(expected, rel=1e-5)
-    assert np.exp(log_kept / 12) == pytest.approx(1 - expected, rel=1e-5)
-    table = recurrence_table(collect_recurrence(model, make_reader(documents)))
-    assert table["gates"]["units"] == 3 * 16
-    assert table["gates"]["mean"] == pytest.approx(expected.mean())
-    assert table["gates"]["window_size"] == WINDOW
+    found = read_losses(model, make_reader(documents), ("document",), gates=True)
+    assert found.forgotten == pytest.approx((1 - bias.detach().double().sigmoid()).mean().item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("feedback", [False, True])
@@ -90,13 +85,13 @@ def test_gates_that_change_are_means_over_the_blocks_of_each_document_alone(feed
     model, documents = make_model(state_gate="lstm", state_update="single", feedback=feedback), make_documents()
     with torch.no_grad():
         seen = [
-            gate[0].flatten().double().numpy()
+            gate.double().mean().item()
             for index in range(len(documents))
             for gate in model(torch.from_numpy(documents[index])[None], output_gates=True).gates
         ]
+    # documents of 21, 1, 8, 17 and 5 tokens complete 5, 0, 2, 4 and 1 blocks
+    assert len(seen) == 12
     for batch_size in (1, 2, 5):
-        updates, openness, log_kept = collect_recurrence(model, make_reader(documents, batch_size), ("document",)).gates
-        assert updates[0] == len(seen) == 12
-        assert openness == pytest.approx(np.sum(seen, 0), rel=1e-4)
-        assert log_kept == pytest.approx(np.log(1 - np.array(seen)).sum(0), rel=1e-3)
-    assert np.std(seen, 0).max() > 1e-3
+        found = read_losses(model, make_reader(documents, batch_size), ("document",), gates=True)
+        assert found.forgotten == pytest.approx(np.mean(seen), rel=1e-4)
+    assert np.std(seen) > 1e-4

@@ -72,7 +72,7 @@ def test_bits_are_those_of_the_documents_one_by_one(evaluated, rec, archive):
     by_carry = {row["carry"]: row for row in table["carries"]}
     assert list(by_carry) == ["document", "segment", "state"]
     assert by_carry["segment"]["bits_per_token"] == pytest.approx(bits["segment"] / count, rel=1e-5)
-    assert table["gates"]["window_size"] == 4
+    assert 0 < table["gates"]["mean"] < 1
     # words by white space, of all documents
     tokens, named = count + 3, sum(len(text.split()) for text in TEXTS.values())
     assert table["word_perplexity"] == pytest.approx(2 ** (bits["document"] / count * tokens / named), rel=1e-3)

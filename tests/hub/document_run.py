@@ -6,8 +6,8 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import hf_recurrent  # noqa: F401 - registers the families
+from hf_recurrent.analysis.losses import evaluate_split
 from hf_recurrent.analysis.plots import save_figures
-from hf_recurrent.analysis.recurrence import evaluate_split
 from hf_recurrent.hub import write_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from support.families import VOCAB_SIZE, papers_halting

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pandas as pd
 from PIL import Image
+from transformers import AutoConfig
 
 from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
-from hf_recurrent.analysis.losses import Corpus, Losses
-from hf_recurrent.analysis.recurrence import RecurrenceRecord, recurrence_table
+from hf_recurrent.analysis.losses import Corpus, Losses, Reading, recurrence_table
 from hf_recurrent.files import write_json
 from hf_recurrent.hub.results import EMPTY
 
@@ -195,13 +195,9 @@ def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5,
         rows |= {"nats": nats, "read": rows["tokens"] + 1 / 3, "steps": math.nan, "depth": math.nan}
         return Losses([pd.DataFrame(rows)], np.full(4, tokens.sum() / 4))
 
-    openness = np.linspace(0.1, 0.3, 64)
-    record = RecurrenceRecord(
-        **{"halting": "none", "max_depth": STEPS, "segment_length": 64, "window_size": 16},
-        losses={"document": losses(own), "segment": losses(reset), "state": losses(states)},
-        gates=100 * np.stack([np.ones(64), openness, np.log(1 - openness)]),
-    )
-    table = recurrence_table(record, Corpus(2 * (tokens + 1), tokens + 1, (tokens + 1) // 4))
+    reading = Reading({"document": losses(own), "segment": losses(reset), "state": losses(states)}, forgotten=0.2)
+    config = AutoConfig.for_model("block_recurrent", num_hidden_layers=STEPS, window_size=16, num_state_vectors=8)
+    table = recurrence_table(config, reading, Corpus(2 * (tokens + 1), tokens + 1, (tokens + 1) // 4), 64)
     return {"distribution": "as in training", **table, **changes}
 
 

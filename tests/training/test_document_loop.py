@@ -8,7 +8,7 @@ from accelerate import Accelerator
 from command_lines import read
 from tiny_run import QUIET, killed, write_recipe
 
-from hf_recurrent.analysis.recurrence import evaluate_documents
+from hf_recurrent.analysis.losses import evaluate_documents
 from hf_recurrent.data.corpus import TokenDocuments
 from hf_recurrent.data.segments import DocumentReader
 from hf_recurrent.registry import ARCHITECTURES

@@ -23,8 +23,8 @@ from ..files import file_name, write_bytes
 from ..models.common.exit_criteria import CRITERIA
 from ..templating import percent
 from .halting import difficulty_key, is_ordered
+from .losses import DOCUMENT, SEGMENT, STATE
 from .model_facts import BOTH, DECODER, ENCODER, MODEL
-from .recurrence import DOCUMENT, SEGMENT, STATE
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 DOTS_PER_INCH = 110

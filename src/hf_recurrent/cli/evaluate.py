@@ -137,7 +137,7 @@ def evaluate_documents(
     Raises:
         ValueError: a checkpoint that cannot read documents, or a segment that does not fit it.
     """
-    from ..analysis.recurrence import default_segment_length
+    from ..analysis.losses import default_segment_length
     from ..tasks import get_task
     from ..tasks.base import Split, some_examples
     from ..tasks.checkpoints import wanted_splits

@@ -13,8 +13,8 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
 from .. import templating
+from ..analysis.losses import carry_effect
 from ..analysis.model_facts import all_stacks
-from ..analysis.recurrence import carry_effect
 from ..benchmarks.tasks import task_id
 from ..files import one_line
 from ..registry import ARCHITECTURES

@@ -151,53 +151,6 @@ def word_perplexity(bits_per_token: float, num_tokens: int, num_words: int) -> f
         return float(np.exp2(np.float64(bits_per_token) * (num_tokens / num_words)))
 
 
-def position_edges(longest: int, first: int = 1) -> np.ndarray:
-    """Edges `(P + 1,)` of bins of positions up to `longest`: 0, first, 2 first, 4 first, ...; bins are [edge, next).
-
-    Few documents reach late positions, and the gain from context grows with its logarithm: bins of equal width would
-    hide the beginning and be noise at the end.
-    """
-    doublings = int(longest // first).bit_length()
-    return np.array([0, *(first * 2**i for i in range(doublings + 1))], dtype=np.int64)
-
-
-def position_sums(
-    negative_log_likelihoods: Sequence[float] | np.ndarray,
-    positions: Sequence[int] | np.ndarray,
-    edges: Sequence[int] | np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Nats `(P,)` and tokens `(P,)` in each bin of positions; those of several calls with the same edges add up.
-
-    Args:
-        negative_log_likelihoods: `(T,)` in nats.
-        positions: `(T,)` numbers of tokens of its document before each token.
-        edges: `(P + 1,)` rising whole numbers that all positions lie between, such as `position_edges`.
-    """
-    nats = _likelihoods(np.asarray(negative_log_likelihoods, dtype=np.float64))
-    bins = np.searchsorted(edges, positions, side="right") - 1
-    size = len(edges) - 1
-    return np.bincount(bins, weights=nats, minlength=size), np.bincount(bins, minlength=size)
-
-
-def position_rows(sums: np.ndarray, counts: np.ndarray, edges: np.ndarray) -> list[dict[str, float | int]]:
-    """A table row for each bin that has tokens: `first` and `last` position, number `n` of tokens, `bits_per_token`.
-
-    Args:
-        sums: `(P,)` in nats.
-        counts: `(P,)` tokens.
-        edges: `(P + 1,)` as for `position_sums`.
-    """
-    return [
-        {
-            "first": int(edges[place]),
-            "last": int(edges[place + 1]) - 1,
-            "n": int(counts[place]),
-            "bits_per_token": float(sums[place] / counts[place] / math.log(2)),
-        }
-        for place in np.flatnonzero(counts)
-    ]
-
-
 def _likelihoods(values: np.ndarray) -> np.ndarray:
     # NaN fails the comparison too
     if not (values >= 0).all():

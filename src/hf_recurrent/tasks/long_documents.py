@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..analysis.recurrence import PROSE, evaluate_split
+from ..analysis.losses import PROSE, evaluate_split
 from ..benchmarks import document_tokenizer, encode_document
 from ..data.corpus import TokenDocuments, encode_documents
 from .arguments import LongDocumentArguments

@@ -17,9 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..analysis.answers import SHIFTED
 from ..analysis.halting import TokenKinds
-from ..analysis.losses import Corpus
-from ..analysis.recurrence import token_bytes
-from ..analysis.text_losses import BLOCKS, DOCUMENTS, collect_text_losses, text_table
+from ..analysis.losses import BLOCKS, DOCUMENTS, Corpus, collect_text_losses, text_table, token_bytes
 from ..benchmarks import read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from ..data.arguments import DataArguments

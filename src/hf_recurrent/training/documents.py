@@ -20,8 +20,7 @@ from tqdm.auto import tqdm
 from transformers import get_scheduler
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from ..analysis.losses import Losses
-from ..analysis.recurrence import evaluate_documents
+from ..analysis.losses import Losses, evaluate_documents
 from ..data.corpus import TokenDocuments
 from ..data.segments import DocumentReader, Segment
 from ..files import write_json
