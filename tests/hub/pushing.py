@@ -1,8 +1,13 @@
 """A folder to push, and short ways to push it and to look at what arrived."""
 
+import re
+from contextlib import contextmanager
+
+import pytest
 from huggingface_hub import HfApi
 
 from hf_recurrent.hub import publish
+from hf_recurrent.hub.errors import explanation
 from hf_recurrent.hub.staging import local_files
 
 README = "---\nlicense: mit\ntags: [a]\n---\n# Card\n"
@@ -23,3 +28,13 @@ def contents(folder):
 def stored(hub, revision="main", repo_id="org/x", repo_type="model"):
     files = hub.repository(repo_id, repo_type).head(revision).files
     return {path: content for path, content in files.items() if path != ".gitattributes"}
+
+
+@contextmanager
+def refused(words):
+    """Expect an error that a command reports in these words; only a list of problems takes several lines."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the client has many
+        yield
+    line = explanation(caught.value)
+    assert re.search(words, line)
+    assert len(line.splitlines()) == 1 or isinstance(caught.value, ValueError)

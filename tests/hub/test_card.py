@@ -158,11 +158,11 @@ def test_everything_else_is_folded():
     assert "![Depth and accuracy by depth, test](assets/d.png)" in render_card(CARDS["everything"]).partition(folded)[0]
 
 
-@pytest.mark.parametrize("task", [task for task, known in TASKS.items() if known.answer])
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in ("text-generation", "translation")])
 def test_usage_asks_the_model_for_its_answer(task):
     text = section(render_card(make_results(task=task)), "Usage")
-    assert f"model = {TASKS[task].auto_class}.from_pretrained(" in text
-    assert f"print({TASKS[task].answer}, outputs.ponder_steps)" in text
+    assert f"model = {TASKS[task]}.from_pretrained(" in text
+    assert re.search(r"print\(.*outputs\..*, outputs\.ponder_steps\)", text)
     assert ("value[None]" in text) == (task == "multiple-choice")
 
 

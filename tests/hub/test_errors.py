@@ -5,7 +5,6 @@ import errno
 import pytest
 from huggingface_hub import constants
 
-from hf_recurrent.hub import PublishError
 from hf_recurrent.hub.errors import explanation
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "a.json")
@@ -32,7 +31,7 @@ def test_a_full_disk_is_named_whatever_failed_by_it(error):
 
 
 def test_errors_of_this_package_say_it_themselves():
-    assert explanation(PublishError("org/x: the Hub failed")) == "org/x: the Hub failed"
+    assert explanation(ValueError("two\nproblems")) == "two\nproblems"
     assert explanation(RuntimeError("a defect")) is None
     assert explanation(OSError(errno.EACCES, "Permission denied", "a.json")) == "a.json: Permission denied"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_recurrent.cli import main
-from hf_recurrent.hub import PublishError, publish_checkpoint
+from hf_recurrent.hub import publish_checkpoint
 from hf_recurrent.hub.staging import stage_checkpoint
 from hf_recurrent.training.run import run
 
@@ -103,7 +103,7 @@ def test_it_is_private_unless_asked_otherwise_and_what_is_sent_is_told_first(tmp
     assert planned.files["model.safetensors"] == (folder / "model.safetensors").stat().st_size
     assert hub.repository("org/x").private
     hub.add_repository("org/public")
-    with pytest.raises(PublishError, match="org/public exists and is public: pass --public"):
+    with pytest.raises(ValueError, match="org/public exists and is public: pass --public"):
         publish_checkpoint(folder, "org/public")
     with pytest.raises(SystemExit, match="0"):
         main(["publish", str(folder), "org/public", "--public"])

@@ -3,8 +3,6 @@
 import pytest
 from pushing import README, WEIGHTS, contents, send, stored
 
-from hf_recurrent.hub import PublishError
-
 # huggingface_hub passes the bytes of large files in a way that its HTTP client advises against
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
@@ -43,10 +41,10 @@ def test_visibility_is_that_asked_for_or_nothing_is_sent(hub, folder):
     send(hub, folder, private=True)
     assert hub.repository("org/x").private
     send(hub, folder)
-    with pytest.raises(PublishError, match="org/x exists and is private: pass --private"):
+    with pytest.raises(ValueError, match="org/x exists and is private: pass --private"):
         send(hub, folder, private=False)
     hub.add_repository("org/y")
-    with pytest.raises(PublishError, match="org/y exists and is public: pass --public"):
+    with pytest.raises(ValueError, match="org/y exists and is public: pass --public"):
         send(hub, folder, repo_id="org/y", private=True)
     assert stored(hub, repo_id="org/y") == {}
 
@@ -60,6 +58,6 @@ def test_a_branch_and_a_tag_that_never_moves(hub, folder):
     assert "new.json" not in stored(hub)
     assert repository.branches["draft/one"] == done.commit
     assert repository.tags == {"v1": done.commit}
-    with pytest.raises(PublishError, match="tag='v1' exists in org/x"):
+    with pytest.raises(ValueError, match="tag='v1' exists in org/x"):
         send(hub, folder, tag="v1")
     assert "new.json" not in stored(hub)

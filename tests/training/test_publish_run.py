@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from hf_recurrent.hub import PublishError
 from hf_recurrent.hub.staging import is_publishable
 from hf_recurrent.training.run import run
 from hf_recurrent.training.trainer import RecurrentTrainer
@@ -61,7 +60,7 @@ def test_a_run_that_fails_publishes_nothing(hub, recipe, tmp_path, monkeypatch):
 def test_a_token_that_may_not_write_stops_before_training(hub, recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", hub.read_token)
     monkeypatch.setattr(RecurrentTrainer, "train", None)
-    with pytest.raises(PublishError, match="the token may only read"):
+    with pytest.raises(ValueError, match="the token may only read"):
         run([recipe(max_steps=2), "--output_dir", str(tmp_path / "run"), *PUSH])
 
 

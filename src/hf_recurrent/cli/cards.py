@@ -10,17 +10,20 @@ from .console import err, out, quiet_libraries, wrote
 
 card = typer.Typer(no_args_is_help=True, help="The card of one checkpoint.")
 cards = typer.Typer(no_args_is_help=True, help="A folder of checkpoint folders: index, checks, browsable page.")
-Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A checkpoint folder with results.json.")]
-Runs = Annotated[
-    list[Path] | None,
-    typer.Argument(exists=True, file_okay=False, help="Output folders of finished runs; none removes those shown."),
-]
-Root = Annotated[
-    Path, typer.Argument(exists=True, file_okay=False, help="The folder that holds the checkpoint folders.")
-]
+
+
+def a_folder(text: str) -> Any:
+    """The typer argument of a folder that exists."""
+    return typer.Argument(exists=True, file_okay=False, help=text)
+
+
+Folder = Annotated[Path, a_folder("A checkpoint folder with results.json.")]
+Runs = Annotated[list[Path] | None, a_folder("Output folders of finished runs; none removes those shown.")]
+Root = Annotated[Path, a_folder("The folder that holds the checkpoint folders.")]
 Page = Annotated[
     Path, typer.Option("--output", dir_okay=False, callback=options.in_a_folder, help="The file to write.")
 ]
+MODEL_CARDS = Path("model_cards")
 
 
 @card.command()
@@ -35,29 +38,25 @@ def lint(folder: Folder) -> None:
 @card.command()
 def render(folder: Folder) -> None:
     """Render README.md and the evaluation results again from results.json."""
-    from ..hub.results import write_results
-
-    wrote(write_results(folder, results_in(folder)))
+    rewrite(folder)
 
 
 @card.command()
 def compare(folder: Folder, runs: Runs = None) -> None:
     """Set other runs beside a card's results: with other seeds, or other models on the same examples."""
     from ..hub.comparison import compared
-    from ..hub.results import write_results
 
-    results = results_in(folder)
-    wrote(write_results(folder, {**results, "compared": compared(results, runs or ())}))
+    rewrite(folder, lambda results: {**results, "compared": compared(results, runs or ())})
 
 
-def results_in(folder: Path) -> dict[str, Any]:
-    """The results in a folder; a ValueError where there are none."""
-    from ..hub.results import RESULTS_FILE, read_results
+def rewrite(folder: Path, change: Any = dict) -> None:
+    """Write the card of changed results; a ValueError where there are none."""
+    from ..hub.results import RESULTS_FILE, read_results, write_results
 
     results = read_results(folder)
     if results is None:
         raise ValueError(f"{folder} has no {RESULTS_FILE}: `hf-recurrent train` and `convert` write it")
-    return results
+    wrote(write_results(folder, change(results)))
 
 
 @card.command()
@@ -73,26 +72,22 @@ def inside(
     from ..hub.inside import EXAMPLE, read_inside, shown_examples, write_inside
     from ..tasks.checkpoints import load_checkpoint
 
-    examples, texts = read_inside(folder), text or []
-    if not texts and not examples:
-        raise ValueError(f"{folder} has no stored inputs: pass a few short texts")
+    texts = text or []
     for option, given in (("--pair", pair), ("--answer", answer)):
         if given and len(given) != len(texts):
             raise ValueError(f"{option} is there {len(given)} times: pass it once for each of {len(texts)} texts")
-    if texts:
-        none = [None] * len(texts)
-        rows = zip(texts, pair or none, answer or none, strict=True)
-        examples = [dict(zip(EXAMPLE, row, strict=True)) for row in rows]
+    none = [None] * len(texts)
+    rows = zip(texts, pair or none, answer or none, strict=True)
+    examples = [dict(zip(EXAMPLE, row, strict=True)) for row in rows] or read_inside(folder)
+    if not examples:
+        raise ValueError(f"{folder} has no stored inputs: pass a few short texts")
     quiet_libraries()
     loaded = load_checkpoint(str(folder), "cpu")
     wrote(write_inside(folder, shown_examples(loaded.model, loaded.tokenizer, examples)))
 
 
 @cards.command()
-def build(
-    root: Root = Path("model_cards"),
-    page: Page = Path("build/model_cards.html"),
-) -> None:
+def build(root: Root = MODEL_CARDS, page: Page = Path("build/model_cards.html")) -> None:
     """Build one self-contained HTML page: a sortable table of checkpoints with plots, slices and usage."""
     from ..hub.gallery import build_page
 
@@ -100,7 +95,7 @@ def build(
 
 
 @cards.command()
-def refresh(root: Root = Path("model_cards")) -> None:
+def refresh(root: Root = MODEL_CARDS) -> None:
     """Render every card and the index again."""
     from ..hub.gallery import refresh
 
@@ -111,7 +106,7 @@ def refresh(root: Root = Path("model_cards")) -> None:
 
 
 @cards.command()
-def check(root: Root = Path("model_cards")) -> None:
+def check(root: Root = MODEL_CARDS) -> None:
     """Fail if a card or the index differs from its rendering, or a folder cannot be published."""
     from ..hub.gallery import gallery_problems
 

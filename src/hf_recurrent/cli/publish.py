@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import interruptible, out, quiet_libraries, size, table
+from .console import interruptible, out, quiet_libraries
 
 if TYPE_CHECKING:
     from ..hub.publish import Published
@@ -59,8 +59,5 @@ publish = publish_command(
 
 def announce(planned: "Published") -> None:
     """Print what will be sent: files with sizes, the visibility, and whether examples are quoted."""
-    out.print(
-        table(None, [("file", False), ("size", True)], [[path, size(length)] for path, length in planned.files.items()])
-    )
     for line in planned.facts():
-        out.print(line, soft_wrap=True)
+        out.print(line, soft_wrap=True, markup=False, highlight=False)

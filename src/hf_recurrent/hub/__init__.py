@@ -2,12 +2,11 @@
 
 from .card import render_card
 from .checkpoint import save_checkpoint
-from .publish import Options, Published, PublishError, check_access, publish_benchmark, publish_checkpoint
+from .publish import Options, Published, check_access, publish_benchmark, publish_checkpoint
 from .results import lint_card, read_results, write_results
 
 __all__ = [
     "Options",
-    "PublishError",
     "Published",
     "check_access",
     "lint_card",

@@ -21,26 +21,6 @@ from ..registry import ARCHITECTURES
 from . import findings
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
-# kind of a figure -> what it shows, and the section that shows it
-CAPTIONS = {
-    "calibrated_steps": ("Mean depth of the calibrated exit by {column}, and its accuracy", "depth"),
-    "difficulty": ("Depth and accuracy by {column}", "depth"),
-    "stacks": ("Depth of encoder and decoder by {column}", "depth"),
-    "steps": ("How many depth steps were executed", "halting"),
-    "mass": ("Mean halting mass of each depth: the weights with which the output mixes the states", "halting"),
-    "token_steps": ("Depth by {column} of the token", "halting"),
-    "depth": ("Depth of each token of one string; answers are predicted from the marked ones", "halting"),
-    "memory": ("Memory slots that each chunk of one string reads, and changes", "halting"),
-    "heat_map": ("One example: where the halting mass of each unit is, and when it stopped", "halting"),
-    "threshold": ("Cost and saving of a lower halting threshold", "halting"),
-    "loss_position": ("Loss by how many tokens of the document come before", "documents"),
-    "gate_openness": ("Share of each state unit that an update forgets", "documents"),
-    "trade_off": ("Accuracy at each halting threshold against executed steps and time", "sweep"),
-    "halting_plot": ("Remaining halting mass before each step, and where each unit stops", "sweep"),
-    "expert_usage": ("How often each expert serves a token, step by step", "experts"),
-    "routing": ("Attention between all tokens of one test example at each step", "examples"),
-    "picture": ("One test example: its steps, and what the readout attends to", "examples"),
-}
 # kinds of figures that show the tokens of an example
 QUOTING = ("heat_map", "depth", "memory", "routing", "picture", "halting_plot")
 RESETS = {"document": "nothing", "segment": "everything", "state": "the state vectors alone"}
@@ -51,21 +31,6 @@ RENDERING_ERRORS = (LookupError, TypeError, AttributeError, ArithmeticError, jin
 CLASSIFICATION, GENERATION, TRANSLATION = "text-classification", "text-generation", "translation"
 TOKEN_CLASSIFICATION, FILL_MASK = "token-classification", "fill-mask"
 QUESTION_ANSWERING, MULTIPLE_CHOICE = "question-answering", "multiple-choice"
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task of the Hub.
-
-    Attributes:
-        auto_class: transformers' class that loads its models.
-        answer: Python for a model's answer, by `tokenizer`, `model`, `inputs` and `outputs`; None: it generates.
-        has_pipeline: whether transformers has a pipeline of this name.
-    """
-
-    auto_class: str
-    answer: str | None = None
-    has_pipeline: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,33 +60,15 @@ class Metric:
         return f"constant_{self.key}" if self.in_bits else "majority_baseline"
 
 
-# by pipeline tag
+# pipeline tag -> the Auto class of its models; the Hub has no other name for sequence-to-sequence tasks
 TASKS = {
-    CLASSIFICATION: Task(
-        "AutoModelForSequenceClassification", "model.config.id2label[outputs.logits.argmax(-1).item()]"
-    ),
-    GENERATION: Task("AutoModelForCausalLM"),
-    # the Hub's only name for sequence-to-sequence tasks
-    TRANSLATION: Task("AutoModelForSeq2SeqLM", has_pipeline=False),
-    TOKEN_CLASSIFICATION: Task(
-        "AutoModelForTokenClassification", "[model.config.id2label[i] for i in outputs.logits[0].argmax(-1).tolist()]"
-    ),
-    FILL_MASK: Task(
-        "AutoModelForMaskedLM",
-        "tokenizer.decode(outputs.logits.argmax(-1)[inputs.input_ids == tokenizer.mask_token_id])",
-    ),
-    QUESTION_ANSWERING: Task(
-        "AutoModelForQuestionAnswering",
-        "tokenizer.decode(inputs.input_ids[0, outputs.start_logits.argmax() : outputs.end_logits.argmax() + 1])",
-        has_pipeline=False,
-    ),
-    MULTIPLE_CHOICE: Task("AutoModelForMultipleChoice", "outputs.logits", has_pipeline=False),
-}
-FEATURES = Task("AutoModel", "outputs.last_hidden_state.shape", has_pipeline=False)
-# what classifiers with other labels than one of several print instead
-OTHER_ANSWERS = {
-    "r_squared": "outputs.logits.item()",
-    "exact_labels": "[model.config.id2label[i] for i in (outputs.logits[0] > 0).nonzero().flatten().tolist()]",
+    CLASSIFICATION: "AutoModelForSequenceClassification",
+    GENERATION: "AutoModelForCausalLM",
+    TRANSLATION: "AutoModelForSeq2SeqLM",
+    TOKEN_CLASSIFICATION: "AutoModelForTokenClassification",
+    FILL_MASK: "AutoModelForMaskedLM",
+    QUESTION_ANSWERING: "AutoModelForQuestionAnswering",
+    MULTIPLE_CHOICE: "AutoModelForMultipleChoice",
 }
 METRICS = {
     "accuracy": Metric("Accuracy", "examples"),
@@ -170,34 +117,21 @@ def render_card(results: Mapping[str, Any]) -> str:
 def card_text(results: Mapping[str, Any]) -> str:
     """The card below its metadata."""
     metric, splits = METRICS[results["metric"]], results["splits"]
-    adaptivity, measured = findings.adaptivity(results), partial(value_text, metric)
     halted = {} if metric.in_bits else {name: table for name, table in splits.items() if not table["fixed_depth"]}
     halted |= {f"{name}, decoder": table["decoder"] for name, table in halted.items() if table.get("decoder")}
+    measured = partial(value_text, metric)
     return templating.template(TEMPLATE, **FILTERS).render(
         results=results,
         architecture=ARCHITECTURES[results["model"]["type"]].prefix,
-        task=TASKS.get(results["task"], FEATURES),
-        answer=OTHER_ANSWERS.get(results["metric"]),
+        auto_class=TASKS.get(results["task"], "AutoModel"),
         metric=metric,
         measured=measured,
         spread=partial(spread, metric),
-        figures=captioned(results, [row["column"] for row in adaptivity["rows"]]),
         halted=halted,
-        adaptivity=adaptivity,
+        adaptivity=findings.adaptivity(results),
         findings=findings,
         limitations=[*findings.limits(results, metric.in_bits, measured), *results["limitations"]],
     )
-
-
-def captioned(results: Mapping[str, Any], columns: list[str]) -> list[dict[str, Any]]:
-    """The figures with their section and caption; those of depth by a difficulty of `columns` come first."""
-    figures = []
-    for figure in results["figures"]:
-        text, section = CAPTIONS[figure["kind"]]
-        parts = [text.format(**figure), figure["column"] if "{" not in text else None, figure["split"]]
-        later = (figure["kind"] != "calibrated_steps", figure["column"] not in columns) if section == "depth" else ()
-        figures.append({**figure, "section": section, "caption": ", ".join(filter(None, parts)), "later": later})
-    return sorted(figures, key=lambda figure: (figure["section"] != "depth", figure["later"]))
 
 
 def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
@@ -315,4 +249,4 @@ def auto_class_of(config: Mapping[str, Any]) -> str | None:
 
 def task_for(auto_class: str | None) -> str | None:
     """The task of the models that an Auto class makes; None where it has none."""
-    return next((name for name, task in TASKS.items() if task.auto_class == auto_class), None)
+    return next((task for task, name in TASKS.items() if name == auto_class), None)

@@ -27,7 +27,8 @@ def explanation(error: BaseException) -> str | None:
             return f"{home}: set it to a folder that can be written ({line})"
     if no_room(error):
         return f"there is no room on the disk for a file ({line}): make room, then give the same command again"
-    if isinstance(error, HTTPError | ConnectionError):
+    # of large files, the client names the reason as the cause
+    if isinstance(error, HTTPError | ConnectionError) or isinstance(error.__cause__, HTTPError):
         return f"the Hub cannot be reached or refuses: {line}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -323,22 +323,25 @@ def limits_of_accuracy(results: Mapping[str, Any], shown: Callable[[float], str]
     difference of two shares. None is reported where answers are numbers.
     """
     splits = results["splits"]
+    accuracy = {split: table["accuracy"] for split, table in splits.items()}
     at_baseline = [split for split, table in splits.items() if not above_majority(table)]
     if at_baseline:
         yield f"It is no better than the majority baseline on {', '.join(f'`{split}`' for split in at_baseline)}."
-    for split, table in splits.items():
-        slices = {} if split in at_baseline else table["slices"]
-        columns = {name: data["rows"] for name, data in slices.items() if data["numeric"]}
-        low = {name: ", ".join(row["value"] for row in rows if is_at_majority(row)) for name, rows in columns.items()}
-        if buckets := "; ".join(f"{name} {values}" for name, values in low.items() if values):
-            yield f"On `{split}`, it is no better than the majority baseline at {buckets}."
-    best = max(splits, key=lambda split: splits[split]["accuracy"])
+    for split in [split for split in splits if split not in at_baseline]:
+        places = []
+        for column, data in splits[split]["slices"].items():
+            values = [row["value"] for row in data["rows"] if is_at_majority(row)]
+            if data["numeric"] and values:
+                places.append(f"{column} {', '.join(values)}")
+        if places:
+            yield f"On `{split}`, it is no better than the majority baseline at {'; '.join(places)}."
+    best = max(splits, key=accuracy.__getitem__)
     unlike = [split for split, table in splits.items() if table["distribution"] not in ALIKE]
-    worst = min(unlike, key=lambda split: splits[split]["accuracy"], default=best)
-    if splits[worst]["accuracy"] < splits[best]["accuracy"]:
+    worst = min(unlike, key=accuracy.__getitem__, default=best)
+    if accuracy[worst] < accuracy[best]:
         yield (
-            f"Accuracy falls outside the training distribution: {shown(splits[worst]['accuracy'])} on `{worst}` "
-            f"({splits[worst]['distribution']}), {shown(splits[best]['accuracy'])} on `{best}`."
+            f"Accuracy falls outside the training distribution: {shown(accuracy[worst])} on `{worst}` "
+            f"({splits[worst]['distribution']}), {shown(accuracy[best])} on `{best}`."
         )
     first, table = next(iter(splits.items()))
     rivals = [item for item in results["compared"] if not item["same_model"] and first in item["values"]]

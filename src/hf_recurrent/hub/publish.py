@@ -2,37 +2,20 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HTTPError,
-    LocalTokenNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from ..files import one_line
 from .reload import check_reload
 from .results import is_own, may_quote, read_results
 from .staging import is_publishable, local_files, stage_checkpoint
 
 MAIN = "main"
-REMEDIES = {
-    401: "the Hub does not accept the token: run `hf auth login`, or set HF_TOKEN to a valid one",
-    403: "the token may not do this: use one with write access to the namespace",
-    412: "the repository has changed meanwhile: run the command again",
-}
-
-
-class PublishError(ValueError):
-    """Publishing did not happen; the message is one line and names the remedy."""
 
 
 def check_repo_id(repo_id: str, argument: str = "repo_id") -> None:
@@ -66,9 +49,10 @@ class Published:
     changed: bool = False
 
     def facts(self) -> list[str]:
-        """Lines that say how much is sent, who can see it, and whether examples of a user's own data are quoted."""
+        """Lines with the files, their size, who can see them, and whether examples of a user's own data are quoted."""
         seen = {True: "private", False: "public", None: "as the repository is, public if it is new"}[self.private]
-        lines = [f"{len(self.files)} files, {sum(self.files.values()):,} bytes; visibility: {seen}"]
+        lines = [f"{size:>14,}  {path}" for path, size in self.files.items()]
+        lines.append(f"{len(self.files)} files, {sum(self.files.values()):,} bytes; visibility: {seen}")
         if self.quotes is not None:
             quoted = "the card quotes examples of your data" if self.quotes else "no examples of your data are quoted"
             lines.append(f"{quoted}; the tokenizer's vocabulary may hold words of your data")
@@ -106,7 +90,7 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) 
 
     Raises:
         ValueError: an illegal name, or a folder that cannot be published; nothing was sent.
-        PublishError: the Hub cannot be reached or refuses.
+        OSError: the Hub cannot be reached or refuses.
     """
     check_repo_id(repo_id)
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
@@ -131,10 +115,8 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
 
 def check_access(repo_id: str, **options: Any) -> None:
     """Raise those errors of `publish_checkpoint` that concern token and repository, before there is a folder."""
-    choice = Options(**options)
     check_repo_id(repo_id)
-    with _explained(repo_id):
-        _check_target(choice.api or HfApi(), {"repo_id": repo_id, "repo_type": "model"}, choice)
+    _check_target({"repo_id": repo_id, "repo_type": "model"}, Options(**options))
 
 
 def _publish(staged: Path, repo_id: str, repo_type: str, options: Options) -> Published:
@@ -155,65 +137,39 @@ def send(folder: Path, repo_id: str, planned: Published, options: Options) -> Pu
     api, branch = options.api or HfApi(), options.revision or MAIN
     place = {"repo_id": repo_id, "repo_type": planned.repo_type}
     ours = is_publishable if planned.repo_type == "model" else lambda path: path.endswith(".parquet")
-    with _explained(repo_id):
-        _check_target(api, place, options)
-        url = api.create_repo(**place, private=options.private, exist_ok=True)
-        if branch != MAIN:
-            api.create_branch(**place, branch=branch, exist_ok=True)
-        head = api.repo_info(**place, revision=branch)
-        present = {file.rfilename for file in head.siblings if ours(file.rfilename)}
-        commit = api.create_commit(
-            **place,
-            operations=[
-                *(CommitOperationAdd(path, folder / path) for path in planned.files),
-                *(CommitOperationDelete(path, is_folder=False) for path in sorted(present - planned.files.keys())),
-            ],
-            commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
-            revision=branch,
-            # a commit of somebody else since is not overwritten
-            parent_commit=head.sha,
-        )
-        if options.tag is not None:
-            api.create_tag(**place, tag=options.tag, revision=commit.oid)
+    _check_target(place, options)
+    url = api.create_repo(**place, private=options.private, exist_ok=True)
+    if branch != MAIN:
+        api.create_branch(**place, branch=branch, exist_ok=True)
+    head = api.repo_info(**place, revision=branch)
+    present = {file.rfilename for file in head.siblings if ours(file.rfilename)}
+    commit = api.create_commit(
+        **place,
+        operations=[
+            *(CommitOperationAdd(path, folder / path) for path in planned.files),
+            *(CommitOperationDelete(path, is_folder=False) for path in sorted(present - planned.files.keys())),
+        ],
+        commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
+        revision=branch,
+        # a commit of somebody else since is not overwritten
+        parent_commit=head.sha,
+    )
+    if options.tag is not None:
+        api.create_tag(**place, tag=options.tag, revision=commit.oid)
     return replace(planned, url=str(url), commit=commit.oid, changed=commit.oid != head.sha)
 
 
-def _check_target(api: HfApi, place: dict[str, str], options: Options) -> None:
-    """Raise where the token may not write, or an existing repository contradicts the options."""
+def _check_target(place: dict[str, str], options: Options) -> None:
+    """Raise a ValueError where the token may not write, or an existing repository contradicts the options."""
+    api, name = options.api or HfApi(), place["repo_id"]
     if api.whoami().get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise PublishError("the token may only read: use one with write access")
+        raise ValueError("the token may only read: use one with write access")
     try:
         info = api.repo_info(**place)
     except RepositoryNotFoundError:
         return
     if options.private not in (None, info.private):
         there, flag = ("private", "--private") if info.private else ("public", "--public")
-        name = place["repo_id"]
-        raise PublishError(f"{name} exists and is {there}: pass {flag}, or change that on its settings page")
+        raise ValueError(f"{name} exists and is {there}: pass {flag}, or change that on its settings page")
     if options.tag is not None and options.tag in [tag.name for tag in api.list_repo_refs(**place).tags]:
-        raise PublishError(f"tag={options.tag!r} exists in {place['repo_id']}: use another name")
-
-
-@contextmanager
-def _explained(repo_id: str) -> Iterator[None]:
-    """Errors of the client as PublishErrors of one line."""
-    try:
-        yield
-    except PublishError:
-        raise
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        remedy = REMEDIES.get(status, "the Hub refuses the request" if status < 500 else "the Hub failed: run it again")
-        reason = " ".join((error.server_message or str(error)).split())
-        raise PublishError(f"{repo_id}: {remedy} ({status}: {reason})") from error
-    except LocalTokenNotFoundError as error:
-        raise PublishError(f"{repo_id}: there is no token: run `hf auth login`, or set HF_TOKEN") from error
-    except OfflineModeIsEnabled as error:
-        raise PublishError(f"{repo_id}: HF_HUB_OFFLINE is set: unset it to publish") from error
-    except HTTPError as error:
-        raise PublishError(
-            f"{repo_id}: the Hub cannot be reached ({one_line(error)}): check the network and HF_ENDPOINT"
-        ) from error
-    # what the client refuses itself, such as an invalid card, and large files that did not arrive
-    except (ValueError, RuntimeError, OSError) as error:
-        raise PublishError(f"{repo_id}: {one_line(error)}") from error
+        raise ValueError(f"tag={options.tag!r} exists in {name}: use another name")

@@ -71,7 +71,7 @@ def run(argv: Sequence[str], task: str | None = None) -> str | None:
     Raises:
         FileNotFoundError, ValueError: the recipe, a flag, the data or the folder is wrong.
         DivergedError: a loss or weight is no longer a finite number.
-        PublishError: publishing failed.
+        OSError: the Hub cannot be reached or refuses.
     """
     chosen = chosen_task(argv, task)
     kind = DocumentRun if chosen is get_task("long-documents") else Run

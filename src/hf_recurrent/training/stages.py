@@ -137,7 +137,7 @@ class Run:
         Raises:
             ValueError: the data or the folder do not fit the recipe.
             DivergedError: a loss or weight is no longer a finite number.
-            PublishError: publishing failed.
+            OSError: the Hub cannot be reached or refuses.
         """
         self.check()
         if self.args.push_to_hub:
@@ -403,8 +403,7 @@ class Run:
 
 def announce(planned: Published) -> None:
     """Print what a run will send."""
-    files = [f"{size:>12,}  {path}" for path, size in planned.files.items()]
-    sys.stdout.write("\n".join([*files, *planned.facts(), ""]))
+    sys.stdout.write("\n".join([*planned.facts(), ""]))
 
 
 def argument_types(task: type[Task]) -> tuple[type, ...]:

@@ -1,18 +1,15 @@
 """The checkpoints of a gallery, read from their cards."""
 
 import os
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from ...registry import ARCHITECTURES
 from ..card import METRICS
-from ..findings import above_majority, adaptivity, best_fixed_depth, chosen, time_saved
+from ..findings import MODERATE, above_majority, adaptivity, best_fixed_depth, chosen, time_saved
 from ..results import RESULTS_FILE, read_results, rendered
 
-# letters that need no escaping in a link, a heading or a repository's name
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 Entry = SimpleNamespace
 
 
@@ -33,10 +30,8 @@ def read_entry(folder: Path) -> Entry:
     """The checkpoint in `folder`: its `folder`, `name`, `results`, `files` (those that results render to) and columns.
 
     Raises:
-        ValueError: the folder's name or its results cannot be used; the message names the folder.
+        ValueError: its results cannot be used; the message names the folder.
     """
-    if not NAME.fullmatch(folder.name):
-        raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
     try:
         results = read_results(folder)
         if results is None or not results["splits"]:
@@ -50,12 +45,14 @@ def read_entry(folder: Path) -> Entry:
 def columns(name: str, results: dict[str, Any]) -> dict[str, Any]:
     """The columns of a checkpoint in tables of several; numbers of the whole checkpoint are those of the first split.
 
-    `metric`: the measure among others: where the card has BLEU, exact match, a share as theirs. `of_documents`: whether
-    it is a loss of documents. `task`: the benchmark with its config. `mean_steps`: of an example, or a token of
-    documents. `trend`: how steps follow difficulty over the tested splits, or on the first one; None: depth is fixed.
-    `at_chance`: splits on which it is no better than the majority. `saved`: see `findings.time_saved`. `against_fixed`:
-    time at the calibrated setting over that of the best fixed depth. `rank` sorts those first that think longer on
-    harder input, by how closely steps follow difficulty, then by name.
+    Returns:
+        Among others `metric`, the measure (where a card has BLEU, exact match, a share as that of the others);
+        `of_documents`, whether it is a loss of documents; `task`, the benchmark with its config; `mean_steps` of an
+        example, or a token of documents; `trend`, how steps follow difficulty over the tested splits, or on the first
+        one (None: depth is fixed); `leading`, the figure of steps that visibly grow with difficulty; `at_chance`, the
+        splits on which it is no better than the majority; `saved`, see `findings.time_saved`; `against_fixed`, the time
+        at the calibrated setting over that of the best fixed depth; and `rank`, which sorts those first that think
+        longer on harder input, by how closely steps follow difficulty, then by name.
     """
     metric = METRICS["exact_match" if results["metric"] == "bleu" else results["metric"]]
     splits, found, calibration = results["splits"], adaptivity(results), results["calibration"]
@@ -64,6 +61,9 @@ def columns(name: str, results: dict[str, Any]) -> dict[str, Any]:
     trend = next(iter(found["rows"]), None)
     follows = trend is not None and trend["direction"] == "grow" and trend["above"] is not False
     rival = best_fixed_depth(calibration) if chosen(results) else None
+    figures = [figure for figure in results["figures"] if trend and figure["column"] == trend["column"]]
+    drawn = {figure["kind"]: figure["path"] for figure in reversed(figures)}
+    leading = drawn.get("calibrated_steps", drawn.get("difficulty"))
     at_chance = [] if metric.in_bits else [split for split, row in splits.items() if not above_majority(row)]
     return {
         "architecture": ARCHITECTURES[results["model"]["type"]].prefix,
@@ -76,6 +76,7 @@ def columns(name: str, results: dict[str, Any]) -> dict[str, Any]:
         "adaptivity": found,
         "trend": trend,
         "at_chance": at_chance,
+        "leading": leading if follows and trend["spearman"] >= MODERATE else None,
         "saved": time_saved(results),
         "against_fixed": rival and calibration["calibrated"]["relative_time"] / rival["relative_time"],
         "rank": (not follows, -trend["spearman"] if trend and follows else 0.0, name),

@@ -30,7 +30,7 @@ def card_html(folder: Path, readme: str) -> Markup:
     """The text of the card in a folder, one level of headings below the page's.
 
     Raises:
-        ValueError: a figure is missing.
+        OSError: a figure is missing.
     """
     tokens = PARSER.parse(FRONT_MATTER.sub("", readme))
     for token in tokens:
@@ -40,7 +40,7 @@ def card_html(folder: Path, readme: str) -> Markup:
             token.attrs["class"] = "number"
         for part in token.children or ():
             if part.type == "image":
-                part.attrs |= image(folder, str(part.attrs["src"]))
+                part.attrs |= image(folder / str(part.attrs["src"]))
     return Markup(PARSER.renderer.render(tokens, PARSER.options, {}))
 
 
@@ -49,15 +49,8 @@ def inline_html(text: str) -> Markup:
     return Markup(PARSER.renderInline(text))
 
 
-def image(folder: Path, path: str) -> dict[str, str | int]:
-    """The attributes of an element that holds the PNG file `path` of a checkpoint folder.
-
-    Raises:
-        ValueError: it is missing.
-    """
-    file = folder / path
-    if not file.is_file():
-        raise ValueError(f"{folder.name}/{path} is missing: copy it from the run's output folder")
+def image(file: Path) -> dict[str, str | int]:
+    """The attributes of an element that holds a PNG file."""
     content = file.read_bytes()
     width, height = (int.from_bytes(content[start : start + 4], "big") for start in (16, 20))
     return {"src": f"data:image/png;base64,{base64.b64encode(content).decode()}", "width": width, "height": height}

@@ -19,23 +19,6 @@ HERE = Path(__file__).parent
 INDEX, PAGE = "index_template.md", "page_template.html"
 STYLES = ("base.css", "table.css", "panel.css", "inside.css", "page.css")
 SCRIPTS = ("page.js", "inside.js")
-# key, title, kind and width of each column of the table; `data-sort` of a cell holds what it is sorted by. A page less
-# wide than on a desktop leaves out the columns that are "wide", one as narrow as a phone those that are "middle", too
-COLUMNS = (
-    ("name", "Checkpoint", "text", "any"),
-    ("architecture", "Architecture", "text", "wide"),
-    ("halting", "Halting", "text", "wide"),
-    ("task", "Task", "text", "wide"),
-    ("accuracy", "Accuracy", "number", "any"),
-    ("baseline", "Majority class", "number", "wide"),
-    ("steps", "Mean steps", "number", "any"),
-    ("trend", "Steps vs difficulty", "number", "middle"),
-    ("saved", "Time saved", "number", "middle"),
-    ("fixed", "Time vs fixed depth", "number", "wide"),
-    ("parameters", "Parameters", "number", "wide"),
-)
-# figures that the index opens with
-LEADING = 2
 
 
 def points(change: float) -> str:
@@ -63,49 +46,23 @@ def render(name: str, **values: Any) -> str:
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
-    entries = sorted(entries, key=lambda entry: entry.rank)
-    # losses of documents stand in a table of their own
-    ranked, documents = ([entry for entry in entries if entry.of_documents == kind] for kind in (False, True))
-    return render(
-        INDEX,
-        entries=entries,
-        leading=leading_figures(entries),
-        ranked=ranked,
-        documents=documents,
-        meanings=meanings(ranked),
-    )
-
-
-def leading_figures(entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
-    """Steps by difficulty of the first checkpoints that think visibly longer on harder input, one an architecture."""
-    leading: dict[str, tuple[Entry, str]] = {}
-    for entry in entries:
-        if not entry.rank[0] and entry.trend["spearman"] >= findings.MODERATE:
-            drawn = [figure for figure in entry.results["figures"] if figure["column"] == entry.trend["column"]]
-            paths = {figure["kind"]: figure["path"] for figure in reversed(drawn)}
-            if path := paths.get("calibrated_steps", paths.get("difficulty")):
-                leading.setdefault(entry.architecture, (entry, path))
-    return list(leading.values())[:LEADING]
-
-
-def meanings(entries: Sequence[Entry]) -> dict[str, str]:
-    """Task -> meaning of its accuracy, for tasks whose accuracy needs a sentence."""
-    return {entry.task: entry.metric.meaning for entry in entries if entry.metric.meaning}
+    return render(INDEX, entries=sorted(entries, key=lambda entry: entry.rank))
 
 
 def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
     """Write the page of the gallery `root` to the file `target`, in one step. The same gallery gives the same bytes.
 
     Raises:
-        ValueError: `root` is no gallery, or a card or figure cannot be used.
+        ValueError: `root` is no gallery, or a card cannot be used.
+        OSError: a figure is missing.
     """
     entries = sorted(read_gallery(root), key=lambda entry: entry.rank)
     for entry in entries:
-        opening, heading, sections = card_html(entry.folder, entry.files[README_FILE]).partition("<h3>")
-        inside = read_inside(entry.folder)
-        vars(entry).update(opening=opening, sections=heading + sections, inside=compact(inside) if inside else None)
-    style, script = Markup(joined(STYLES)), Markup(joined(SCRIPTS))
-    text = render(PAGE, entries=entries, columns=COLUMNS, meanings=meanings(entries), style=style, script=script)
+        entry.opening, heading, sections = card_html(entry.folder, entry.files[README_FILE]).partition("<h3>")
+        entry.sections = heading + sections
+        examples = read_inside(entry.folder)
+        entry.inside = compact(examples) if examples else None
+    text = render(PAGE, entries=entries, style=Markup(joined(STYLES)), script=Markup(joined(SCRIPTS)))
     return write_bytes(target, text.encode())
 
 

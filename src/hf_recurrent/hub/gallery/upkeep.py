@@ -28,16 +28,20 @@ def refresh(root: str | os.PathLike) -> list[Path]:
     entries = read_gallery(root)
     files = {README_FILE: render_index(entries)}
     files |= {f"{entry.name}/{name}": text for entry in entries for name, text in entry.files.items()}
-    changed = sorted(differing(Path(root), files))
+    changed = sorted(outdated(Path(root), files))
     for name in changed:
         write_bytes(Path(root) / name, files[name].encode())
     return [Path(name) for name in changed]
 
 
-def differing(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """Names of rendered files that are missing, or not as they would be rendered now."""
-    contents = {name: text.encode() for name, text in files.items()}
-    return [name for name in files if not (folder / name).is_file() or (folder / name).read_bytes() != contents[name]]
+def outdated(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Name -> problem of the rendered files that are missing, or not as they would be rendered now."""
+    problems = {}
+    for name, text in files.items():
+        present = (folder / name).is_file()
+        if not present or (folder / name).read_bytes() != text.encode():
+            problems[name] = f"{name} {'differs from its rendering' if present else 'is missing'}: {RENDER}"
+    return problems
 
 
 def gallery_problems(root: str | os.PathLike) -> list[str]:
@@ -59,21 +63,15 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
     problems += [f"{name} does not belong beside the checkpoint folders: take it out" for name in others]
     # an index of a part of the cards would differ for no other reason
     if len(entries) == len(folders):
-        problems += outdated(root, {README_FILE: render_index(entries)})
+        problems += outdated(root, {README_FILE: render_index(entries)}).values()
     return problems
-
-
-def outdated(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """A problem for each rendered file that is missing, or not as it would be rendered now."""
-    how = {True: "differs from its rendering", False: "is missing"}
-    return [f"{name} {how[(folder / name).is_file()]}: {RENDER}" for name in differing(folder, files)]
 
 
 def entry_problems(entry: Entry) -> Iterator[str]:
     """The problems of one checkpoint folder, each with the file that has it."""
     folder, results, present = entry.folder, entry.results, local_files(entry.folder)
     different = outdated(folder, entry.files)
-    yield from different
+    yield from different.values()
     needed = (*NEEDED, *([CALIBRATION_FILE] if results["calibration"] else ()))
     yield from (f"{name} is missing: {COPY}" for name in needed if name not in present)
     try:
