@@ -107,7 +107,7 @@ def test_several_labels_and_numbers(evaluated, succeed, refuse, own, tmp_path):
     kept = write_csv(tmp_path / "several.csv", [row for row in review_rows(ROWS) if row["topics"]])
     topics = (several, kept, "--text_column", "review", "--label_column", "topics")
     assert "exact labels" in succeed("evaluate", *topics, "--label_delimiter", "|")[0]
-    assert "several.csv has single labels, and the model lists" in refuse("evaluate", *topics)
+    assert "several.csv, row 1: the label is" in refuse("evaluate", *topics)
     record(several, label_column="topics", text_column=["review"], label_delimiter="|")
     assert "exact labels" in succeed("evaluate", several, kept)[0]
 

@@ -109,7 +109,7 @@ def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
     ("flags", "message"),
     [
         (["--file", "nwe.csv"], "nwe.csv does not exist; did you mean new.csv?"),
-        (["--file", "."], "error: . is a folder: name one file; it holds new.csv, old.csv"),
+        (["--file", "."], "error: . is a folder: name one file"),
         (["--output", "p.xlsx"], "its name should end in one of .parquet, .csv, .jsonl"),
         (
             ["--output", "old.csv"],

@@ -92,7 +92,7 @@ def test_a_zip_file_is_a_folder_of_texts(refuse, tmp_path):
     with zipfile.ZipFile(tmp_path / "films.zip", "w") as archive:
         archive.writestr("films/good/1.txt", "a film")
     words = ("--train_file", tmp_path / "films.zip", "--model_type", "gut", "--output_dir", tmp_path / "run")
-    assert "all training examples have the label 'good'" in refuse("train", *words)
+    assert "all training examples have the label good" in refuse("train", *words)
 
 
 def test_training_finds_the_objective(succeed, tmp_path, monkeypatch):

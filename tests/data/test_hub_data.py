@@ -171,6 +171,6 @@ def test_a_copy_of_a_task_without_a_split(monkeypatch):
         ("train", "validation"), Dataset.from_list([{"premise": "a", "hypothesis": "b", "label": 0}])
     )
     monkeypatch.setattr("hf_recurrent.data.loading.load_hub_dataset", lambda *place, **options: splits)
-    message = "a split of task_name 'mnli' is 'validation_matched': nyu-mll/glue has the splits train, validation"
+    message = "split is 'validation_matched': nyu-mll/glue has the splits train, validation"
     with pytest.raises(ValueError, match=message):
         _ = task_on("text-classification", task_name="mnli").source

@@ -20,7 +20,9 @@ MERGED = 'sentence\tlabel\ngood one\t1\n"he said no\t0\nfine film\t1\ndull film\
 def test_a_quote_that_closes_in_another_row_is_refused(name, write):
     text = MERGED if name.endswith("tsv") else MERGED.replace("\t", ",")
     path = write(name, text)
-    with pytest.raises(ValueError, match=r"row 2: the quoted value of 'sentence' spans 4 lines.*--quoting none"):
+    with pytest.raises(
+        ValueError, match=r"row 2: a line of the quoted value of 'sentence'.*looks like a row: .*--quoting none"
+    ):
         classes(path)
     assert len(rows_of(classes(path, quoting="none"))) == 7
 
@@ -55,7 +57,7 @@ def test_columns_of_zeros_and_ones_are_several_labels(write):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["x"] * 8, "all training examples have the label 'x': there is nothing to learn"),
+        (["x"] * 8, "all training examples have the label x: there is nothing to learn"),
         ([["a", "b"]] * 8, "all training examples have the same labels"),
         ([[1, 0]] * 8, "all training examples have the same labels"),
         ([0.5] * 8, "all training examples have the label 0.5"),
@@ -186,8 +188,8 @@ BROKEN = [
     ("a.csv", "", r"a\.csv: it is empty"),
     ("a.csv", "text,label\n", "it holds no rows"),
     ("a.csv", "text,text,label\na,b,1\n", "the columns 'text' are there more than once"),
-    ("a.csv", "text,label\na,1\nb,0,7\n", r"Expected 2 fields in line 3, saw 3; .*--on_error skip"),
-    ("a.csv", 'text,label\na,1\n"b,0\n', "a quote is never closed; .*--quoting none"),
+    ("a.csv", "text,label\na,1\nb,0,7\n", r"line 3 has 3 values, and the header 2 columns: .*--on_error skip"),
+    ("a.csv", 'text,label\na,1\n"b,0\n', "a quote is never closed: .*--quoting none"),
     ("a.csv", "text,label\na,1\n ,0\n", "a.csv, row 2: text is empty; correct it, or pass --on_error skip"),
     ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', "line 2 is no JSON"),
     ("a.jsonl", '{"text": "a", "label": 1}\n{"text": 3, "label": 0}\n', "row 2: text is 3, which is no text"),

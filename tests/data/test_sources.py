@@ -201,7 +201,7 @@ def test_broken_rows_can_be_left_out(write):
     with pytest.raises(ValueError, match=r"a\.jsonl: line 4 is no JSON.*--on_error skip"):
         classes(path)
     with (
-        pytest.warns(UserWarning, match=r"1 broken rows were left out: line 4 \("),
+        pytest.warns(UserWarning, match=r"1 broken rows were left out: line 4 is no JSON \("),
         pytest.warns(UserWarning, match="3 broken rows were left out: .*text is empty; .*no text; .*expected a label"),
     ):
         found = classes(path, on_error="skip")
@@ -230,7 +230,7 @@ def test_bad_rows(change, message, write):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, [0]], "a.jsonl has a list of labels in row 2 and a single one in row 1: make them alike"),
+        ([0, [0]], "a.jsonl, row 1: the label is '0': expected a list of labels"),
         ([0.5, 1e300], r"row 2: the label is '1e\+300': expected a number of 32 bits"),
         ([["a"], [["a"]]], r"label is \['a'\]: expected a label"),
         ([["a"], ["a + b"]], r"called 'a \+ b': results join several labels by ' \+ '"),
@@ -293,7 +293,7 @@ def test_places_that_do_not_fit(write, tmp_path):
         validation_split_percentage=None,
     )
     write("tables/t.csv", "text,label\na,b\n")
-    refused(r"for each label, or name a file of rows, such as .*tables/t\.csv$", str(tmp_path / "tables"))
+    refused(r"for each label, or name a file of rows$", str(tmp_path / "tables"))
     refused(r"a\.zip: expected a folder or a zip file", write("a.zip", "PK and no archive"))
     refused(
         r"t\.txt has no column 'label': name one of 'text' with --label_column,? .*--task", write("t.txt", "a\nb\n")

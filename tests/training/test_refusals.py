@@ -216,7 +216,7 @@ CASES = [
         {"test_file": "PLACES"},
         r"places.jsonl has 1 label that training has not: 'B-LOC' \(2 times\), first in",
     ),
-    ("words", {"train_file": "NO_NAMES"}, "all words of training have the label 'O': there is nothing to learn"),
+    ("words", {"train_file": "NO_NAMES"}, "all training examples have the label O: there is nothing to learn"),
     ("spans", {"context_column": "text"}, "context_column is 'text': answered.jsonl has the columns"),
     ("spans", {"train_file": "MOVED"}, "moved.jsonl, row 2: answers is an answer 'Rome' at 3, where .* 'a lives"),
     ("spans", {"train_file": "LISTS"}, r"answers is \['Rome'\]: expected lists of the answers' texts and of their"),

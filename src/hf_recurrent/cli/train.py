@@ -7,7 +7,7 @@ import typer
 
 from ..benchmarks.registry import list_benchmarks
 from ..data.columns import require_columns
-from ..data.reading import Reading, csv_layout, format_of, is_folder
+from ..data.reading import Reading, csv_table, format_of, is_folder
 from ..recipes import find_recipe, no_recipe, recipe_files
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS
@@ -130,7 +130,8 @@ def check_words(words: list[str]) -> None:
         names = [name for name in ("encoding", "delimiter", "quoting") if given.get(name)]
         reading = Reading(**{name: given[name][0].replace("\\t", "\t") for name in names})
         try:
-            found = csv_layout(path, reading)[0]
+            with reading.open(path) as file:
+                found = csv_table(file, path, reading)[0]
         except (ValueError, LookupError):
             # reading it reports what is wrong
             return

@@ -25,25 +25,7 @@ FEWEST_TO_JUDGE = 50
 LARGEST = 3.4028234e38
 # integers that stand for no label: of secret labels, and of tokens that losses leave out
 HIDDEN, IGNORED = -1, -100
-LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
-
-
-def is_number(value: str | float) -> bool:
-    """Whether a value is a finite number, or a text that stands for one."""
-    try:
-        return math.isfinite(float(value))
-    except (ValueError, OverflowError):
-        return False
-
-
-def as_number(value: str | float) -> float | None:
-    """A number that 32 bits can hold, also one in a text; None for anything else."""
-    return float(value) if is_number(value) and abs(float(value)) <= LARGEST else None
-
-
-def spelled(value: Any) -> str:
-    """A label as a text; letters with accents are composed, so that labels that look the same are one."""
-    return unicodedata.normalize("NFC", str(value))
+APPLIES, DIGITS = {"1", "1.0", "True"}, {"0", "0.0", "False", "1", "1.0", "True"}
 
 
 def raw_label(
@@ -65,12 +47,16 @@ def raw_label(
         ValueError: the value is no label; the message does not name the row.
     """
     if isinstance(column, tuple):
-        return [name for name in column if applies(name, value_of(row, name))]
+        values = {name: str(value_of(row, name)) for name in column}
+        for name, value in values.items():
+            if value not in DIGITS:
+                raise ValueError(f"{name} is {value!r:.60}: expected 0 or 1 in a column for one of several labels")
+        return [name for name, value in values.items() if value in APPLIES]
     value = value_of(row, column)
     try:
         if isinstance(value, str) and delimiter is not None:
             value = [part.strip() for part in value.split(delimiter) if part.strip()]
-        elif isinstance(value, str) and LIST.fullmatch(value):
+        elif isinstance(value, str) and re.fullmatch(r"\[.*\]", value.strip(), re.DOTALL):
             value = listed_in(value)
         if not isinstance(value, list):
             return one_label(value, declared)
@@ -80,42 +66,80 @@ def raw_label(
         raise ValueError(f"{column} is {error}") from error
 
 
-def applies(name: str, value: Any) -> bool:
-    if str(value) not in ("0", "1", "0.0", "1.0", "True", "False"):
-        raise ValueError(f"{name} is {value!r:.60}: expected 0 or 1 in a column for one of several labels")
-    return str(value) in ("1", "1.0", "True")
-
-
 def listed_in(value: str) -> list[Any]:
     """The labels of a list that is written as a text, as in Python or JSON."""
     try:
-        found = ast.literal_eval(value.strip())
-        if isinstance(found, list):
-            return found
-    except (ValueError, SyntaxError):
-        pass
-    raise ValueError(
-        f"{value!r:.60}, a list written as a text that cannot be read: write ['a', 'b'], or pass --label_delimiter"
-    )
+        return list(ast.literal_eval(value.strip()))
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(
+            f"{value!r:.60}, a list written as a text that cannot be read: write ['a', 'b'], or pass --label_delimiter"
+        ) from error
 
 
 def one_label(value: Any, declared: Sequence[str]) -> str | None:
-    if (
-        value == ""
-        or not isinstance(value, str | int | float)
-        or value != value
-        or value in (float("inf"), -float("inf"))
-    ):
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    if not is_number and (not isinstance(value, str) or not value):
         raise ValueError(f"{value!r:.60}: expected a label")
-    if not isinstance(value, str) and value == IGNORED:
+    if is_number and value == IGNORED:
         return None
-    if not declared or isinstance(value, str):
-        return spelled(value)
+    if not declared or not is_number:
+        # letters with accents are composed, so that labels that look the same are one
+        return unicodedata.normalize("NFC", str(value))
     if value == HIDDEN:
         return None
-    if not 0 <= value < len(declared) or value != int(value):
+    if value not in range(len(declared)):
         raise ValueError(f"{value}, but the data name labels 0 to {len(declared) - 1}")
     return declared[int(value)]
+
+
+def is_multi_hot(labels: Sequence[Any]) -> bool:
+    """Whether all labels are lists of one length with 0 and 1 alone."""
+    return (
+        all(isinstance(label, list) and DIGITS.issuperset(label) for label in labels)
+        and len({len(label) for label in labels}) == 1
+        and len(labels[0]) > 1
+    )
+
+
+def from_multi_hot(labels: Sequence[Any], names: Sequence[str], place: str) -> list[list[str] | None]:
+    """The names that lists of 0 and 1 mark. Raises a ValueError for a list of another length."""
+    for label in labels:
+        if label is not None and len(label) != len(names):
+            raise ValueError(
+                f"labels of {place} are lists of {len(label)} values 0 or 1, and there are {len(names)} names, "
+                f"{listed(names)}: name as many with --label_list"
+            )
+    return [label and [name for name, value in zip(names, label, strict=True) if value in APPLIES] for label in labels]
+
+
+def names_in(label: Any) -> list[str]:
+    """The names of a label, of which lists have several, or none."""
+    return [name for name in (label if isinstance(label, list) else [label]) if name is not None]
+
+
+def counted(labels: Sequence[Any]) -> Counter[str]:
+    """How often each label occurs, in the order of their first examples."""
+    return Counter(name for label in labels for name in names_in(label))
+
+
+def is_hidden(labels: Sequence[Any]) -> bool:
+    """Whether no example has a label, or all have -1, by which data sets keep those of their tests secret."""
+    names = {*counted(labels)}
+    return all(label is None for label in labels) or (bool(names) and names <= {"-1", "-1.0"})
+
+
+def is_number(text: str) -> bool:
+    """Whether a text stands for a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def listed(names: Iterable[str]) -> str:
+    names = list(names)
+    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"{name!r:.60}" for name in names[:SHOWN]) + rest
 
 
 @dataclass(frozen=True)
@@ -138,7 +162,7 @@ class Labels:
     def encode(self, label: Any) -> Any:
         """A label as a model takes it: one or several class ids, a list with 1 for each that applies, or a number."""
         if self.problem_type == REGRESSION:
-            return as_number(label)
+            return float(label)
         if self.problem_type == SINGLE:
             return self.ids[label]
         if self.problem_type == TOKENS:
@@ -153,90 +177,38 @@ class Labels:
         kinds = {REGRESSION: Value("float32"), MULTI: List(Value("float32")), TOKENS: List(Value("int64"))}
         return kinds.get(self.problem_type) or ClassLabel(names=list(self.names))
 
-    def require_known(self, seen: "Seen", place: str, known: str = "training") -> None:
-        """Raise a ValueError where examples have labels that are not of this task, whose names `known` gave."""
-        if self.problem_type == REGRESSION:
-            wrong = next((name for name in seen.counts if as_number(name) is None), None)
-            if wrong is not None:
+    def check(self, labels: Sequence[Any], place: str, known: str = "training") -> None:
+        """Raise a ValueError where labels of examples are not of this task, whose names `known` gave."""
+        several = self.problem_type in (MULTI, TOKENS)
+        for row, label in enumerate(labels, 1):
+            if label is not None and isinstance(label, list) != several:
+                raise ValueError(
+                    f"{place}, row {row}: the label is {label!r:.60}: expected "
+                    f"{'a list of labels' if several else 'a single label'}, as {known} has them"
+                )
+            is_expected = label is not None and self.problem_type == REGRESSION
+            if is_expected and not (is_number(label) and abs(float(label)) <= LARGEST):
                 remedy = "with classes, pass --do_regression false" if known == "training" else "correct it"
                 raise ValueError(
-                    f"{place}, row {seen.first[wrong]}: the label is {wrong!r:.60}: expected a number of 32 bits "
-                    f"(regression); {remedy}"
+                    f"{place}, row {row}: the label is {label!r:.60}: expected a number of 32 bits (regression); "
+                    f"{remedy}"
                 )
+        if self.problem_type == REGRESSION:
             return
-        if len(seen.kinds) > 1:
-            raise ValueError(
-                f"{place} has a list of labels in row {seen.kinds[True]} and a single one in row {seen.kinds[False]}: "
-                "make them alike"
-            )
-        several = self.problem_type in (MULTI, TOKENS)
-        if seen.counts and seen.lists != several:
-            kinds = ("lists", "single labels") if seen.lists else ("single labels", "lists")
-            raise ValueError(f"{place} has {kinds[0]}, and {known} {kinds[1]}: make them alike")
-        unknown = [name for name in seen.counts if name not in self.ids]
+        counts = counted(labels)
+        unknown = [name for name in counts if name not in self.ids]
         if unknown:
-            shown = ", ".join(f"{name!r:.60} ({seen.counts[name]} times)" for name in unknown[:SHOWN])
+            shown = ", ".join(f"{name!r:.60} ({counts[name]} times)" for name in unknown[:SHOWN])
+            row = next(row for row, label in enumerate(labels, 1) if unknown[0] in names_in(label))
             raise ValueError(
                 f"{place} has {len(unknown)} label{'s' if len(unknown) > 1 else ''} that {known} has not: {shown}, "
-                f"first in row {seen.first[unknown[0]]}; {known} has {listed(self.names)}: correct them"
+                f"first in row {row}; {known} has {listed(self.names)}: correct them"
                 + (", or name all labels with --label_list" if known == "training" else "")
             )
 
 
-class Seen:
-    """The labels of a split: how often each occurs, the first row that has it, and how many examples have none."""
-
-    def __init__(self, labels: Sequence[Any]):
-        self.counts: Counter[str] = Counter()
-        self.first: dict[str, int] = {}
-        self.examples, self.unlabelled = len(labels), 0
-        # whether labels are lists -> the first row that has such
-        self.kinds: dict[bool, int] = {}
-        for row, label in enumerate(labels, 1):
-            self.unlabelled += label is None
-            if label is not None:
-                self.kinds.setdefault(isinstance(label, list), row)
-            for name in label if isinstance(label, list) else [label]:
-                if name is not None:
-                    self.counts[name] += 1
-                    self.first.setdefault(name, row)
-        # what all examples have alike teaches nothing
-        self.differ = len({tuple(label) if isinstance(label, list) else label for label in labels}) > 1
-
-    @property
-    def lists(self) -> bool:
-        return True in self.kinds
-
-    @property
-    def hidden(self) -> bool:
-        """Whether no example has a label, or all have -1, by which data sets keep those of their tests secret."""
-        return self.unlabelled == self.examples or (bool(self.counts) and self.counts.keys() <= {"-1", "-1.0"})
-
-
-def is_multi_hot(labels: Sequence[Any]) -> bool:
-    """Whether all labels are lists of one length with 0 and 1 alone."""
-    lists = [label for label in labels if isinstance(label, list)]
-    digits = {"0", "1", "0.0", "1.0", "True", "False"}
-    return (
-        len(lists) == len(labels)
-        and len({len(label) for label in lists}) == 1
-        and len(lists[0]) > 1
-        and all(digits.issuperset(label) for label in lists)
-    )
-
-
-def from_multi_hot(label: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names of the labels that a list of 0 and 1 marks."""
-    return [name for name, value in zip(names, label, strict=True) if value in ("1", "1.0", "True")]
-
-
-def listed(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(f"{name!r:.60}" for name in names[:SHOWN]) + rest
-
-
 def labels_of(
-    seen: Seen,
+    labels: Sequence[Any],
     place: str,
     declared: Sequence[str] = (),
     named: Sequence[str] = (),
@@ -250,7 +222,7 @@ def labels_of(
     names, of those; else sorted, numbers by value.
 
     Args:
-        seen: labels of the training examples, by name where the data declare names.
+        labels: those of the training examples, by name where the data declare names.
         place: the training examples, as messages call them.
         declared: names that the data declare.
         named: names that the user gives.
@@ -259,76 +231,72 @@ def labels_of(
     Raises:
         ValueError: labels do not vary, or do not fit the choice.
     """
-    if not seen.counts:
+    counts, several = counted(labels), any(isinstance(label, list) for label in labels)
+    if not counts:
         raise ValueError("no training example has any label: there is nothing to learn")
-    numbers = not seen.lists and all(map(is_number, seen.counts))
-    fractions = numbers and not all(re.fullmatch(r"\s*[-+]?\d+\s*", text) for text in seen.counts)
-    one = next(iter(seen.counts))
+    numbers = not several and all(map(is_number, counts))
+    fractions = numbers and not all(re.fullmatch(r"\s*[-+]?\d+\s*", text) for text in counts)
     if do_regression or (do_regression is None and not declared and not named and fractions):
-        labels = Labels(REGRESSION)
         if named:
             raise ValueError(f"label_list is {', '.join(named)} and do_regression true: numbers have no names")
-        labels.require_known(seen, place)
-        if do_regression is None and all(number.is_integer() for number in map(float, seen.counts)):
+        found, given = Labels(REGRESSION), "training"
+        if do_regression is None and all(float(number).is_integer() for number in counts):
             warnings.warn(
-                f"labels are {listed(sorted_names(seen.counts))}: numbers, which the model learns by regression; pass "
+                f"labels are {listed(in_order(counts))}: numbers, which the model learns by regression; pass "
                 "--do_regression false if they are classes",
                 stacklevel=2,
             )
-        if len(set(map(as_number, seen.counts))) == 1:
-            raise ValueError(f"all training examples have the label {one}: there is nothing to learn")
-        return labels
-    names = tuple(named or declared or sorted_names(seen.counts))
-    if len(set(names)) < len(names):
-        raise ValueError(f"label_list is {', '.join(names)}: name each label once")
-    labels = Labels(TOKENS if of_words else MULTI if seen.lists else SINGLE, names)
-    taken = next((name for name in names if JOINED in name or name == NO_LABEL), None)
-    if labels.problem_type == MULTI and taken is not None:
-        raise ValueError(
-            f"a label is called {taken!r}: results join several labels by {JOINED!r}, and show {NO_LABEL!r} for none: "
-            "rename it"
-        )
-    labels.require_known(seen, place, "label_list" if named else "the data set")
-    warn_of_unlikely(seen.counts, are_declared=bool(declared or named))
-    if len(seen.counts) < 2 and of_words:
-        raise ValueError(f"all words of training have the label {one!r}: there is nothing to learn")
-    if not seen.differ and not of_words:
-        what = "the same labels" if seen.lists else f"the label {one!r}"
+    else:
+        names = tuple(named or declared or in_order(counts))
+        if len(set(names)) < len(names):
+            raise ValueError(f"label_list is {', '.join(names)}: name each label once")
+        found, given = Labels(TOKENS if of_words else MULTI if several else SINGLE, names), "the data set"
+        taken = next((name for name in names if JOINED in name or name == NO_LABEL), None)
+        if found.problem_type == MULTI and taken is not None:
+            raise ValueError(
+                f"a label is called {taken!r}: results join several labels by {JOINED!r}, and show {NO_LABEL!r} for "
+                "none: rename it"
+            )
+    found.check(labels, place, "label_list" if named else given)
+    if found.problem_type != REGRESSION:
+        warn_of_unlikely(counts, are_declared=bool(declared or named))
+    values = set(counts) if of_words else {str(label) for label in labels}
+    if len(values) == 1:
+        what = "the same labels" if several and not of_words else f"the label {next(iter(counts))}"
         raise ValueError(f"all training examples have {what}: there is nothing to learn; name another column of labels")
-    return labels
+    return found
 
 
 def warn_of_unlikely(counts: Counter, are_declared: bool) -> None:
     """Warn of classes that may not be meant: spelled in two ways, numbers among names, or of an example each."""
     alike: dict[str, list[str]] = {}
-    for name in counts:
+    for name in sorted(counts):
         alike.setdefault(" ".join(name.casefold().split()), []).append(name)
-    for names in alike.values():
-        if len(names) > 1:
-            found = ", ".join(f"{name!r:.60} ({counts[name]} times)" for name in sorted(names))
-            warnings.warn(
-                f"labels {found} differ in case or spaces alone, and are classes of their own: correct the data if "
-                "they are meant to be one",
-                stacklevel=3,
-            )
-    numbers = [name for name in counts if is_number(name)]
-    if not are_declared and numbers and len(numbers) < len(counts):
-        names = [name for name in counts if name not in numbers]
-        warnings.warn(
-            f"labels {listed(sorted_names(numbers))} are numbers and {listed(sorted_names(names))} not, and all are "
-            "classes: correct the data, or name the classes with --label_list if that is meant",
-            stacklevel=3,
+    shown = [
+        ", ".join(f"{name!r:.60} ({counts[name]} times)" for name in own) for own in alike.values() if len(own) > 1
+    ]
+    found = [
+        f"labels {names} differ in case or spaces alone, and are classes of their own: correct the data if they are "
+        "meant to be one"
+        for names in shown
+    ]
+    numbers, names = ([name for name in in_order(counts) if is_number(name) is kind] for kind in (True, False))
+    if not are_declared and numbers and names:
+        found.append(
+            f"labels {listed(numbers)} are numbers and {listed(names)} not, and all are classes: correct the data, or "
+            "name the classes with --label_list if that is meant"
         )
     total, alone = counts.total(), sum(number == 1 for number in counts.values())
     if total >= FEWEST_TO_JUDGE and 2 * alone > total:
-        warnings.warn(
+        found.append(
             f"{alone:,} of {total:,} training examples have a label that no other one has, such as "
-            f"{listed(sorted_names(counts)[:2])}: from one example nothing is learned; is it the right column?",
-            stacklevel=3,
+            f"{listed(in_order(counts)[:2])}: from one example nothing is learned; is it the right column?"
         )
+    for message in found:
+        warnings.warn(message, stacklevel=3)
 
 
-def sorted_names(names: Iterable[str]) -> list[str]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Labels in alphabetical order; numbers by their value."""
     names = list(names)
     numeric = all(map(is_number, names))

@@ -1,30 +1,25 @@
 """Examples of a task: from files, folders, data sets of the Hub or a benchmark, with their labels and facts."""
 
-import copy
 import json
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark
 from .columns import LENGTH, Columns, has_column, narrowest, slices_of
 from .glue import TASKS as GLUE
-from .labels import REGRESSION, SINGLE, Labels, Seen, from_multi_hot, is_multi_hot, labels_of, listed
-from .reading import (
-    Reading,
-    digest,
-    fingerprint,
-    load_hub_dataset,
-    problem,
-    warn_of_skipped,
-)
+from .labels import REGRESSION, SINGLE, Labels, counted, from_multi_hot, is_hidden, is_multi_hot, labels_of
+from .reading import Reading, digest, fingerprint, load_hub_dataset, reported, warn_of_skipped
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,8 +79,7 @@ def load_data(task: "Task") -> Data:
     Raises:
         ValueError: they cannot be used; the message says which, and what to do.
     """
-    arguments = task.data
-    return Source(task).data() if arguments.is_own else benchmark_data(arguments)
+    return Source(task).data() if task.data.is_own else benchmark_data(task.data)
 
 
 def benchmark_data(arguments: Any, config: str | None = None, params: Mapping[str, Any] | None = None) -> Data:
@@ -145,6 +139,8 @@ class Source:
     def reading(self) -> Reading:
         return self.arguments.reading
 
+    # ---- where the examples are
+
     @cached_property
     def paths(self) -> dict[str, str]:
         """Split -> file, the training examples first; none of a data set.
@@ -152,24 +148,32 @@ class Source:
         Raises:
             ValueError: two splits are the same file, or one lies in the other.
         """
-        found = self.arguments.files if self.files is None else dict(self.files)
-        resolved = {split: Path(path).resolve() for split, path in found.items()}
-        for (other, first), (split, second) in combinations(resolved.items(), 2):
-            if first == second or first in second.parents or second in first.parents:
+        paths = self.arguments.files if self.files is None else dict(self.files)
+        for (split, path), (other, second) in combinations(paths.items(), 2):
+            places = [os.path.realpath(path), os.path.realpath(second)]
+            if os.path.commonpath(places) in places:
                 raise ValueError(
-                    f"{other}_file is {found[other]!r} and {split}_file {found[split]!r}, the same or one within the "
-                    "other: name different examples"
+                    f"{split}_file is {path!r} and {other}_file {second!r}, the same or one within the other: name "
+                    "different examples"
                 )
-        return found
+        return paths
+
+    @property
+    def glue(self) -> str | None:
+        """The task of GLUE or SuperGLUE."""
+        return getattr(self.arguments, "task_name", None)
+
+    @property
+    def hub_name(self) -> tuple[str, str | None]:
+        """The data set on the Hub, and its configuration."""
+        if self.glue is not None:
+            return GLUE[self.glue].dataset, self.glue
+        return self.arguments.dataset_name, self.arguments.dataset_config_name
 
     @property
     def name(self) -> str:
-        if self.title is not None:
-            return self.title
-        arguments = self.arguments
-        if self.paths:
-            return name_of(next(iter(self.paths.values())))
-        return getattr(arguments, "task_name", None) or Path(arguments.dataset_name).name
+        path = next(iter(self.paths.values()), None)
+        return self.title or (self.glue or Path(self.hub_name[0]).name if path is None else name_of(path))
 
     @property
     def place(self) -> str:
@@ -177,16 +181,24 @@ class Source:
         if self.paths:
             return Path(next(iter(self.paths.values()))).name
         # where a folder lies is of this machine alone
-        local = Path(self.arguments.dataset_name or "").is_dir()
-        return f"data set {self.name if local else self.arguments.dataset_name or self.name}"
+        local = self.glue or Path(self.arguments.dataset_name).is_dir()
+        return f"data set {self.name if local else self.arguments.dataset_name}"
 
-    @property
-    def hub_name(self) -> tuple[str, str | None]:
-        """The data set on the Hub, and its configuration."""
-        arguments, name = self.arguments, getattr(self.arguments, "task_name", None)
-        if name is not None:
-            return GLUE[name].dataset, name
-        return arguments.dataset_name, arguments.dataset_config_name
+    def place_of(self, split: str) -> str:
+        return Path(self.paths[split]).name if split in self.paths else f"{self.place}, {split}"
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of the content."""
+        if self.reading.streaming:
+            return "streamed, without a digest"
+        content = sha256()
+        for split, rows in self.rows.items():
+            own = digest(self.paths[split]) if split in self.paths else rows._fingerprint
+            content.update(f"{split} {own}\n".encode())
+        return f"sha256:{content.hexdigest()[:16]}"
+
+    # ---- rows
 
     @cached_property
     def rows(self) -> "dict[str, Dataset]":
@@ -198,12 +210,40 @@ class Source:
         if self.paths:
             return {split: self.task.read_file(path, self.reading) for split, path in self.paths.items()}
         arguments, (name, config) = self.arguments, self.hub_name
-        given = {"dataset_name": arguments.dataset_name, "task_name": getattr(arguments, "task_name", None)}
-        given |= {"dataset_config_name": arguments.dataset_config_name, "dataset_revision": arguments.dataset_revision}
+        flags = ("dataset_name", "task_name", "dataset_config_name", "dataset_revision")
+        given = {flag: getattr(arguments, flag, None) for flag in flags}
         place = " and ".join(f"{flag} {value!r}" for flag, value in given.items() if value is not None)
         options = {"cache_dir": arguments.cache_dir, "token": arguments.token, "streaming": self.reading.streaming}
         loaded = load_hub_dataset(place, name, config, arguments.dataset_revision, **options)
-        return {split: loaded[found] for split, found in self.chosen_splits(loaded).items()}
+        return {split: loaded[own] for split, own in self.chosen_splits(loaded).items()}
+
+    def chosen_splits(self, loaded: Mapping[str, Any]) -> dict[str, str]:
+        """Split of the run -> split of the data set."""
+        name, arguments, column = self.hub_name[0], self.arguments, getattr(self.arguments, "label_column", None)
+        if self.evaluates:
+            chosen = {split: split for split in self.wanted or default_splits(loaded, name, column)}
+        else:
+            chosen = {}
+            for split in SPLITS:
+                own = getattr(arguments, f"{split}_split")
+                if own is not None or split == "train":
+                    chosen[split] = own or split
+                elif self.glue is not None:
+                    # of tests, the labels are secret
+                    chosen |= {each: each for each in GLUE[self.glue].validation if split == "validation"}
+                elif split in loaded:
+                    chosen[split] = split
+        for split, own in chosen.items():
+            if own not in loaded:
+                flag = f"{split}_split" if getattr(arguments, f"{split}_split", None) else "split"
+                raise ValueError(f"{flag} is {own!r}: {name} has the splits {', '.join(loaded)}")
+        for (split, own), (other, second) in combinations(chosen.items(), 2):
+            if own == second:
+                raise ValueError(
+                    f"{split} and {other} are both the split {own!r} of {name}: name different ones with "
+                    f"{split}_split and {other}_split"
+                )
+        return chosen
 
     def each_row(self, split: str) -> Iterator[Mapping[str, Any]]:
         """The rows of a split as they are.
@@ -211,48 +251,10 @@ class Source:
         Raises:
             ValueError: a file that is read only now cannot be read.
         """
-        try:
+        with reported(Path(self.paths[split]), self.reading) if split in self.paths else nullcontext():
             yield from self.rows[split]
-        except Exception as error:
-            if split not in self.paths:
-                raise
-            path = Path(self.paths[split])
-            raise ValueError(f"{path.name}: {problem(error.__cause__ or error, path, self.reading)}") from error
 
-    def chosen_splits(self, loaded: Mapping[str, Any]) -> dict[str, str]:
-        """Split of the run -> split of the data set."""
-        name, task_name = self.hub_name[0], getattr(self.arguments, "task_name", None)
-
-        def require(flag: str, split: str) -> str:
-            if split not in loaded:
-                raise ValueError(f"{flag} is {split!r}: {name} has the splits {', '.join(loaded)}")
-            return split
-
-        if self.evaluates:
-            wanted = [require("split", split) for split in self.wanted]
-            column = self.arguments.label_column if hasattr(self.arguments, "label_column") else None
-            return {split: split for split in wanted or default_splits(loaded, name, column)}
-        found = {}
-        for split in SPLITS:
-            chosen = getattr(self.arguments, f"{split}_split")
-            if chosen is not None or split == "train":
-                found[split] = require(f"{split}_split", chosen or split)
-            elif task_name is not None:
-                # of tests, the labels are secret
-                usual = GLUE[task_name].validation if split == "validation" else ()
-                found |= {each: require(f"a split of task_name {task_name!r}", each) for each in usual}
-            elif split in loaded:
-                found[split] = split
-        for (first, one), (second, other) in combinations(found.items(), 2):
-            if one == other:
-                raise ValueError(
-                    f"{first} and {second} are both the split {one!r} of {name}: name different ones with "
-                    f"{first}_split and {second}_split"
-                )
-        return found
-
-    def place_of(self, split: str) -> str:
-        return Path(self.paths[split]).name if split in self.paths else f"{self.place}, {split}"
+    # ---- columns
 
     @cached_property
     def columns(self) -> dict[str, Columns]:
@@ -261,30 +263,28 @@ class Source:
         Raises:
             ValueError: a column is not there, or splits have texts in different columns.
         """
-        found = {split: self.columns_of(split) for split in self.rows}
-        if not self.labelled and any(columns.label is None for columns in found.values()):
-            found = {split: replace(columns, label=None) for split, columns in found.items()}
-        if len({columns.texts for columns in found.values()}) > 1:
-            texts = "; ".join(f"{split}: {', '.join(columns.texts)}" for split, columns in found.items())
+        columns = {split: self.columns_of(split) for split in self.rows}
+        if not self.labelled and any(own.label is None for own in columns.values()):
+            columns = {split: replace(own, label=None) for split, own in columns.items()}
+        if len({own.texts for own in columns.values()}) > 1:
+            texts = "; ".join(f"{split}: {', '.join(own.texts)}" for split, own in columns.items())
             raise ValueError(f"splits have texts in different columns ({texts}): name them with {self.task.text_flags}")
-        return found
+        return columns
 
     def columns_of(self, split: str) -> Columns:
-        place = self.place_of(split)
-        found = list(self.rows[split].column_names or next(self.each_row(split), {}))
-        needs_label = self.labelled if self.evaluates else split != "test"
-        known, absent = {}, []
+        names, arguments = list(self.rows[split].column_names or next(self.each_row(split), {})), copy(self.arguments)
+        absent: list[str] = []
         for name, value in self.trained.items():
-            names = (value,) if isinstance(value, str) else value
-            if getattr(self.arguments, name, None) not in (None, []):
+            own, given = [value] if isinstance(value, str) else list(value), getattr(arguments, name, None)
+            if given not in (None, []):
                 continue
-            if all(has_column(found, column) for column in names):
-                known[name] = value
+            if all(has_column(names, column) for column in own):
+                setattr(arguments, name, own if isinstance(given, list) else own[0])
             else:
-                absent += names
+                absent += own
+        needs_label = self.labelled if self.evaluates else split != "test"
         try:
-            task = type(self.task)(replace_fields(self.arguments, known))
-            return task.columns(found, place, needs_label)
+            return type(self.task)(arguments).columns(names, self.place_of(split), needs_label)
         except ValueError as error:
             if not absent:
                 raise
@@ -295,7 +295,9 @@ class Source:
         column = self.columns[split].label
         feature = (self.rows[split].features or {}).get(column) if isinstance(column, str) else None
         names = getattr(getattr(feature, "feature", feature), "names", None)
-        return tuple(names or ()) or self.task.declared_labels(self.columns[split])
+        return tuple(names or self.task.declared_labels(self.columns[split]))
+
+    # ---- examples
 
     def examples_of(self, split: str) -> "tuple[Dataset, int]":
         """The examples of a split, with labels as JSON texts, and the number of rows that were left out.
@@ -321,65 +323,64 @@ class Source:
                     ) from error
                 return dict.fromkeys(features, None) | {"problem": f"row {number + 1}: {error}"}
 
-        text = Value("string")
-        features = {**task.features(columns), **dict.fromkeys(columns.slices, text), "problem": text}
-        features |= {} if columns.label is None else {"label": text}
-        settings = [getattr(task.data, name) for name in task.as_trained]
-        identity = fingerprint(rows._fingerprint, type(task).__name__, columns, declared, skips, settings)
-        found = rows.map(
+        texts = [*columns.slices, "problem", *(["label"] if columns.label is not None else [])]
+        features = {**task.features(columns), **dict.fromkeys(texts, Value("string"))}
+        identity = (
+            rows._fingerprint,
+            type(task).__name__,
+            columns,
+            declared,
+            skips,
+            [getattr(task.data, name) for name in task.as_trained],
+        )
+        examples = rows.map(
             convert,
             with_indices=True,
             remove_columns=rows.column_names,
             features=Features(features),
             num_proc=self.arguments.num_proc,
-            new_fingerprint=identity,
+            new_fingerprint=fingerprint(*identity),
             desc=f"reading {place}",
         )
-        skipped = [problem for problem in found["problem"] if problem is not None] if skips else []
+        skipped = [problem for problem in examples["problem"] if problem is not None] if skips else []
         if skipped:
             warn_of_skipped(place, skipped)
-            found = found.filter(lambda problem: problem is None, input_columns="problem")
-        if not len(found):
+            examples = examples.filter(lambda problem: problem is None, input_columns="problem")
+        if not len(examples):
             raise ValueError(f"{place} has no examples")
-        return found.remove_columns("problem"), len(skipped)
+        return examples.remove_columns("problem"), len(skipped)
 
     def data(self) -> Data:
         """The examples, with their labels; if there is no split but training's, some of these are held out."""
-        found = {split: self.examples_of(split) for split in self.rows}
-        examples, skipped = (
-            {split: rows for split, (rows, _) in found.items()},
-            {s: n for s, (_, n) in found.items() if n},
-        )
-        labels, unlabelled = None, {}
-        if self.task.label_names and self.answers_are_read:
+        read = {split: self.examples_of(split) for split in self.rows}
+        examples = {split: rows for split, (rows, _) in read.items()}
+        columns, labels, unlabelled = next(iter(self.columns.values())), None, {}
+        if self.task.label_names and (self.labelled or columns.label is not None):
             labels, examples, unlabelled = self.with_labels(examples)
         examples = with_numbers(examples, self.arguments.slice_by)
-        columns = next(iter(self.columns.values()))
-        facts: dict[str, Any] = {"files": {split: Path(path).name for split, path in self.paths.items()} or None}
-        facts |= self.task.column_facts(columns) | {"skipped": skipped or None, "unlabelled": unlabelled or None}
-        examples = examples if self.evaluates else self.with_validation(examples)
-        facts["examples"] = {split: len(rows) for split, rows in examples.items()}
-        task_name = getattr(self.arguments, "task_name", None)
-        if task_name is not None:
-            facts["scores"] = list(GLUE[task_name].scores)
+        if len(examples) == 1 and not self.evaluates:
+            examples = self.with_validation(examples["train"])
+        facts = {"files": {split: Path(path).name for split, path in self.paths.items()} or None}
+        facts |= self.task.column_facts(columns)
+        facts |= {"skipped": {split: number for split, (_, number) in read.items() if number} or None}
+        facts |= {"unlabelled": unlabelled or None, "examples": {split: len(rows) for split, rows in examples.items()}}
+        facts |= {} if self.glue is None else {"scores": list(GLUE[self.glue].scores)}
+        return self.described(examples, facts, labels=labels)
+
+    def described(self, splits: "Mapping[str, Dataset]", facts: Mapping[str, Any], **more: Any) -> Data:
+        """Splits with what is known of the data."""
         name, config = self.hub_name
         on_hub = not self.paths and "/" in name and not os.path.isdir(name)
         return Data(
             name=self.name,
             config=config or "default",
-            version=self.version,
-            splits=examples,
-            slice_columns=(*dict.fromkeys(self.arguments.slice_by), *({LENGTH} - set(self.arguments.slice_by))),
-            places={split: self.place_of(split) for split in self.rows},
-            labels=labels,
+            splits=splits,
+            slice_columns=tuple(dict.fromkeys((*self.arguments.slice_by, LENGTH))),
             dataset_id=name if on_hub else None,
             revision=self.arguments.dataset_revision,
             facts=facts,
+            **{"version": self.version, "places": {split: self.place_of(split) for split in self.rows}, **more},
         )
-
-    @property
-    def answers_are_read(self) -> bool:
-        return self.labelled or all(columns.label is not None for columns in self.columns.values())
 
     def with_labels(self, examples: "Mapping[str, Dataset]") -> "tuple[Labels, dict[str, Dataset], dict[str, int]]":
         """The labels, splits with encoded labels, and the numbers of examples that have none and are left out.
@@ -387,79 +388,56 @@ class Source:
         Raises:
             ValueError: labels do not vary, do not fit each other, or are missing.
         """
-        raw = {
-            split: [None if label is None else json.loads(label) for label in rows["label"]]
-            for split, rows in examples.items()
-            if "label" in rows.column_names
-        }
-        raw = self.named_sets(raw)
-        seen = {split: Seen(labels) for split, labels in raw.items()}
-        labels, known = self.known, "the model"
-        if labels is None and self.evaluates:
-            # the numbers of what there is to choose from
-            labels = Labels(SINGLE, self.declared(next(iter(examples))))
-        elif labels is None:
-            labels, known = self.labels_of_training(seen), "training"
+        task, arguments, known = self.task, self.arguments, self.known
+        raw = {split: [*map(json.loads, rows["label"])] for split, rows in examples.items() if "label" in rows.features}
+        first = next(iter(raw))
+        column, declared = self.columns[first].label, self.declared(first)
+        named = tuple(getattr(arguments, "label_list", ()))
+        if not task.labels_words and not declared and is_multi_hot(raw[first]):
+            names = named or (known.names if known else [f"LABEL_{place}" for place in range(len(raw[first][0]))])
+            raw = {split: from_multi_hot(labels, names, self.place_of(split)) for split, labels in raw.items()}
+        if self.evaluates:
+            # without known labels, the numbers of what there is to choose from
+            labels, origin = known or Labels(SINGLE, declared), "the model"
+        else:
+            declared, regression = (
+                column if isinstance(column, tuple) else declared,
+                getattr(arguments, "do_regression", None),
+            )
+            place, origin = self.place_of("train"), "training"
+            labels = labels_of(raw["train"], place, declared, named, regression, task.labels_words)
         splits, unlabelled = {}, {}
         for split, rows in examples.items():
-            own = seen.get(split)
+            own, place = raw.get(split), self.place_of(split)
             # -1 may be a label like others
-            if own is None or (own.hidden and not own.counts.keys() & {*labels.names}):
+            if own is None or (is_hidden(own) and not counted(own).keys() & {*labels.names}):
                 if self.evaluates:
-                    raise ValueError(f"{self.place_of(split)} {SECRET}")
-                warnings.warn(f"{self.place_of(split)} {SECRET}", stacklevel=2)
+                    raise ValueError(f"{place} {SECRET}")
+                warnings.warn(f"{place} {SECRET}", stacklevel=2)
                 continue
-            labels.require_known(own, self.place_of(split), known)
-            if own.unlabelled:
-                unlabelled[split] = own.unlabelled
+            labels.check(own, place, origin)
+            kept = [row for row, label in enumerate(own) if label is not None]
+            if len(kept) < len(own):
+                unlabelled[split] = len(own) - len(kept)
                 warnings.warn(
-                    f"{self.place_of(split)}: {own.unlabelled:,} of {own.examples:,} examples have no label (-1) and "
-                    "are left out",
+                    f"{place}: {unlabelled[split]:,} of {len(own):,} examples have no label (-1) and are left out",
                     stacklevel=2,
                 )
-            kept = [row for row, label in enumerate(raw[split]) if label is not None]
-            encoded = [labels.encode(raw[split][row]) for row in kept]
-            rows = rows.remove_columns("label")
-            rows = rows if len(kept) == len(rows) else rows.select(kept)
-            splits[split] = rows.add_column("label", encoded, feature=labels.feature)
-        if known == "training" and labels.problem_type != REGRESSION:
-            warn_of_unseen(seen, splits, self.place_of("train"))
+            encoded = [labels.encode(own[row]) for row in kept]
+            splits[split] = (
+                rows.remove_columns("label").select(kept).add_column("label", encoded, feature=labels.feature)
+            )
+        if not self.evaluates and labels.problem_type != REGRESSION:
+            counts = {split: counted(raw[split]) for split in splits}
+            others = sum(len(rows) for split, rows in splits.items() if split != "train")
+            # few examples lack a class by accident
+            if others >= 10 * len(counts["train"]):
+                warn_of_unseen(counts, self.place_of("train"))
         return labels, splits, unlabelled
 
-    def labels_of_training(self, seen: Mapping[str, Seen]) -> Labels:
-        arguments, place = self.arguments, self.place_of("train")
-        if "train" not in seen or seen["train"].unlabelled == seen["train"].examples:
-            raise ValueError(f"the training examples of {self.name} have no labels: name another split or column")
-        column = self.columns["train"].label
-        declared = column if isinstance(column, tuple) else self.declared("train")
-        named = tuple(getattr(arguments, "label_list", ()))
-        regression = getattr(arguments, "do_regression", None)
-        return labels_of(seen["train"], place, declared, named, regression, self.task.labels_words)
-
-    def named_sets(self, raw: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """Labels of splits, of which lists of 0 and 1 are the names that they mark."""
-        first = next(iter(raw), None)
-        if first is None or self.task.labels_words or self.declared(first) or not is_multi_hot(raw[first]):
-            return dict(raw)
-        size = len(raw[first][0])
-        names = tuple(getattr(self.arguments, "label_list", ())) or (self.known.names if self.known else ())
-        names = names or tuple(f"LABEL_{number}" for number in range(size))
-        for split, labels in raw.items():
-            if len(names) != size or not all(label is None or len(label) == len(names) for label in labels):
-                raise ValueError(
-                    f"labels of {self.place_of(split)} are lists of {size} values 0 or 1, and there are {len(names)} "
-                    f"names, {listed(names)}: name as many with --label_list"
-                )
-        return {
-            split: [None if label is None else from_multi_hot(label, names) for label in labels]
-            for split, labels in raw.items()
-        }
-
-    def with_validation(self, examples: "dict[str, Dataset]") -> "dict[str, Dataset]":
-        """Splits; if there is none but training's, some of these examples are held out as "validation"."""
-        if len(examples) > 1:
-            return examples
-        train, share = examples["train"], self.arguments.held_out_percentage
+    def with_validation(self, train: "Dataset") -> "dict[str, Dataset]":
+        """Training examples of which some are held out as "validation"."""
+        share = self.arguments.held_out_percentage
         held_out = len(train) * share // 100
         if not 0 < held_out < len(train):
             raise ValueError(
@@ -469,33 +447,13 @@ class Source:
         parts = train.train_test_split(held_out, seed=HOLD_OUT_SEED)
         return {"train": parts["train"], "validation": parts["test"]}
 
-    @cached_property
-    def version(self) -> str:
-        """A digest of the content."""
-        if self.reading.streaming:
-            return "streamed, without a digest"
-        found = sha256()
-        for split, rows in self.rows.items():
-            content = digest(self.paths[split]) if split in self.paths else rows._fingerprint
-            found.update(f"{split} {content}\n".encode())
-        return f"sha256:{found.hexdigest()[:16]}"
 
-
-def replace_fields(arguments: Any, fields: Mapping[str, Any]) -> Any:
-    """Arguments with other values of some fields, which were checked before."""
-    found = copy.copy(arguments)
-    for name, value in fields.items():
-        values = [value] if isinstance(value, str) else list(value)
-        setattr(found, name, values if isinstance(getattr(found, name), list) else values[0])
-    return found
-
-
-def warn_of_unseen(seen: Mapping[str, Seen], splits: Mapping[str, Any], place: str) -> None:
+def warn_of_unseen(counts: Mapping[str, Counter], place: str) -> None:
     """Warn of classes that training has and no other split does, such as a folder of examples without a label."""
-    others = [seen[split].counts.keys() for split in splits if split != "train"]
-    found = [name for name in seen["train"].counts if others and not any(name in names for names in others)]
-    if found and sum(len(rows) for split, rows in splits.items() if split != "train") >= 10 * len(seen["train"].counts):
-        shown = ", ".join(f"{name!r:.60} ({seen['train'].counts[name]:,} examples)" for name in found[:3])
+    train, *others = counts.values()
+    unseen = [name for name in train if others and not any(name in names for names in others)]
+    if unseen:
+        shown = ", ".join(f"{name!r:.60} ({train[name]:,} examples)" for name in unseen[:3])
         warnings.warn(
             f"{place}: no other split has the label {shown}: leave these examples out if it is no class to predict",
             stacklevel=3,
@@ -506,21 +464,17 @@ def with_numbers(examples: "Mapping[str, Dataset]", names: Sequence[str]) -> "di
     """Splits whose columns of difficulty hold numbers, where all of their values are."""
     found = dict(examples)
     for name in dict.fromkeys(names):
-        values = narrowest([value for rows in found.values() for value in rows[name]])
-        start = 0
+        values = iter(narrowest([value for rows in found.values() for value in rows[name]]))
         for split, rows in found.items():
-            own, start = values[start : start + len(rows)], start + len(rows)
-            found[split] = rows.remove_columns(name).add_column(name, own)
+            found[split] = rows.remove_columns(name).add_column(name, list(islice(values, len(rows))))
     return found
 
 
 def name_of(path: str) -> str:
     """The name of data by the path of their training file, such as reviews for reviews/train or reviews_train.csv."""
-    place = Path(path)
-    if place.suffix.lower() == ".gz":
-        place = place.with_suffix("")
+    place = Path(path.removesuffix(".gz"))
     stem = re.sub(r"(^|[-_. ])train(ing)?$", "", place.stem, flags=re.IGNORECASE)
-    # folders of an absolute path tell of a machine
+    # folders of an absolute path are of a machine
     above = "" if place.is_absolute() else place.parent.name
     return stem or above.removeprefix("..") or place.stem
 
@@ -539,7 +493,7 @@ def default_splits(splits: "Mapping[str, Dataset]", dataset: str, label_column: 
         if not getattr(splits[name].features.get(column), "dtype", "").startswith("int")
         or splits[name].unique(column) != [-1]
     ]
-    for found in (open_tests, named["validation"], named["test"]):
-        if found:
-            return found
+    for chosen in (open_tests, named["validation"], named["test"]):
+        if chosen:
+            return chosen
     raise ValueError(f"{dataset} has the splits {', '.join(splits)}, none of them for tests: name one with --split")

@@ -139,7 +139,7 @@ class Documents(Task):
         by_line = getattr(self.data, "line_by_line", False)
         if not is_folder(path):
             return read_rows(path, reading, whole_text=format_of(path) == "text" and not by_line)
-        found = folder_texts(path, reading, in_folders=False, any_file=True)
+        found = folder_texts(path, reading, in_folders=False)
         if not by_line:
             return found
         return type(found).from_list(
