@@ -35,7 +35,7 @@ def copied(own, tmp_path):
 def test_pairs_and_single_texts_are_told_apart_by_training(refuse, copied, own, tmp_path, known, read, found):
     folder, file = copied(text_column=["review", "kind"][:known]), own("classes")[1]
     columns = ("--text_column", "review", *(("--text_column", "kind") if known == 1 else ()))
-    message = f"for {found}, but {folder} was trained on {read}: name the "
+    message = f"for {found}, but {folder} was trained on {read}: name "
     assert message in refuse("evaluate", folder, file, *columns, *COLUMNS[2:4])
     assert message in refuse("predict", folder, "--file", file, *columns, "--output", tmp_path / "p.csv")
 
