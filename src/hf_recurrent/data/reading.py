@@ -390,9 +390,7 @@ def folder_texts(path: str | Path, reading: Reading, *, in_folders: bool) -> "Da
         )
     tops = {row["name"].split("/")[0].lower() for row in rows if "/" in row["name"]}
     if len(tops) > 1 and "train" in tops and tops <= SPLIT_FOLDERS:
-        raise ValueError(
-            f"{path} has the splits {', '.join(sorted(tops))}: name the folder of each, unpacked, by itself"
-        )
+        raise ValueError(f"{path} has the splits {', '.join(sorted(tops))}: name the folder of each by itself")
     return Dataset.from_list(rows)
 
 
