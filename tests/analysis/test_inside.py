@@ -88,8 +88,9 @@ def test_rules_do_what_the_model_does_when_called_with_them(name, tokenizer):
     found = check(model.eval(), tokenizer, [FULL, *learned, *WITHOUT_PROBE])
     own = [run["rule"] for run in found["runs"] if run["own"]]
     assert own == (learned or [FULL])
-    # examples stop as a whole, but for learned halting of tokens
-    assert {run["pass"] for run in found["runs"] if run["rule"] in ("agreement", "stability", "entropy")} == {0}
+    # examples stop as a whole, but for learned halting of tokens, some of which may stop by it at full depth
+    if len(set(found["runs"][0]["steps"])) == 1:
+        assert {run["pass"] for run in found["runs"] if run["rule"] in ("agreement", "stability", "entropy")} == {0}
 
 
 @pytest.mark.parametrize("name", ["ut", *map(nightly, ["gut", "ndr", "ndr_act", "gut_no_halt"])])

@@ -3,7 +3,6 @@
 Shapes: B batch, S tokens, L steps, k experts of a token, E experts, V token ids.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import entropy
 
 from ..files import plain
 from ..inference.modes import inference_mode
@@ -93,11 +93,7 @@ def load_balance(counts: np.ndarray) -> float | None:
 
     None where there is nothing to share out, or one expert.
     """
-    total = counts.sum()
-    if not total or len(counts) < 2:
-        return None
-    shares = counts[counts > 0] / total
-    return float(-(shares * np.log(shares)).sum() / math.log(len(counts))) + 0.0
+    return float(entropy(counts, base=len(counts))) if len(counts) > 1 and counts.any() else None
 
 
 def pointwise_mutual_information(counts: np.ndarray) -> np.ndarray:
@@ -105,48 +101,36 @@ def pointwise_mutual_information(counts: np.ndarray) -> np.ndarray:
 
     Minus infinity where they never meet. Source: Church and Hanks 1990.
     """
-    joint = counts / max(counts.sum(), 1)
-    chance = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    chance = counts.sum(1, keepdims=True) * counts.sum(0, keepdims=True) / max(counts.sum(), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(counts > 0, np.log2(joint / chance), -np.inf)
+        return np.where(counts > 0, np.log2(counts / chance), -np.inf)
 
 
 def expert_table(counts: Mapping[str, ExpertCounts], tokenizer: Any, examples: int) -> dict[str, Any]:
     """The statistics of experts that a card shows, as plain Python data without NaN.
 
-    `n` examples, and `modules`: name -> `num_experts`, `per_token`, `routed` (tokens times steps), `usage` (L lists of
-    E counts), `shares` of each expert over all steps, their `balance` (entropy over log E; None for one expert),
-    `balance_by_step` (None in a step that no token takes), and `experts`, those that were used, the busiest first: its
-    number, its `share`, and `by_count` and `by_information`, the tokens that it served most often, and those that go
-    with it most by pointwise mutual information, regardless of the step: each a `token`, its `count` with this expert,
-    and the `bits` of information.
+    `n` examples, and `modules`: name -> `num_experts`, `per_token`, `usage` (L lists of E counts), their `balance` over
+    all steps (see `load_balance`), and `experts`, those that were used, the busiest first: its number, its `share` of
+    all tokens, and `by_count` and `by_information`, the tokens that it served most often, and those that go with it
+    most by pointwise mutual information, regardless of the step: each a `token`, its `count` with this expert, and the
+    `bits` of information.
     """
     return plain({"n": examples, "modules": {name: _module_table(found, tokenizer) for name, found in counts.items()}})
 
 
-def _module_table(counts: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
-    by_expert = counts.usage.sum(0)
-    total = by_expert.sum()
-    shares, bits = by_expert / max(total, 1), pointwise_mutual_information(counts.tokens)
+def _module_table(found: ExpertCounts, tokenizer: Any) -> dict[str, Any]:
+    by_expert, bits = found.usage.sum(0), pointwise_mutual_information(found.tokens)
 
     def named(tokens: pd.DataFrame) -> list[dict[str, Any]]:
         names = tokenizer.convert_ids_to_tokens(tokens.index.tolist())
-        return tokens.assign(token=names)[["token", "count", "bits"]].to_dict("records")
+        return tokens.assign(token=names).to_dict("records")
 
     experts = []
-    for expert in np.argsort(-by_expert, kind="stable")[: np.count_nonzero(by_expert)].tolist():
-        tokens = pd.DataFrame({"count": counts.tokens[expert], "bits": bits[expert]})
+    for expert in np.argsort(-by_expert, kind="stable")[: np.count_nonzero(by_expert)]:
+        tokens = pd.DataFrame({"count": found.tokens[expert], "bits": bits[expert]})
         frequent = tokens[tokens["count"] > 0].nlargest(TOP, "count")
         informative = tokens[(tokens["count"] >= MIN_COUNT) & (tokens["bits"] > 0)].nlargest(TOP, ["bits", "count"])
         lists = {"by_count": named(frequent), "by_information": named(informative)}
-        experts.append({"expert": expert, "share": shares[expert], **lists})
-    return {
-        "num_experts": len(by_expert),
-        "per_token": counts.per_token,
-        "routed": total // counts.per_token,
-        "usage": counts.usage,
-        "shares": shares,
-        "balance": load_balance(by_expert),
-        "balance_by_step": [load_balance(step) for step in counts.usage],
-        "experts": experts,
-    }
+        experts.append({"expert": expert, "share": by_expert[expert] / by_expert.sum(), **lists})
+    sizes = {"num_experts": len(by_expert), "per_token": found.per_token}
+    return {**sizes, "usage": found.usage, "balance": load_balance(by_expert), "experts": experts}

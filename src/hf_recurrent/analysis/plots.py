@@ -60,12 +60,14 @@ class Panel(NamedTuple):
         lines: column of a table -> its name (None: not in the legend) and style.
         percent: whether values are shares rather than numbers.
         from_zero: whether the axis begins at 0.
+        bars: whether bars are drawn in the place of lines.
     """
 
     label: str
     lines: Mapping[str, tuple[str | None, dict[str, Any]]]
     percent: bool = False
     from_zero: bool = True
+    bars: bool = False
 
 
 class Map(NamedTuple):
@@ -180,7 +182,7 @@ def set_title(axes: Axes, title: str) -> None:
 
 
 def draw_chart(title: str, rows: pd.DataFrame, panels: Sequence[Panel], label: str) -> Figure:
-    """Columns of `rows` as lines in panels below each other.
+    """Columns of `rows` as lines or bars in panels below each other.
 
     Along the horizontal axis stand each row's `value`, and its number `n` of examples where there is one.
     """
@@ -188,7 +190,9 @@ def draw_chart(title: str, rows: pd.DataFrame, panels: Sequence[Panel], label: s
     for panel, axes in zip(panels, areas, strict=True):
         for column, (name, style) in panel.lines.items():
             values = rows[column].dropna()
-            if len(values):
+            if panel.bars:
+                axes.bar(values.index, values, color=BLUE)
+            elif len(values):
                 axes.plot(values.index, values, label=name, **style)
         if len(axes.get_lines()) > 1:
             axes.legend(**LEGEND)
@@ -196,8 +200,8 @@ def draw_chart(title: str, rows: pd.DataFrame, panels: Sequence[Panel], label: s
         if panel.percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1))
         if panel.from_zero:
-            highest = rows[[*panel.lines]].max(axis=None)
-            axes.set_ylim(0, max(1, HEADROOM * highest) if highest > 1 or not panel.percent else 1.05)
+            top = HEADROOM * rows[[*panel.lines]].max(axis=None)
+            axes.set_ylim(0, 1.05 if panel.percent and 1 < top <= HEADROOM else top if top > 0 else 1)
     names = rows["value"] if "n" not in rows else rows["value"] + rows["n"].map("\nn={:,}".format)
     rotation = 60 if rows["value"].str.len().sum() > 60 else 0
     axes.set_xticks(rows.index, names, rotation=rotation, fontsize=8, parse_math=False)
@@ -205,55 +209,29 @@ def draw_chart(title: str, rows: pd.DataFrame, panels: Sequence[Panel], label: s
     return figure
 
 
-def draw_bars(title: str, shares: np.ndarray, label: str, places: str) -> Figure:
-    """Shares of 0, 1, ... steps as bars, with their mean."""
-    figure, (axes,) = new_figure(title, 1, (WIDTH, 3.6))
-    mean = shares @ np.arange(len(shares))
-    axes.bar(range(len(shares)), shares, color=BLUE)
-    axes.axvline(mean, color=ORANGE, linewidth=1.5, label=f"mean {mean:.2f}")
-    axes.legend(**LEGEND)
-    axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.set(ylim=(0, HEADROOM * max(shares)), ylabel=label, xlim=(-0.6, len(shares) - 0.4), xlabel=places)
-    number_axis(axes.xaxis)
-    return figure
-
-
-def draw_maps(
-    maps: Sequence[Map],
-    meaning: str,
-    across: str,
-    down: str = "",
-    *,
-    names: Sequence[str] = (),
-    first: tuple[int, int] = (0, 0),
-    **look: Any,
-) -> Figure:
+def draw_maps(maps: Sequence[Map], meaning: str, across: str, down: str = "", names: Sequence[str] = ()) -> Figure:
     """Maps below each other; `meaning` is that of their colours.
 
     Args:
         across, down: what the columns and rows are.
         names: of the columns; if empty or too many, they are numbered.
-        first: numbers of the first row and column.
     """
     columns, rows = max(np.shape(one.values)[1] for one in maps), sum(len(one.values) for one in maps)
     size = np.clip(1.8 + 0.2 * columns, WIDTH, MAX_WIDTH), len(maps) + 0.19 * max(rows, 4) + 0.4
     figure, areas = new_figure("", len(maps), size)
     for axes, one in zip(areas, maps, strict=True):
-        height, width = np.shape(one.values)
-        top, left = np.array(first) - 0.5
-        look = {"vmin": 0, "aspect": "auto", "interpolation": "nearest", **look}
-        image = axes.imshow(one.values, cmap=one.colours, extent=(left, left + width, top + height, top), **look)
+        image = axes.imshow(one.values, cmap=one.colours, vmin=0, aspect="auto", interpolation="nearest")
         axes.grid(False)
         figure.colorbar(image, ax=axes, label=meaning)
         set_title(axes, one.title)
         axes.set_ylabel(down)
         number_axis(axes.yaxis)
         if len(one.names):
-            axes.set_yticks(range(height), map(shorten, one.names), fontsize=8, parse_math=False)
+            axes.set_yticks(range(len(one.names)), map(shorten, one.names), fontsize=8, parse_math=False)
         if len(one.stops):
-            axes.plot(one.stops, range(height), color=ORANGE, marker="|", linestyle="", label="stopped")
+            axes.plot(one.stops, range(len(one.stops)), color=ORANGE, marker="|", linestyle="", label="stopped")
             axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
-    axes.set(xlabel=across, xlim=(left, left + columns))
+    axes.set(xlabel=across, xlim=(-0.5, columns - 0.5))
     number_axis(axes.xaxis)
     if 0 < len(names) <= MAX_NAMES:
         axes.set_xticks(range(columns), map(shorten, names), fontsize=8, rotation=60, ha="right", parse_math=False)
@@ -297,14 +275,20 @@ def plot_steps(table: Mapping[str, Any]) -> Figure:
     shares = counts / counts.sum()
     mean = shares @ np.arange(len(shares))
     title = f"{units.capitalize()} stop after {mean:.1f} of {table['max_depth']} steps on average"
-    return draw_bars(title, shares, f"share of {counts.sum():,} {units}", "executed depth steps")
+    return draw_shares(title, shares, f"share of {counts.sum():,} {units}", "executed depth steps")
 
 
 def plot_mass(table: Mapping[str, Any]) -> Figure:
     """Mean halting mass of each state: how the output mixes the depths."""
     mass = np.array(table["halting_mass"])
     title = f"Depth {mass.argmax()} has the most weight in the output: {percent(mass.max())} of the halting mass"
-    return draw_bars(title, mass, "mean halting mass", "depth step (0 is the input)")
+    return draw_shares(title, mass, "mean halting mass", "depth step (0 is the input)")
+
+
+def draw_shares(title: str, shares: np.ndarray, label: str, places: str) -> Figure:
+    """Shares of 0, 1, ... steps as bars."""
+    rows = pd.DataFrame({"value": map(str, range(len(shares))), "share": shares})
+    return draw_chart(title, rows, [Panel(label, {"share": (None, {})}, percent=True, bars=True)], places)
 
 
 def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
@@ -406,8 +390,9 @@ def plot_expert_usage(table: Mapping[str, Any]) -> Figure:
         # not a number where no token takes a step
         shares = usage / np.where(usage.any(1), usage.sum(1), np.nan)[:, None]
         balance = "" if module["balance"] is None else f", balance {module['balance']:.2f}"
-        maps.append(Map(f"{name.capitalize()}: {module['num_experts']} experts{balance}", shares))
-    return draw_maps(maps, "share", "expert", "step", first=(1, 0))
+        title = f"{name.capitalize()}: {module['num_experts']} experts{balance}"
+        maps.append(Map(title, shares, [str(step) for step in range(1, len(usage) + 1)]))
+    return draw_maps(maps, "share", "expert", "step")
 
 
 # ---- texts

@@ -1,17 +1,13 @@
 """`hf-recurrent experts`: which experts of a checkpoint serve which tokens."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from ..templating import NOTHING
 from . import options
-from .console import out, quiet_libraries, table
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .console import out, quiet_libraries, show_rows, table
 
 LEGEND = "balance: entropy of the experts' shares over its maximum, log E; information: pointwise, of expert and token"
 
@@ -51,29 +47,25 @@ def experts(
             counts = count_experts(loaded.model, rows.batches(loaded.tokenizer, batch_size), progress=True)
             tables[rows.name] = expert_table(counts, loaded.tokenizer, len(rows.dataset))
         for name, found in tables.items():
-            for drawn in drawings(name, found):
-                out.print(drawn)
+            show(name, found)
         out.print(LEGEND)
         write_tables(change, EXPERT_FILE, tables, plot or card, "experts" if card else None)
     report(change)
 
 
-def drawings(name: str, found: dict[str, Any]) -> "Iterator[Table]":
-    """A table of the modules of a split, and one of the experts of each feed-forward module."""
-    heads = [("module", False), *((text, True) for text in ("experts", "of a token", "used", "busiest", "balance"))]
+def show(name: str, found: dict[str, Any]) -> None:
+    """Print a table of the modules of a split, and one of the experts of each feed-forward module."""
     rows = []
     for title, module in found["modules"].items():
         balance = NOTHING if module["balance"] is None else f"{module['balance']:.3f}"
-        sizes = module["num_experts"], module["per_token"], len(module["experts"])
-        rows.append([title, *sizes, f"{max(module['shares']):.1%}", balance])
-    yield table(f"{name}: {found['n']:,} examples", heads, rows)
+        sizes = {"experts": module["num_experts"], "of a token": module["per_token"], "used": len(module["experts"])}
+        rows.append({"module": title, **sizes, "busiest": f"{module['experts'][0]['share']:.1%}", "balance": balance})
+    show_rows(f"{name}: {found['n']:,} examples", rows)
     heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
     for title, module in found["modules"].items():
         if "feed-forward" in title and module["num_experts"] > 1:
             rows = []
             for expert in module["experts"]:
-                tokens = [
-                    escape(" ".join(item["token"] for item in expert[key])) for key in ("by_count", "by_information")
-                ]
-                rows.append([expert["expert"], f"{expert['share']:.1%}", *tokens])
-            yield table(f"{name}: {title}", heads, rows)
+                lists = (" ".join(item["token"] for item in expert[key]) for key in ("by_count", "by_information"))
+                rows.append([expert["expert"], f"{expert['share']:.1%}", *map(escape, lists)])
+            out.print(table(f"{name}: {title}", heads, rows))

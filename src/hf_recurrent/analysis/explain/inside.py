@@ -1,7 +1,7 @@
 """One example under every stopping rule: attention and the answer at each step, and the tokens that stop there.
 
-A *pass* is the states' way through depth. Rules that stop a sequence as a whole share the pass at full depth, whose
-first steps are theirs; a rule that stops tokens one by one changes what others attend to, and has a pass of its own.
+A *pass* is the states' way through depth. Rules by which all tokens stop together share the pass at full depth, whose
+first steps are theirs; a rule that stops some before others changes what these attend to, and has a pass of its own.
 
 Shapes: P steps of a pass, S tokens.
 """
@@ -19,8 +19,6 @@ from .explanation import Explanation, check_model, encode_text, explain_encoded
 # the maps of an example have the square of its tokens
 MAX_TOKENS = 128
 FULL = "full depth"
-# maps, gates and probabilities that differ by no more are those of one pass
-SAME = 1e-4
 
 
 class Rule(NamedTuple):
@@ -54,53 +52,25 @@ def look_inside(model: Any, tokenizer: Any, text: str, text_pair: str | None = N
     """
     check_model(model)
     inputs = encode_text(model, tokenizer, text, text_pair, MAX_TOKENS)
-    shared, runs = model.capabilities.shared_block, []
-    passes: list[tuple[Explanation, list[Explanation]]] = []
+    shared, runs, passes = model.capabilities.shared_block, [], []
     for rule in stopping_rules(model):
         with config_fields(model, **rule.fields):
             found = explain_encoded(model, tokenizer, inputs)
-            place = next((at for at, known in enumerate(passes) if begins(found, *known)), len(passes))
-            if place == len(passes):
+            steps = np.full(len(found.tokens), found.num_steps) if found.steps is None else found.steps
+            # tokens that all stop together do until then what they do at full depth
+            together = runs and len({*runs[0]["steps"]}) == len({*steps}) == 1
+            number = 0 if together else len(passes)
+            if number == len(passes):
                 # what the model says if it may go no deeper
                 earlier = range(1, found.num_steps) if shared else ()
-                shorter = [explain_encoded(model, tokenizer, inputs, depth) for depth in earlier]
-                passes.append((found, [*shorter, found]))
-        run = {"rule": rule.name, "label": rule.label, "own": rule.own}
-        steps = [len(found.attention)] * len(found.tokens) if found.steps is None else found.steps.tolist()
-        runs.append({**run, "steps": steps, "answer": answer(found), "freezes": found.freezes, "pass": place})
-    return {
-        "tokens": found.tokens,
-        "readout": found.readout,
-        "next": found.predicts_next,
-        "stage": "step" if shared else "layer",
-        "runs": runs,
-        "passes": [
-            {
-                "attention": [list(map(short, maps)) for maps in found.head_attention()[: found.num_steps]],
-                "gates": None if found.gates is None else list(map(short, found.gates[: found.num_steps])),
-                "answers": list(map(answer, answers)),
-            }
-            for found, answers in passes
-        ],
-    }
-
-
-def begins(found: Explanation, known: Explanation, answers: list[Explanation]) -> bool:
-    """Whether an explanation is the beginning of a known pass: in all that its live tokens do, and in its answer."""
-    taken = found.num_steps
-    if taken > known.num_steps:
-        return False
-    live, end = ~found.idle()[:taken], answers[min(taken, len(answers)) - 1]
-    pairs = [(known.head_attention(), found.head_attention())]
-    if found.gates is not None:
-        pairs.append((known.gates, found.gates))
-    # a number has no probability
-    shares = [(each.probability or 0.0) for each in (found, end)]
-    return (
-        all(np.allclose(mine[:taken][live], theirs[:taken][live], atol=SAME) for mine, theirs in pairs)
-        and end.prediction == found.prediction
-        and abs(shares[0] - shares[1]) < SAME
-    )
+                answers = [answer(explain_encoded(model, tokenizer, inputs, depth)) for depth in earlier]
+                gates = None if found.gates is None else list(map(short, found.gates[: found.num_steps]))
+                maps = [list(map(short, step)) for step in found.head_attention()[: found.num_steps]]
+                passes.append({"attention": maps, "gates": gates, "answers": [*answers, answer(found)]})
+        run = {"rule": rule.name, "label": rule.label, "own": rule.own, "steps": steps.tolist()}
+        runs.append({**run, "answer": answer(found), "freezes": found.freezes, "pass": number})
+    facts = {"tokens": found.tokens, "readout": found.readout, "next": found.predicts_next, "stage": found.stage}
+    return {**facts, "runs": runs, "passes": passes}
 
 
 def stopping_rules(model: Any) -> list[Rule]:

@@ -36,15 +36,15 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, name: str, model: Any, tokenizer: Any, port: int):
         check_model(model)
-        self.model = model
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer, config = model, tokenizer, model.config
         # a rule is set in the config that all passes read
         self.lock = threading.Lock()
-        config = model.config
+        results = read_results(name) if Path(name).is_dir() else None
+        example = {} if results is None else results["example"]
         self.page = render(
             LIVE,
             title=f"Inside {Path(name).name or name}",
-            texts=stored_texts(name),
+            texts=(example.get("text", ""), example.get("text_pair") or ""),
             pairs=config.capabilities.siamese or (not config.is_causal and getattr(config, "type_vocab_size", 0) > 0),
             style=Markup(joined(LIVE_STYLES)),
             script=Markup(joined(LIVE_SCRIPTS)),
@@ -60,18 +60,6 @@ class LiveServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://{HOST}:{self.server_address[1]}/"
 
-    def inside(self, request: Any) -> str:
-        """What is inside of the text, or pair of texts, of a request, as JSON.
-
-        Raises:
-            ValueError: the request is none, or its text cannot be looked into.
-        """
-        if not isinstance(request, dict) or "text" not in request or not set(request) <= {"text", "text_pair"}:
-            raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
-        with self.lock:
-            found = look_inside(self.model, self.tokenizer, request["text"], request.get("text_pair") or None)
-        return json.dumps(found, allow_nan=False)
-
 
 class Handler(BaseHTTPRequestHandler):
     server: LiveServer
@@ -80,26 +68,30 @@ class Handler(BaseHTTPRequestHandler):
         self.respond("/", HTML, lambda: self.server.page)
 
     def do_POST(self) -> None:
-        self.respond("/explain", JSON, self.explanation)
+        self.respond("/explain", JSON, self.inside)
 
-    def explanation(self) -> str:
+    def inside(self) -> str:
+        """What is inside of the text, or pair of texts, of the request, as JSON."""
         # a page of another site may send forms and plain text here, but no JSON
         if self.headers.get_content_type() != JSON:
             raise ValueError(f"the request is not of the type {JSON}")
-        return self.server.inside(json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0")))))
+        request, server = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0")))), self.server
+        with server.lock:
+            found = look_inside(server.model, server.tokenizer, request["text"], request.get("text_pair") or None)
+        return json.dumps(found, allow_nan=False)
 
     def respond(self, path: str, kind: str, make: Callable[[], str]) -> None:
         """Send the content that a function makes, or the reason why there is none."""
-        port, status = self.server.server_address[1], HTTPStatus.OK
+        port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             status, content = HTTPStatus.MISDIRECTED_REQUEST, f"the page is at {self.server.address} only"
         elif self.path.partition("?")[0] != path:
             status, content = HTTPStatus.NOT_FOUND, "there is nothing here: the page is at /"
         else:
             try:
-                content = make()
+                status, content = HTTPStatus.OK, make()
             # text that is not UTF-8 or not JSON is a ValueError, too
-            except ValueError as error:
+            except (ValueError, LookupError, TypeError) as error:
                 status, content = HTTPStatus.BAD_REQUEST, " ".join(str(error).split())
         body = content.encode()
         self.send_response(status)
@@ -110,10 +102,3 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep requests out of the terminal."""
-
-
-def stored_texts(name: str) -> tuple[str, str]:
-    """The example of the card in a checkpoint folder, a text or a pair; empty texts without one."""
-    results = read_results(name) if Path(name).is_dir() else None
-    example = {} if results is None else results["example"]
-    return example.get("text", ""), example.get("text_pair") or ""
