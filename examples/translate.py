@@ -56,7 +56,7 @@ CONFIG = """{hidden_size: 64, num_hidden_layers: 4, num_decoder_layers: 2, num_a
   activation_dropout: 0.0, router_dropout: 0.0}"""
 command = f"""train --model_type sut --source_column words --target_column digits --tokenizer words --use_cpu true
   --train_file {folder}/train.jsonl --validation_file {folder}/validation.jsonl --test_file {folder}/test.jsonl
-  --max_steps 400 --max_tokens 1536 --learning_rate 0.003 --lr_schedule cosine2 --warmup_steps 100 --adam_beta2 0.98
+  --max_steps 400 --batch_tokens 1536 --learning_rate 0.003 --lr_schedule cosine2 --warmup_steps 100 --adam_beta2 0.98
   --eval_strategy no --output_dir {folder}/model""".split()
 subprocess.run([sys.executable, "-m", "hf_recurrent", *command, "--config", CONFIG], check=True, stdout=sys.stderr)
 

@@ -13,7 +13,6 @@ from hf_recurrent.inference import GraphedModel
 from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.recipes import find_recipe
 from hf_recurrent.training.cuda_graphs import TrainingGraphs
-from hf_recurrent.training.engine_checks import avoid_broken_kernels
 from hf_recurrent.training.recipes import read_mapping
 from perf.core import MEBIBYTE, Table, measure, peak_bytes
 from perf.models import build, infer, mixed_batch, tune_depth
@@ -87,7 +86,7 @@ def step_is_eager(setting: Setting, case: Case, half: bool) -> list[Table]:
         half: whether to train under autocast of bfloat16, whose rounding might move halting and switch a ReLU, so that
             nothing halts and heads are linear; rather than in float32 and evaluation mode.
     """
-    avoid_broken_kernels()
+    torch.backends.cuda.enable_cudnn_sdp(False)
     with replayed(setting):
         model = case.make(case.variant).to(setting.device).train(half)
         if half:
@@ -133,7 +132,7 @@ def step_over_eager(setting: Setting, name: str) -> list[Table]:
     shape = plan.model_of(recipe, plan.DEFAULT_VOCABULARY)
     rows = 2 if setting.toy else ROWS.get(name, recipe.get("per_device_train_batch_size", plan.DEFAULT_BATCH))
     length = 8 if setting.toy else TIMED[name]
-    avoid_broken_kernels()
+    torch.backends.cuda.enable_cudnn_sdp(False)
     with replayed(setting):
         model = type(shape)(shape.config).to(setting.device).train()
         batch = batch_of(model, rows, length, setting.device)

@@ -21,9 +21,7 @@ import torch
 
 from hf_recurrent.recipes import find_recipe
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.tasks import get_task
-from hf_recurrent.training.recipes import defaults_of, read_recipe
-from hf_recurrent.training.stages import argument_types
+from hf_recurrent.training.recipes import read_mapping
 
 from .core import MEBIBYTE, Table, Timing, measure, peak_bytes
 
@@ -47,9 +45,7 @@ def make_model(name: str, args: argparse.Namespace) -> torch.nn.Module:
     """The recipe's model at another width."""
     torch.manual_seed(args.seed)
     model_type = name.removesuffix(CHECKPOINT)
-    fields = read_recipe(
-        find_recipe(f"lra_text_{model_type}"), defaults_of(argument_types(get_task("text-classification")))
-    )["config"]
+    fields = read_mapping(find_recipe(f"lra_text_{model_type}"))["config"]
     ratio = fields["intermediate_size"] // fields["hidden_size"]
     fields |= {
         "hidden_size": args.hidden_size,

@@ -14,14 +14,14 @@ from hf_recurrent.cli.app import app
 from hf_recurrent.hub import read_results
 from hf_recurrent.hub.findings import best_fixed_depth
 from hf_recurrent.recipes import recipe_files
-from hf_recurrent.tasks import TASKS, get_task
+from hf_recurrent.tasks import TASKS
 from hf_recurrent.training.recipes import defaults_of
 from hf_recurrent.training.stages import argument_types
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
 COMMANDS = typer.main.get_command(app)
-TRAIN_FLAGS = set().union(*(defaults_of(argument_types(get_task(task))) for task in TASKS)) | {"help", "help_all"}
+TRAIN_FLAGS = set().union(*(defaults_of(argument_types(task)) for task in TASKS)) | {"help", "help_all"}
 TABLE_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 
 

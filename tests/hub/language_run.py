@@ -1,6 +1,7 @@
 """What a run of `training/run_clm.py` leaves behind, but for the training: a small language model of random weights."""
 
 import shutil
+from types import SimpleNamespace
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -11,8 +12,7 @@ from hf_recurrent.hub import write_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.tasks import get_task
 from hf_recurrent.training.arguments import ReportArguments
-from hf_recurrent.training.evaluation import evaluate_run
-from hf_recurrent.training.results import RunFacts, run_results
+from hf_recurrent.training.results import evaluate_run, run_results
 from support.families import papers_halting
 
 PARAMETERS = {"train_length": 16, "num_train": 8, "num_validation": 6, "num_test": 12, "test_p_ignore": [0.1, 0.8]}
@@ -35,10 +35,12 @@ def make_language_run(folder, cache, family, **fields):
     task = kind(kind.arguments(benchmark="flip_flop", benchmark_params=PARAMETERS, cache_dir=str(cache)))
     report = ReportArguments(thresholds=[0.5, 0.999], threshold_samples=4)
     splits = task.load_splits(tokenizer).evaluation
-    evaluation = evaluate_run(model, tokenizer, splits, folder, report, 8)
-    facts = RunFacts(["tiny.yaml"], folder.name, None, 0, 1, torch.device("cpu"), 1.0, 0)
-    results = run_results(folder, model, tokenizer, task, splits, report, evaluation, facts)
-    write_results(folder, results)
+    run = SimpleNamespace(argv=["tiny.yaml"], folder=folder, model=model, tokenizer=tokenizer, task=task, report=report)
+    run.evaluation, run.evaluated_splits = evaluate_run(model, tokenizer, splits, folder, report, 8), lambda: splits
+    run.args, run.num_processes, run.device = SimpleNamespace(hub_model_id=None, seed=0), 1, torch.device("cpu")
+    run.facts = {"seconds": 1.0, "steps": 0, "trained_depth": config.num_hidden_layers}
+    run.changes, run.history, run.base_model, run.splits = [], [], None, None
+    write_results(folder, run_results(run))
     return folder
 
 

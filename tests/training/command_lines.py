@@ -5,7 +5,6 @@ from typing import Any
 import torch
 
 from hf_recurrent.registry import ARCHITECTURES
-from hf_recurrent.tasks import get_task
 from hf_recurrent.training.documents import DocumentRun
 from hf_recurrent.training.model import make_config
 from hf_recurrent.training.run import chosen_task
@@ -16,7 +15,7 @@ def read(*argv: Any, output_dir: str = "unused") -> Run:
     """The run of a recipe and flags, on a CPU."""
     words = [*map(str, argv), "--output_dir", output_dir, "--use_cpu", "true", "--bf16", "false"]
     task = chosen_task(words)
-    return (DocumentRun if task is get_task("long-documents") else Run)(words, task)
+    return (DocumentRun if task == "long-documents" else Run)(words, task)
 
 
 def config_of(run: Run, tokenizer: Any = None) -> Any:

@@ -13,7 +13,6 @@ from task_runs import arguments
 from tiny_run import ROOT, json_of, tables_of, weights
 
 from hf_recurrent.hub import read_results
-from hf_recurrent.tasks import get_task
 from hf_recurrent.training.documents import DocumentRun
 from hf_recurrent.training.run import chosen_task
 from hf_recurrent.training.stages import Run
@@ -46,7 +45,7 @@ def launched(folder: Path, places: dict[str, str], engine: str, names: list[str]
 def trained_alone(argv: list[str]) -> dict[str, Any]:
     """The weights before a run of this process."""
     task, start = chosen_task(argv), {}
-    whole = (DocumentRun if task is get_task("long-documents") else Run)(argv, task)
+    whole = (DocumentRun if task == "long-documents" else Run)(argv, task)
     train = whole.train
 
     def noted() -> None:

@@ -13,7 +13,6 @@ from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.data.batches import PaddingCollator, PairCollator
 from hf_recurrent.tasks import get_task
 from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
-from hf_recurrent.training.clock import TrainingClock
 from hf_recurrent.training.trainer import RecurrentTrainer
 
 END = 3
@@ -90,7 +89,6 @@ def small_trainer(folder: Path, kind: str = "classes", model: Any = None, rows: 
         train_dataset=Dataset.from_list(small_rows(kind, 16) if rows is None else rows),
         eval_dataset=Dataset.from_list(small_rows(kind, 7, seed=5)),
         compute_metrics=None if kind == "tokens" else task.compute_metrics,
-        callbacks=[TrainingClock()],
     )
 
 

@@ -85,7 +85,7 @@ TOKEN_RUNS = {
         "batch_tokens": 90,
         "thresholds": [],
     },
-    "pairs by tokens": {**BY_TOKENS, **PAIRS, "max_tokens": 80},
+    "pairs by tokens": {**BY_TOKENS, **PAIRS, "batch_tokens": 80},
 }
 
 

@@ -14,7 +14,7 @@ from tiny_run import ROOT
 from transformers import AutoModelForSeq2SeqLM
 
 from hf_recurrent import SUTConfig
-from hf_recurrent.training.engine_checks import join_processes_on_cpus
+from hf_recurrent.training.stages import join_processes_on_cpus
 from hf_recurrent.training.trainer import check_sharding
 from support.families import BY_NAME, make_model
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from hf_recurrent.training.optimization import MomentumAdafactor, make_schedule, rsqrt_std
+from hf_recurrent.training.optimization import SCHEDULES, MomentumAdafactor, make_schedule
 
 PARITY = Path(__file__).parents[1] / "parity" / "block-recurrent"
 
@@ -39,7 +39,8 @@ def test_learning_rates(name, multiplier):
     trace = load_file(PARITY / "unit_lr" / "io.safetensors")
     config = json.loads((PARITY / "unit_lr" / "case.json").read_text())["config"]
     rates = [
-        multiplier * rsqrt_std(step, config["warmup_steps"], config["num_steps"]) for step in trace["step"].tolist()
+        multiplier * SCHEDULES["rsqrt_std"](step, config["warmup_steps"], config["num_steps"])
+        for step in trace["step"].tolist()
     ]
     torch.testing.assert_close(torch.tensor(rates), trace[f"lr.{name}"], rtol=1e-6, atol=0)
 
@@ -57,4 +58,4 @@ def test_schedule_moves_the_optimiser():
 
 
 def test_no_warmup():
-    assert [rsqrt_std(step, 0, 10) for step in (0, 1, 4)] == [0.0, 1.0, 0.5]
+    assert [SCHEDULES["rsqrt_std"](step, 0, 10) for step in (0, 1, 4)] == [0.0, 1.0, 0.5]

@@ -11,12 +11,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 from hf_recurrent import AlbertRecurrentForSequenceClassification, UTConfig, UTForCausalLM, from_pretrained_recurrent
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.metrics.classification import class_scores, number_scores
-from hf_recurrent.tasks import get_task
 from hf_recurrent.tasks.checkpoints import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.model import check_model, make_config, make_model
-from hf_recurrent.training.selection import check_selection
 from hf_recurrent.training.stages import Run
-from hf_recurrent.training.trainer import RecurrentTrainer
+from hf_recurrent.training.trainer import RecurrentTrainer, check_selection
 from support.albert import glue_splits, save_albert
 from support.compare import assert_close
 from support.other_tokenizers import bert_tokenizer
@@ -163,7 +161,7 @@ def test_a_checkpoint_is_tuned_on_other_labels(films):
 
 def read(*argv, tag="text-classification"):
     """A run that has read its arguments."""
-    return Run([*map(str, argv), "--output_dir", "unused", "--use_cpu", "true"], get_task(tag))
+    return Run([*map(str, argv), "--output_dir", "unused", "--use_cpu", "true"], tag)
 
 
 def started(run):
@@ -192,7 +190,7 @@ def test_a_recipe_begins_with_the_weights_of_albert(path, glue, tmp_path):
     check_model(run.model_args, run.task)
     model, tokenizer = started(run)
     splits = [name for name in run.task.source.splits if name.startswith("validation")]
-    check_selection(run.args, splits, run.task.scores)
+    check_selection(run.args, splits, run.task, model.config)
     assert type(model) is AlbertRecurrentForSequenceClassification
     assert len(model.classifiers) == theirs.config.num_hidden_layers
     assert model.config.depth_objective == "every_step"
@@ -224,7 +222,9 @@ def test_what_cannot_begin_a_run(glue, tmp_path):
     start = ("--model_name_or_path", tmp_path / "albert", "--task_name", "sst2")
     with pytest.raises(ValueError, match=r"its tokenizer has 16 tokens and its model embeddings of 9 \(vocab_size\)"):
         started(read(*start))
-    with pytest.raises(ValueError, match="AlbertRecurrentConfig has no field 'step_clasifiers'; did you mean step_cl"):
+    with pytest.raises(
+        ValueError, match=r"config field of AlbertRecurrentConfig is 'step_clasifiers'.*did you mean step_cl"
+    ):
         started(read(*start, "--config", "{step_clasifiers: separate}"))
     with pytest.raises(ValueError, match="freeze_base_model is True: it is for a checkpoint, model_name_or_path"):
         read("--model_type", "gut", "--freeze_base_model", "true")

@@ -13,7 +13,7 @@ from hf_recurrent.tasks.base import short_example
 from hf_recurrent.tasks.summary import titled_tables
 from hf_recurrent.training import results
 from hf_recurrent.training.arguments import ReportArguments
-from hf_recurrent.training.evaluation import evaluate_run, sample
+from hf_recurrent.training.results import evaluate_run, sample
 from support.compare import assert_close
 from support.families import papers_halting
 

@@ -16,16 +16,15 @@ from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.recipes import FOLDER
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.documents import check_segment_length
-from hf_recurrent.training.paper import PaperRow, papers
+from hf_recurrent.training.paper import PaperRow, paper_values, papers
 from hf_recurrent.training.recipes import read_mapping
-from hf_recurrent.training.results import paper_values
 from support.families import slow
 
 
-def beside(run, config, steps=10**6, changes=(), splits=("test",), test_examples=2000, step_tokens=None, **data):
+def beside(run, config, steps=10**6, changes=(), splits=("test",), test_examples=2000, **data):
     """Split -> what the paper says beside a run."""
     tables, data = {split: {"n": test_examples} for split in splits}, dataclasses.replace(run.task.data, **data)
-    return paper_values(tables, run.report, data, config, steps, step_tokens, changes)
+    return paper_values(tables, run.report, data, config, steps, changes)
 
 
 def named(paths):
@@ -179,9 +178,9 @@ def test_the_arena(task, row):
 
 def test_other_data_of_the_arena():
     run, _, config = arena("Pathfinder", "GUT")
-    assert beside(run, config, benchmark_params={"seed": 5})
-    assert not beside(run, config, benchmark_params={"seed": 5, "contour_length": 9})
-    assert not beside(run, config, benchmark_params={"seed": 5}, splits=("validation",))
+    assert beside(run, config, changes=["benchmark_params.seed = 5 (default)"])
+    assert not beside(run, config, changes=["benchmark_params.contour_length = 9 (default)"])
+    assert not beside(run, config, splits=("validation",))
     # files of another size are not theirs
     run, _, config = arena("Image", "TLB")
     assert beside(run, config, data_dir="somewhere", test_examples=10_000)
@@ -252,13 +251,11 @@ def test_recipes_of_the_router_are_the_rows_of_its_tables():
             row = PaperRow.of({**recipe["paper"], **other})
             found.append((row.table, row.row))
             for needs in (cell.needs for cell in row.cells()):
-                assert needs.benchmark == recipe["benchmark"]
-                assert needs.model == {"hidden_size": recipe["config"]["hidden_size"]}
-                assert needs.params == recipe.get("benchmark_params", {})
-                if needs.exact_steps is None:
-                    assert needs.steps == recipe["max_steps"]
+                assert needs["model"] == {"hidden_size": recipe["config"]["hidden_size"]}
+                if "exact_steps" in needs:
+                    assert f"max_steps = {needs['exact_steps']}" in variants
                 else:
-                    assert f"max_steps = {needs.exact_steps}" in variants
+                    assert needs["steps"] == recipe["max_steps"]
             assert {cell.config for cell in row.cells()} == set(benchmark_info(recipe["benchmark"]).configs)
     # Table 4 has the row of Table 1 once more
     rows = {(table, row) for table, facts in tables.items() for row in facts["rows"]} - {(4, "14 layers")}
@@ -326,8 +323,8 @@ def test_what_stands_beside_sources_and_targets(words):
     assert beside(run, config, changes=changed, benchmark_config="split_c") == {"test": {"accuracy": 0.52}}
     # changed by flags, on fewer examples, or of other sizes, numbers do not compare
     assert beside(run, config, changes=["learning_rate = 0.1 (0.0005)"]) == {}
-    assert beside(run, config, max_train_samples=10) == {}
-    assert beside(run, config, benchmark_params={"num_train": 10}) == {}
+    assert beside(run, config, changes=["max_train_samples = 10 (default)"]) == {}
+    assert beside(run, config, changes=["benchmark_params.num_train = 10 (default)"]) == {}
     config.attention_experts = 4
     assert beside(run, config) == {}
 
@@ -383,7 +380,8 @@ def test_long_documents(path):
     )
     assert (total, total - T5_ROWS * config.hidden_size) == (expected["total"], expected["non_embedding"])
     (cell,) = PaperRow.of(run.report.paper).cells()
-    assert (step_tokens(run), args.max_steps) == (cell.needs.step_tokens, cell.needs.steps)
+    tokens = 524_288 if "large" in path.stem else 131_072
+    assert (step_tokens(run), args.max_steps) == (tokens, cell.needs["steps"])
     schedule = (args.optim, args.learning_rate, args.lr_schedule, args.warmup_steps, args.max_grad_norm)
     assert schedule == ("adafactor", 1.0, "rsqrt_std", 1000, None)
     assert data.predict_across_segments is False
@@ -405,7 +403,7 @@ def test_long_documents(path):
 def test_long_documents_are_compared_with_only_where_all_is_as_the_papers(path):
     def bits(*flags, steps=None):
         run = read(path, *flags)
-        found = beside(run, with_t5(run), steps or run.args.max_steps, run.changes, step_tokens=step_tokens(run))
+        found = beside(run, with_t5(run), steps or run.args.max_steps, run.changes)
         return found.get("test", {}).get("bits")
 
     def printed(column):
@@ -422,6 +420,7 @@ def test_long_documents_are_compared_with_only_where_all_is_as_the_papers(path):
         ["--config", "{hidden_size: 512, head_dim: 64}"],
         ["--max_train_samples", "10"],
         ["--data_dir", "books"],
+        ["--per_device_train_batch_size", "2"],
         ["--segment_length", "8192"],
         ["--tokenizer", "bpe", "--vocab_size", "32128"],
     ):

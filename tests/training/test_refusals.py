@@ -9,7 +9,6 @@ import torch
 from tiny_run import CHOSEN, QUIET, SIZES, TINY, write_recipe
 from transformers.trainer_utils import IntervalStrategy
 
-from hf_recurrent.tasks import get_task
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.run import as_command, run_and_print
 from hf_recurrent.training.stages import Run
@@ -114,8 +113,11 @@ CASES = [
     ("listops", {"learning_rate": "nan"}, "learning_rate is nan: expected a number"),
     ("listops", {"dataset_id": "none"}, "dataset_id='none': expected owner/name"),
     ("listops", {"license": "MIT License"}, "license is 'MIT License': expected what the Hub calls a licence"),
-    ("listops", {"fp16": True}, "fp16 is True, but training runs on a CPU: set it to False"),
-    ("listops", {"metric_for_best_model": "acuracy"}, "'acuracy': expected one of accuracy, .* did you mean accuracy"),
+    (
+        "listops",
+        {"metric_for_best_model": "acuracy"},
+        "'acuracy': .* expected one of accuracy, .* did you mean accuracy",
+    ),
     ("listops", {"lr_scheduler_kwargs": "banana"}, "lr_scheduler_kwargs is 'banana': expected a mapping"),
     ("listops", {"label_smoothing_factor": 0.1}, "label_smoothing_factor is 0.1: it would replace the model's loss"),
     (
@@ -125,7 +127,7 @@ CASES = [
     ),
     ("listops", {"accelerator_config": {"banana": 1}}, "banana"),
     ("listops", {"benchmark_params": {"num_train": -3}}, "num_train=-3: expected"),
-    ("listops", {"attn_implementation": "flash"}, "attn_implementation is 'flash': .*not supported"),
+    ("listops", {"attn_implementation": "flash"}, "attn_implementation=.flash.. is not supported"),
     ("listops", {"modl_type": "gut"}, "unknown argument '--modl_type'; did you mean model_type?"),
     ("listops", {"push_to_hub": True}, "hub_model_id='': expected owner/name"),
     ("listops", {"push_to_hub": True, "hub_model_id": "tiny"}, "hub_model_id='tiny': expected owner/name"),
@@ -240,7 +242,7 @@ CASES = [
     ("pairs", {"source_lang": "de"}, "source_lang is 'de': name both languages"),
     ("pairs", {"source_lang": "de", "target_lang": "en"}, "source_lang is 'de' and source_column 'words'"),
     ("logic", {"source_prefix": "x: "}, "source_prefix is 'x: ', which is for your own data"),
-    ("logic", {"max_tokens": 20}, "max_tokens is 20, but an example has"),
+    ("logic", {"batch_tokens": 20}, "batch_tokens is 20, but an example has"),
     ("logic", {"max_length": 1}, "there are no training examples"),
     # long documents
     ("documents", {"segment_length": 12}, "segment_length is 12 .* whole windows, such as 16"),
@@ -253,7 +255,7 @@ CASES = [
         "all segments of a document take the same number of steps",
     ),
     ("documents", {"tokenizer": "bpe"}, "vocab_size None: bpe needs a size"),
-    ("documents", {"lr_schedule": "greedy"}, "'greedy', which needs more than steps"),
+    ("documents", {"lr_schedule": "greedy"}, "lr_schedule is 'greedy': expected one of rootwarmup"),
     ("documents", {"weight_decay": 0.1}, r"weight_decay is 0\.1, which optim: adafactor has not"),
     ("documents", {"push_to_hub": True}, "hub_model_id='': expected owner/name"),
     ("documents", {"text_column": "body"}, "text_column is 'body', which is for your own data"),
@@ -281,13 +283,13 @@ def test_the_best_checkpoint_is_that_of_least_loss_unless_a_metric_is_named(tmp_
 def test_a_missing_flash_attention_is_named(refuse, monkeypatch):
     monkeypatch.setattr("transformers.modeling_utils.is_flash_attn_2_available", lambda: False, raising=False)
     message = refuse("listops", attn_implementation="flash_attention_2")
-    assert message.startswith("attn_implementation is 'flash_attention_2': ")
+    assert "FlashAttention2" in message or "flash_attention_2" in message
 
 
 def test_a_kernel_with_wrong_gradients_is_left_out():
     torch.backends.cuda.enable_cudnn_sdp(True)
     argv = ["listops_gut", "--output_dir", "unused", "--bf16", "false", "--use_cpu", "true"]
-    Run(argv, get_task("text-classification"))
+    Run(argv, "text-classification")
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
@@ -327,11 +329,6 @@ def test_places_where_no_folder_can_be(refuse, write, monkeypatch):
     [
         # the embeddings are too few for the tokenizer, known at the first step
         ({"config": {**SIZES, "vocab_size": 5}}, "`input_ids` holds ids from"),
-        (
-            {"lr_schedule": "cosine", "lr_scheduler_kwargs": {"banana": 1}},
-            "lr_scheduler_kwargs {'banana': 1} is refused",
-        ),
-        ({"optim_args": "banana"}, "optim_args 'banana' is refused"),
         ({"metric_for_best_model": ""}, "metric_for_best_model is ''"),
         (
             {"config": {**SIZES, "halting": "none"}, "metric_for_best_model": "ponder_cost"},

@@ -56,7 +56,7 @@ def straight(tmp_path_factory):
     """A tiny run without interruption."""
     further = {"length_generalization": {"num_test": 4, "min_length": 200, "max_length": 210}}
     changes = {"evaluate_on": ["length_generalization"], "evaluate_params": further, "write_predictions": True}
-    return train(tmp_path_factory.mktemp("straight") / "run", TINY, timing=True, **changes)
+    return train(tmp_path_factory.mktemp("straight") / "run", TINY, **changes)
 
 
 def again(straight, folder, **changes):
@@ -80,7 +80,6 @@ def test_folder_of_a_finished_run(straight):
     assert next(iter(tables)) == "test"
     assert any(split.startswith("length_generalization/") for split in tables)
     assert len((straight / "predictions" / "test.jsonl").read_text().splitlines()) == table_of(straight, "test")["n"]
-    assert len(json_of(straight / "timing.json")["epoch_seconds"]) == 2
     # the ponder loss of training rises to its full weight, which is that of the model
     assert json_of(straight / "config.json")["ponder_loss_weight"] == 0.1
 
@@ -130,7 +129,7 @@ def test_run_killed_while_saving_goes_on_from_the_checkpoint_before(straight, tm
 
 def test_run_killed_after_training_does_not_train_again(straight, tmp_path, monkeypatch):
     """Killed while it evaluates, and again while it removes checkpoints."""
-    same = {"write_predictions": True, "timing": True}
+    same = {"write_predictions": True}
     until_evaluation(straight, tmp_path, **same)
     monkeypatch.setattr(RecurrentTrainer, "train", None)
     with killed("hf_recurrent.training.stages.remove_checkpoints"):

@@ -1,6 +1,5 @@
 """Which run a folder belongs to, and which of its checkpoints can be gone on with."""
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -13,11 +12,11 @@ from hf_recurrent.training.run_folder import (
     COMPLETE,
     LOCK_FILE,
     STEP_SIZE,
-    acquire,
     checkpoint_to_resume,
+    checkpoints,
     claimed,
     last_complete_checkpoint,
-    read_run,
+    recorded,
     remove_checkpoints,
     write_run,
 )
@@ -32,6 +31,12 @@ def make_checkpoint(folder, step):
     return path
 
 
+def begin(folder, settings=SETTINGS):
+    """Begin a run, or go on with it -> whether it has finished."""
+    with claimed(folder, settings, nullcontext(), is_main_process=True) as record:
+        return record["finished"]
+
+
 def claim(folder):
     return claimed(folder, SETTINGS, nullcontext(), is_main_process=True)
 
@@ -41,53 +46,45 @@ def test_another_number_of_processes_keeps_the_size_of_a_step(tmp_path):
         return {**SETTINGS, STEP_SIZE: size, "per_device_train_batch_size": batch, **more}
 
     for settings in (of(12, 6), of(12, 4), of(12, 2, gradient_accumulation_steps=2)):
-        assert acquire(tmp_path, settings) is False
-    with pytest.raises(ValueError, match=r"steps are of 12 examples .* of 18: choose per_device_train_batch_size and"):
-        acquire(tmp_path, of(18, 6))
-    with pytest.raises(ValueError, match=r"different run: .*\(per_device_train_batch_size: 6 there, 4 here; seed: 3"):
-        acquire(tmp_path, of(12, 4, seed=4))
-    # as to publish it, in one process
-    write_run(tmp_path, of(12, 6), finished=True)
-    assert acquire(tmp_path, of(6, 6)) is True
+        assert begin(tmp_path, settings) is False
+    with pytest.raises(ValueError, match=r"different run: .*\(size of a step: 12 there, 18 here\)"):
+        recorded(tmp_path, of(18, 6))
+    with pytest.raises(ValueError, match=r"different run: .*\(seed: 3 there, 4 here\)"):
+        recorded(tmp_path, of(12, 4, seed=4))
 
 
 def test_a_folder_is_that_of_its_run(tmp_path):
     folder = tmp_path / "run"
-    assert acquire(folder, SETTINGS) is False
-    assert acquire(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
+    assert begin(folder) is False
+    assert begin(folder, {**SETTINGS, "num_proc": 2, "output_dir": "elsewhere"}) is False
     for changes, told in (({"seed": 4}, "seed: 3 there, 4 here"), ({"max_steps": 5}, r"'\(default\)' there, 5 here")):
         with pytest.raises(ValueError, match=rf"different run: use another folder, or its settings \(.*{told}\)$"):
-            acquire(folder, {**SETTINGS, **changes})
+            recorded(folder, {**SETTINGS, **changes})
     write_run(folder, SETTINGS, evaluated=True)
-    assert acquire(folder, SETTINGS) is False
-    assert read_run(folder)["evaluated"]
+    assert begin(folder) is False
+    assert recorded(folder, SETTINGS)["evaluated"]
     write_run(folder, SETTINGS, finished=True)
-    assert acquire(folder, SETTINGS) is True
+    assert begin(folder) is True
     # weights may go on in another folder
     with pytest.raises(ValueError, match=r"5 here\), or train its weights further, in .* --model_name_or_path .+"):
-        acquire(folder, {**SETTINGS, "max_steps": 5})
+        recorded(folder, {**SETTINGS, "max_steps": 5})
 
 
 def test_flags_for_what_every_run_does_are_no_other_run(tmp_path):
     asked = {**SETTINGS, "do_train": True, "do_eval": True}
-    assert acquire(tmp_path, SETTINGS) is False
-    assert acquire(tmp_path, asked) is False
+    assert begin(tmp_path) is False
+    assert begin(tmp_path, asked) is False
     # earlier versions counted them
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    (tmp_path / "run.json").write_text(json.dumps({"digest": digest, "settings": asked, "finished": True}))
-    assert acquire(tmp_path, SETTINGS) is True
-    assert acquire(tmp_path, asked) is True
+    (tmp_path / "run.json").write_text(json.dumps({"settings": asked, "evaluated": True, "finished": True}))
+    assert begin(tmp_path) is True
+    assert begin(tmp_path, asked) is True
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path):
+def test_the_lock_of_a_killed_run_is_removed(tmp_path):
     write_run(tmp_path, SETTINGS)
     kept = make_checkpoint(tmp_path, 4)
     (tmp_path / LOCK_FILE).touch()
-    for name in (".checkpoint-2.removed", ".checkpoint-8"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "progress.json").touch()
-    with claim(tmp_path) as finished:
-        assert not finished
+    assert begin(tmp_path) is False
     assert sorted(path.name for path in tmp_path.iterdir()) == [kept.name, "run.json"]
 
 
@@ -106,7 +103,7 @@ def test_a_run_that_fails_before_it_begins_leaves_nothing(tmp_path):
 def test_a_folder_with_other_files(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(ValueError, match=r"holds files but no run\.json"):
-        acquire(tmp_path, SETTINGS)
+        recorded(tmp_path, SETTINGS)
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -122,8 +119,7 @@ def test_a_second_process_is_refused(tmp_path):
     # the lock of a killed process is free
     first.kill()
     first.communicate()
-    with claim(tmp_path) as finished:
-        assert not finished
+    assert begin(tmp_path) is False
 
 
 def test_the_checkpoint_to_go_on_from(tmp_path):
@@ -141,5 +137,5 @@ def test_the_checkpoint_to_go_on_from(tmp_path):
             checkpoint_to_resume(folder, str(missing))
     with pytest.warns(UserWarning, match=r"skipping the incomplete .*checkpoint-10"):
         assert last_complete_checkpoint(folder) == early
-    remove_checkpoints(folder)
+    remove_checkpoints(checkpoints(folder))
     assert [path.name for path in folder.iterdir()] == ["checkpoint-best"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_recurrent.training.optimization import SCHEDULES, check_schedule, make_schedule
+from hf_recurrent.training.optimization import SCHEDULES, make_schedule
 
 CASE = Path(__file__).parents[1] / "parity" / "dynamic-halt" / "_extra_lr_schedules" / "case.json"
 TRACES = {trace["scheduler"].lower(): trace for trace in json.loads(CASE.read_text())["traces"]}
@@ -51,11 +51,6 @@ def test_resumed_schedule_goes_on_exactly(name, cycle):
     for restored, saved in zip(second, first, strict=True):
         restored.load_state_dict(saved.state_dict())
     assert list(run(*second, 6)) == list(run(*straight, 12))[6:]
-
-
-def test_unknown_schedule_lists_and_guesses():
-    with pytest.raises(ValueError, match=r"'rootwarm'.*cosine2.*linear.*did you mean rootwarmup"):
-        check_schedule("rootwarm")
 
 
 @pytest.mark.parametrize("base", [7e-4, 1e-2])

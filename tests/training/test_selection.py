@@ -1,5 +1,6 @@
 """Which checkpoint a run keeps, or which it averages, and how its card tells."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -10,21 +11,13 @@ from tiny_trainer import tiny_rows, tiny_trainer
 from torch.testing import assert_close
 from transformers import TrainerCallback, TrainerState
 
-from hf_recurrent import SUTConfig, SUTForConditionalGeneration
-from hf_recurrent.training.selection import (
-    MEANS,
-    SCORES,
-    Selection,
-    best_steps,
-    check_selection,
-    describe_selection,
-    load_average,
-    means_of,
-    selection_of,
-)
+from hf_recurrent import GUTConfig, SUTConfig, SUTForConditionalGeneration
+from hf_recurrent.training.run_folder import best_checkpoints, load_average
+from hf_recurrent.training.trainer import check_selection, describe_selection
 from support.families import BY_NAME, make_batch, make_model
 
 TWO = ["validation", "validation_ood"]
+TASK = SimpleNamespace(scores=["accuracy", "f1"])
 
 
 class Scripted(TrainerCallback):
@@ -58,14 +51,15 @@ def test_of_equals_the_first_or_the_latest_is_kept(tmp_path, ties, step):
     # the best checkpoint outlives the limit
     left = {path.name for path in (tmp_path / "straight").glob("checkpoint-*")}
     assert left == {f"checkpoint-{step}", "checkpoint-4"}
-    chosen = selection_of(trainer.state, trainer.args, TWO)
-    last = {"validation": 0.6, "validation_ood": 0.1}
-    assert chosen == Selection("validation_ood", "accuracy", 0.8, step, ties, 4, last)
+    chosen = describe_selection(trainer.state, trainer.args, TWO)
+    tied = ", the latest of equals" if ties == "latest" else ""
+    by = f"was chosen by its accuracy on `validation_ood` (80.0%{tied})"
+    assert chosen == f"The checkpoint, of step {step}, {by} among 4 steps."
     # also where 2 is the best when the run stops, and 3 ties with it after resuming
     trainer_on_two_splits(tmp_path / "resumed", best_model_on_ties=ties, max_steps=2).train()
     resumed = trainer_on_two_splits(tmp_path / "resumed", best_model_on_ties=ties)
     resumed.train(resume_from_checkpoint=str(tmp_path / "resumed" / "checkpoint-2"))
-    assert selection_of(resumed.state, resumed.args, TWO) == chosen
+    assert describe_selection(resumed.state, resumed.args, TWO) == chosen
 
 
 @pytest.mark.slow
@@ -73,8 +67,8 @@ def test_of_equals_the_first_or_the_latest_is_kept(tmp_path, ties, step):
 def test_of_evaluations_between_checkpoints_none_is_chosen(tmp_path, accuracies, step):
     trainer = trainer_on_two_splits(tmp_path, accuracies, save_steps=2)
     trainer.train()
-    chosen = selection_of(trainer.state, trainer.args, TWO)
-    assert (chosen.step, chosen.value, chosen.last_step) == (step, accuracies[step - 1], 4)
+    chosen = describe_selection(trainer.state, trainer.args, TWO)
+    assert f"of step {step}, was chosen by its accuracy on `validation_ood` ({accuracies[step - 1]:.1%})" in chosen
     kept = load_file(tmp_path / f"checkpoint-{step}" / "model.safetensors")
     assert kept
     assert_close({name: trainer.model.state_dict()[name] for name in kept}, kept)
@@ -91,15 +85,12 @@ def test_means_are_those_that_a_model_reports(name, exits):
     for field, value in exits.items():
         setattr(model.config, field, value)
     output = model(**make_batch(BY_NAME[name]))
-    assert means_of(model.config) == [name for name in MEANS if output.get(name) is not None]
-
-
-@pytest.mark.slow
-def test_a_metric_that_an_evaluation_lacks_is_named(tmp_path):
-    options = {"eval_strategy": "steps", "save_strategy": "steps", "load_best_model_at_end": True, "eval_steps": 1}
-    trainer = tiny_trainer(tmp_path, **options, save_steps=1, max_steps=1, metric_for_best_model="f1")
-    with pytest.raises(ValueError, match="metric_for_best_model is 'f1': evaluations report loss, accuracy"):
-        trainer.train()
+    for metric in ("loss", "ponder_cost", "ponder_steps"):
+        reported = (
+            nullcontext() if output.get(metric) is not None else pytest.raises(ValueError, match="expected one of")
+        )
+        with reported:
+            check_selection(arguments(metric), ["validation"], TASK, model.config)
 
 
 def arguments(metric="validation_ood_accuracy", best=True):
@@ -118,43 +109,54 @@ def arguments(metric="validation_ood_accuracy", best=True):
 )
 def test_metrics_that_no_evaluation_reports_are_refused_before_training(splits, metric, message):
     with pytest.raises(ValueError, match=message):
-        check_selection(arguments(metric), splits, SCORES)
+        check_selection(arguments(metric), splits, TASK, GUTConfig())
     if metric is None or not splits:
-        check_selection(arguments(metric, best=False), splits, SCORES)
+        check_selection(arguments(metric, best=False), splits, TASK, GUTConfig())
     else:
         with pytest.raises(ValueError, match=message):
-            check_selection(arguments(metric, best=False), splits, SCORES)
+            check_selection(arguments(metric, best=False), splits, TASK, GUTConfig())
 
 
 def test_nothing_is_chosen_where_the_last_state_is_kept():
     saved = TrainerState(best_global_step=3, best_model_checkpoint="run/checkpoint-3")
-    assert selection_of(saved, arguments(best=False), TWO) is None
+    assert describe_selection(saved, arguments(best=False), TWO) is None
     # the step was evaluated, but there is no checkpoint of it
-    assert selection_of(TrainerState(best_global_step=3), arguments(), TWO) is None
+    assert describe_selection(TrainerState(best_global_step=3), arguments(), TWO) is None
 
 
-def test_description():
-    chosen = Selection("validation_ood", "accuracy", 0.998, 26_000, "latest", 30_000, {"validation": 1.0, "b": 0.5})
-    last = "At the last evaluation, step 30,000, accuracy was 100.0% on `validation` and 50.0% on `b`."
-    assert describe_selection(chosen) == (
-        "The checkpoint, of step 26,000, was chosen by its accuracy on `validation_ood` (99.8%, the latest of equals). "
-        + last
+def test_description_by_loss():
+    state = TrainerState(best_metric=0.12345, best_model_checkpoint="run/checkpoint-5", global_step=2000)
+    found = describe_selection(state, arguments("loss"), ["validation"])
+    assert found == "The checkpoint, of step 5, was chosen by its loss on `validation` (0.1235) among 2,000 steps."
+    averaged = describe_selection(state, arguments("loss"), ["validation"], [3, 5])
+    assert averaged == (
+        "The weights are the mean of the checkpoints of steps 3 and 5, the best ones by its loss on `validation` "
+        "(at best 0.1235)."
     )
-    by_loss = Selection("validation", "loss", 0.12345, 5, "first", 5, {"validation": 0.25})
-    assert "chosen by its loss on `validation` (0.1235). At" in describe_selection(by_loss)
 
 
 # ---- the mean of checkpoints
 
 
-def test_best_steps():
+@pytest.mark.parametrize(
+    ("metric", "number", "greater", "ties", "expected"),
+    [
+        ("nll", 3, False, "first", [4, 8, 6]),
+        ("nll", 1, False, "latest", [8]),
+        ("nll", 2, True, "first", [2, 6]),
+        ("bleu", 2, True, "first", []),
+        ("nll", None, True, "first", []),
+    ],
+)
+def test_the_best_checkpoints(tmp_path, metric, number, greater, ties, expected):
     losses = {2: 3.0, 4: 1.0, 6: 2.0, 8: 1.0, 10: 0.5}
-    history = [{"step": 2, "loss": 0.1}, *({"step": step, "eval_nll": loss} for step, loss in losses.items())]
-    saved = {2, 4, 6, 8}
-    assert best_steps(history, saved, "eval_nll", 3, greater=False, latest=False) == [4, 8, 6]
-    assert best_steps(history, saved, "eval_nll", 1, greater=False, latest=True) == [8]
-    assert best_steps(history, saved, "eval_nll", 2, greater=True, latest=False) == [2, 6]
-    assert best_steps(history, saved, "eval_bleu", 2, greater=True, latest=False) == []
+    logs = [{"step": 2, "loss": 0.1}, *({"step": step, "eval_nll": loss} for step, loss in losses.items())]
+    for step in (2, 4, 6, 8):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    args = SimpleNamespace(output_dir=tmp_path, metric_for_best_model=metric, average_checkpoints=number)
+    args.greater_is_better, args.best_model_on_ties = greater, ties
+    found = best_checkpoints(TrainerState(log_history=logs), args)
+    assert found == [tmp_path / f"checkpoint-{step}" for step in expected]
 
 
 def test_tied_weights_are_averaged_once(tmp_path):

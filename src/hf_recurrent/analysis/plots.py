@@ -140,7 +140,7 @@ def halting_figures(
     memory: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[str, str | None, Figure]]:
     """`figures_of` a `halting_table`, and of a `threshold_curve`, a `token_heat_map` and a `memory_map`."""
-    two = "decoder" in table
+    two = table.get("decoder") is not None
     stacks = {ENCODER: table, DECODER: {**table, **table["decoder"]}} if two else {None: table}
     for stack, found in stacks.items() if not table["fixed_depth"] else ():
         yield "steps", stack, plot_steps(found)
@@ -259,7 +259,7 @@ def change(values: pd.Series, written: Any = "{:.2f}".format, ordered: bool = Tr
 
 
 def accuracy_name(table: Mapping[str, Any]) -> str:
-    if "decoder" in table:
+    if table.get("decoder") is not None:
         return "exact match"
     return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
 
@@ -297,7 +297,12 @@ def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
     Of a language model, both are those at the last read. Of two stacks, they are the mean steps of the tokens of each,
     and exact match, as in Figure 4 of the Sparse Universal Transformer paper.
     """
-    data, key, name, two = table["slices"][column], difficulty_key(table), accuracy_name(table), "decoder" in table
+    data, key, name, two = (
+        table["slices"][column],
+        difficulty_key(table),
+        accuracy_name(table),
+        table.get("decoder") is not None,
+    )
     rows, ordered = pd.json_normalize(data["rows"]), data["numeric"]
     # no model can beat a constant answer on examples of one label, as in slices by label
     rows["constant"] = rows["majority_baseline"].where(rows["majority_baseline"] < 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from rich.progress import Progress, TextColumn
+from tqdm.auto import trange
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from .. import NDRConfig, NDRForSequenceClassification
@@ -25,21 +25,35 @@ from ..hub.checkpoint import save_checkpoint
 from ..hub.results import CALIBRATION_FILE
 from ..templating import percent
 from .calibrate import test_cells, verdict
-from .console import out, quiet_libraries, table, wrote
+from .console import out, quiet_libraries, show_rows, wrote
 from .shared import conditions
 
 # the value that each function gives for 0, 1, 2 and 3
 FUNCTIONS = {"a": (3, 1, 0, 2), "b": (3, 1, 2, 0), "c": (2, 3, 0, 1)}
 VALUES = 4
 TRAINED, TESTED = range(1, 6), range(1, 10)
-# of the longer chains that training could draw, one in so many is held out; the shorter ones are few
+# one in so many of the longer chains that training could draw is held out; there are few shorter ones
 HELD_OUT, SHORT = 8, 2
 # steps of training, and the most that a chain of nine functions may take
 TRAINED_STEPS, MOST_STEPS = 10, 12
 BATCH_SIZE = 64
-# chains of calibration and of the test, in two batches each: in small ones the exit costs more than it saves
+# chains of calibration and of the test, in two batches each: in small batches the exit costs more than it saves
 CALIBRATED, HALF = 1000, 500
-SHOWN = ("2 b", "3 a c", "0 c b b a", "2 b a c a b", "1 a a c b c a b")
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_hidden_layers": TRAINED_STEPS,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "gate_bias_init": -1.0,
+    # without it models answer the chains of training, and fail on longer ones
+    "gate_dropout": 0.3,
+    # the answer is read after every step, so that each step may be the last
+    "depth_objective": "every_step",
+    "step_weights": "uniform",
+    "num_labels": VALUES,
+}
 
 
 class Chain(NamedTuple):
@@ -84,85 +98,42 @@ def encode(tokenizer: PreTrainedTokenizerBase, chains: Sequence[Chain]) -> dict[
 def examples(tokenizer: PreTrainedTokenizerBase, seed: int) -> Examples:
     """Chains of one to nine functions, the longer of which training has not seen."""
     rng = random.Random(seed)
-    chains = [draw(rng, TESTED, training=False) for _ in range(CALIBRATED)]
-    chains.sort(key=lambda chain: len(chain.functions))
+    chains = sorted(
+        (draw(rng, TESTED, training=False) for _ in range(CALIBRATED)), key=lambda each: len(each.functions)
+    )
     batches = [encode(tokenizer, half) for half in (chains[:HALF], chains[HALF:])]
     return Examples(batches, [chain.text for chain in chains], [len(chain.functions) for chain in chains])
 
 
-def new_model(tokenizer: PreTrainedTokenizerBase) -> NDRForSequenceClassification:
-    config = NDRConfig(
-        hidden_size=64,
-        intermediate_size=128,
-        num_attention_heads=4,
-        num_hidden_layers=TRAINED_STEPS,
-        dropout=0.0,
-        attention_dropout=0.0,
-        gate_bias_init=-1.0,
-        # without it models answer chains of training, and fail on longer ones
-        gate_dropout=0.3,
-        # the answer is read after every step, so that each of them may be the last
-        depth_objective="every_step",
-        step_weights="uniform",
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        num_labels=VALUES,
-    )
-    return NDRForSequenceClassification(config)
-
-
 def train(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase, seed: int, max_steps: int) -> None:
-    """Train a model, and show how far it is: in a bar, and where there is no terminal by a line at times."""
-    rng = random.Random(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    """Train a model on short chains first: long ones need functions that the model knows."""
+    rng, optimizer = random.Random(seed), torch.optim.AdamW(model.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / 50) * (1 + math.cos(math.pi * step / max_steps)) / 2
     )
-    columns = (*Progress.get_default_columns(), TextColumn("loss {task.fields[loss]:.3f}"))
     model.train()
-    with Progress(*columns, console=out, disable=not out.is_terminal) as progress:
-        task = progress.add_task("training", total=max_steps, loss=math.nan)
-        for step in range(max_steps):
-            # short at first: long chains need functions that the model knows
-            lengths = TRAINED[: 1 + int(len(TRAINED) * step / (0.6 * max_steps))]
-            loss = model(**encode(tokenizer, [draw(rng, lengths, training=True) for _ in range(BATCH_SIZE)])).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            progress.update(task, completed=step + 1, loss=loss.item())
-            if not out.is_terminal and (step + 1) % 100 == 0:
-                out.print(f"training: step {step + 1:,} of {max_steps:,}, loss {loss.item():.3f}")
+    for step in (bar := trange(max_steps, desc="training", mininterval=1)):
+        lengths = TRAINED[: 1 + int(len(TRAINED) * step / (0.6 * max_steps))]
+        loss = model(**encode(tokenizer, [draw(rng, lengths, training=True) for _ in range(BATCH_SIZE)])).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     model.eval()
 
 
 def compare(found: dict[str, Any]) -> None:
     """Print accuracy and steps by the number of functions, and the fixed number of steps that is as accurate."""
-    test = found["tests"]["test"]
-    columns = [("functions", False), ("n", True), ("early exit", True), ("full depth", True), ("steps", True)]
-    rows = []
-    for row in test["by_difficulty"]:
-        longer = int(row["value"]) not in TRAINED
-        rows.append([row["value"] + " *" * longer, *test_cells(row).values(), "\u2588" * round(row["mean_depth"])])
-    title = f"Accuracy on {test['n']:,} fresh chains, at full depth ({found['max_depth']} steps) and with an early exit"
-    out.print(table(title, [*columns, ("", False)], [*rows, ["all", *test_cells(test).values()]]))
+    test, rows = found["tests"]["test"], []
+    for row in [*test["by_difficulty"], {**test, "value": "all"}]:
+        longer = row["value"] != "all" and int(row["value"]) not in TRAINED
+        rows.append({"functions": row["value"] + " *" * longer, **test_cells(row)})
+    show_rows(f"{test['n']:,} fresh chains, at full depth ({found['max_depth']} steps) and with an early exit", rows)
     out.print("* longer than any chain of training")
     out.print(f"The early exit takes {percent(test['relative_time'])} of the time of full depth.")
     out.print(*verdict(found)[1:], sep="\n", markup=False)
-
-
-def answer(model: NDRForSequenceClassification, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Print value, answer and steps of chains."""
-    chains = [Chain(int(text[0]), text[1:].replace(" ", "")) for text in SHOWN]
-    with torch.no_grad():
-        outputs = model(**encode(tokenizer, chains))
-    answers, taken = outputs.logits.argmax(-1).tolist(), outputs.ponder_steps.tolist()
-    columns = [("chain", False), ("value", True), ("answer", True), ("steps", True)]
-    rows = ([chain.text, chain.value, *found] for chain, *found in zip(chains, answers, taken, strict=True))
-    out.print(table(None, columns, rows))
 
 
 def run_demo(folder: Path, seed: int, max_steps: int) -> None:
@@ -171,14 +142,22 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
     Raises:
         ValueError: no confidence is high enough to stop early.
     """
-    # so small matrices are no work for two
+    # matrices this small are no work for two threads
     torch.set_num_threads(1)
     # closed gates make numbers so small that processors are slow with them
     torch.set_flush_denormal(True)
     quiet_libraries()
     set_seed(seed)
     tokenizer = word_tokenizer([*map(str, range(VALUES)), *FUNCTIONS])
-    model = new_model(tokenizer)
+    model = NDRForSequenceClassification(
+        NDRConfig(
+            **SIZES,
+            vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
     out.print(f"Functions of 0 to 3: {FUNCTIONS}. So `3 a c`, c(a(3)), is {Chain(3, 'ac').value}.", markup=False)
     out.print(f"A Neural Data Router of {model.num_parameters():,} parameters learns chains of 1 to 5 functions.")
     train(model, tokenizer, seed, max_steps)
@@ -194,7 +173,6 @@ def run_demo(folder: Path, seed: int, max_steps: int) -> None:
         )
     apply_calibration(model, found, benchmark="chains", config="demo", split="validation")
     compare({**found, **conditions(model)})
-    answer(model, tokenizer)
     save_checkpoint(model, folder, tokenizer)
     write_json(folder / CALIBRATION_FILE, found)
     wrote(folder)

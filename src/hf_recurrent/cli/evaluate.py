@@ -105,8 +105,7 @@ def measure_card(
     from ..hub.results import RESULTS_FILE, put_results, read_results, stored_digest
     from ..tasks.checkpoints import evaluation_splits, recipe_of_training, requested_task
     from ..training.arguments import ReportArguments
-    from ..training.evaluation import evaluate_run
-    from ..training.results import remeasured
+    from ..training.results import evaluate_run, remeasured
     from .shared import made_by_first
 
     before = read_results(folder) if Path(folder).is_dir() else None

@@ -7,8 +7,8 @@ import typer
 
 from ..benchmarks.registry import list_benchmarks
 from ..data.columns import require_columns
-from ..data.reading import Reading, csv_table, format_of, is_folder
-from ..recipes import find_recipe, no_recipe, recipe_files
+from ..data.reading import Reading, csv_table, format_of
+from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS
 from ..templating import require_known
@@ -107,37 +107,27 @@ def train(
 
 def check_words(words: list[str]) -> None:
     """Refuse what is not there before anything slow is imported: a recipe, file, checkpoint, column or name."""
-    recipe = None if words[0].startswith("-") else find_recipe(words[0])
+    recipe, flags = recipe_path(words), flags_of(words)
     if recipe is not None and not recipe.is_file():
-        raise typer.BadParameter(no_recipe(recipe))
-    given: dict[str, list[str]] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            name = name.replace("-", "_")
-            given[name] = [value] if value else []
-        elif name:
-            given[name].append(word)
+        raise typer.BadParameter(no_recipe(words[0]))
     for name, check in CHECKS.items():
-        for value in given.get(name, ()):
+        for value in flags.get(name, ()):
             check(value)
     for name, known in {"model_type": ARCHITECTURES, "task": TASKS, "benchmark": list_benchmarks()}.items():
-        for value in given.get(name, ()):
+        for value in flags.get(name, ()):
             require_known(name, value, known)
-    path = Path(next(iter(given.get("train_file", ())), ""))
-    if not is_folder(path) and path.is_file() and format_of(path) == "csv":
-        names = [name for name in ("encoding", "delimiter", "quoting") if given.get(name)]
-        reading = Reading(**{name: given[name][0].replace("\\t", "\t") for name in names})
+    path = Path(*flags.get("train_file", ())[-1:])
+    if path.is_file() and format_of(path) == "csv":
+        given = {name: flags[name][-1] for name in ("encoding", "delimiter", "quoting") if flags.get(name)}
         try:
-            with reading.open(path) as file:
-                found = csv_table(file, path, reading)[0]
+            with (reading := Reading(**given)).open(path) as file:
+                columns = csv_table(file, path, reading)[0]
         except (ValueError, LookupError):
             # reading it reports what is wrong
             return
-        for flag in COLUMN_FLAGS & given.keys():
-            for column in (part.strip() for value in given[flag] for part in value.split(",")):
-                require_columns({flag: column}, found, path.name)
+        for flag in COLUMN_FLAGS & flags.keys():
+            for column in ",".join(flags[flag]).split(","):
+                require_columns({flag: column.strip()}, columns, path.name)
 
 
 def show_help() -> None:

@@ -4,6 +4,7 @@ Those in `cpu/` are small, and those in `glue/` fine-tune checkpoints on tasks o
 """
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -11,10 +12,7 @@ import yaml
 from ..templating import near_matches
 
 FOLDER = Path(__file__).resolve().parent
-# in older versions, as the commands of cards made by them have it
-FORMER_FOLDER = Path("training", "recipes")
 TITLE = "title: "
-LISTED = "; `hf-recurrent recipes list` names them"
 
 
 @functools.cache
@@ -27,15 +25,9 @@ def recipe_files() -> dict[str, Path]:
 def recipe_named(text: str) -> str | None:
     """The name of the recipe that `text` stands for, None if it is none.
 
-    A name may have the suffix `.yaml`, and before it the folder `training/recipes` of older versions. What begins with
-    a dot or slash is a path.
+    A name may have the suffix `.yaml`.
     """
-    path = Path(text)
-    if text.startswith((".", "/")):
-        return None
-    if path.is_relative_to(FORMER_FOLDER):
-        path = path.relative_to(FORMER_FOLDER)
-    name = path.as_posix().removesuffix(".yaml")
+    name = text.removesuffix(".yaml")
     return name if name in recipe_files() else None
 
 
@@ -45,22 +37,28 @@ def find_recipe(text: str) -> Path:
     return path if path.is_file() or name is None else recipe_files()[name]
 
 
-def no_recipe(path: Path) -> str:
-    """The message about a recipe's file that is not there, with those that were probably meant."""
+def recipe_path(argv: Sequence[str]) -> Path | None:
+    """The file of a command line's recipe, by its path or name; None if it has flags alone."""
+    return find_recipe(argv[0]) if argv and not argv[0].startswith("-") else None
+
+
+def no_recipe(text: str) -> str:
+    """The message about a recipe that is not there, with the one that was probably meant."""
+    path = Path(text)
     near = near_matches(path.name, (other.name for other in path.parent.glob("*.yaml")))
-    near = near or near_matches(path.as_posix().removesuffix(".yaml"), recipe_files())
-    return f"there is no recipe {path}{near or LISTED}"
+    near = near or near_matches(text.removesuffix(".yaml"), recipe_files())
+    return f"there is no recipe {text}{near or '; `hf-recurrent recipes list` names them'}"
 
 
 def packaged_recipe(text: str) -> Path:
     """The file of the recipe of that name, whatever files there are elsewhere.
 
     Raises:
-        ValueError: there is no such recipe, with those that were probably meant.
+        ValueError: there is no such recipe, with the one that was probably meant.
     """
     name = recipe_named(text)
     if name is None:
-        raise ValueError(f"there is no recipe {text!r}{near_matches(text, recipe_files()) or LISTED}")
+        raise ValueError(no_recipe(text))
     return recipe_files()[name]
 
 
@@ -71,6 +69,21 @@ def name_of(path: Path) -> str | None:
 
 def recipe_title(path: Path) -> str:
     """The title of a recipe of this package: an architecture and what it is trained on."""
-    with path.open(encoding="utf-8") as file:
-        line = next(line for line in file if line.startswith(TITLE))
-    return yaml.safe_load(line.removeprefix(TITLE))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return yaml.safe_load(next(line for line in lines if line.startswith(TITLE)).removeprefix(TITLE))
+
+
+def flags_of(words: Sequence[str]) -> dict[str, list[str]]:
+    """The flags of a command line, by their names with underscores, and the words of each."""
+    flags: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, word = word[2:].partition("=")
+            name = name.replace("-", "_")
+            flags.setdefault(name, [])
+            if not equals:
+                continue
+        if name:
+            flags[name].append(word)
+    return flags

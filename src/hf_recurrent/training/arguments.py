@@ -4,11 +4,10 @@
 # ruff: noqa: RUF009
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
 from transformers import TrainingArguments
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.hf_argparser import HfArg
@@ -19,17 +18,13 @@ from ..files import mapping
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
 from ..templating import require_known
-from .optimization import SCHEDULES, check_schedule, schedule_names
+from .optimization import SCHEDULES, schedule_names
 from .paper import PaperRow
+from .recipes import DEFAULT_BATCH_SIZE
 
-# of transformers
-DEFAULT_BATCH_SIZE = 8
-# equally good checkpoints: which of them is the best one
-TIES = ("first", "latest")
 # metrics that are better if lower
 LOSSES = ("loss", "nll", "perplexity", "mse", "ponder_cost", "ponder_steps")
 SAMPLINGS = ("with_replacement", "by_length", "short_first", "balanced_lengths")
-DOCUMENT_OPTIMIZERS = ("adafactor", "adamw_torch")
 # schedules of transformers that need more than steps, or the course of the loss
 NOT_OFFERED = ("reduce_lr_on_plateau", "greedy", "warmup_stable_decay")
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -69,17 +64,22 @@ class ModelArguments:
                 "set exactly one of model_type and model_name_or_path, such as --model_type gut for a new model; "
                 f"model_type is one of {', '.join(ARCHITECTURES)}"
             )
-        for name in ("model_revision", "ignore_mismatched_sizes", "freeze_base_model"):
-            if self.model_name_or_path is None and getattr(self, name):
-                raise ValueError(f"{name} is {getattr(self, name)!r}: it is for a checkpoint, model_name_or_path")
         if self.model_type is not None:
-            require_known("model_type", self.model_type, list(ARCHITECTURES))
+            require_known("model_type", self.model_type, ARCHITECTURES)
+            if self.freeze_base_model:
+                raise ValueError("freeze_base_model is True: it is for a checkpoint, model_name_or_path")
 
     @property
     def hub_options(self) -> dict[str, Any]:
         """Arguments of the loaders of the checkpoint to fine-tune."""
         found = {"revision": self.model_revision, "token": self.token}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def attention(self) -> dict[str, Any]:
+        """The implementation of attention, as an argument of loaders."""
+        name = self.attn_implementation
+        return {} if name is None else {"attn_implementation": name}
 
     @cached_property
     def is_original(self) -> bool:
@@ -115,7 +115,6 @@ class ReportArguments:
     language: list[str] = HfArg(default_factory=list, help="Languages of the data, as ISO 639 codes such as en.")
     examples: bool = HfArg(default=False, help="Quote examples of your own data on the card, which is published.")
     keep_checkpoints: bool = HfArg(default=False, help="Keep checkpoint-N folders of a finished run.")
-    timing: bool = HfArg(default=False, help="Report seconds of each training epoch and of each evaluation pass.")
     write_predictions: bool = HfArg(default=False, help="Write predictions/<split>.jsonl.")
     thresholds: list[float] = HfArg(
         default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
@@ -135,10 +134,8 @@ class ReportArguments:
             )
         if self.paper and self.paper_table != "none":
             raise conflict(self, "paper", "paper_table", "say what the run reproduces")
-        if self.paper_variants and not self.paper:
-            raise ValueError("paper_variants are changes of a row: set paper to {id: ..., table: ..., row: ...} too")
         for other in [{}, *self.paper_variants.values()] if self.paper else ():
-            PaperRow.of({**self.paper, **mapping("a value of paper_variants", other)})
+            PaperRow.of({**self.paper, **(other or {})})
 
 
 @dataclass
@@ -165,8 +162,9 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     batch_tokens: int | None = HfArg(
         default=None,
+        aliases=["--max_tokens"],
         help="Most tokens of a batch of examples of like length, padding counted, per process and accumulated batch; a "
-        "siamese pair counts as two of its longer sentence.",
+        "siamese pair counts as two of its longer sentence, a source with its target as the longer of the two.",
     )
     batch_sampling: str | None = HfArg(
         default=None,
@@ -208,9 +206,7 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
 
     def __post_init__(self) -> None:
-        if not self.output_dir:
-            # transformers would take ./trainer_output
-            raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")
+        check_output_dir(self)
         check_numbers(self)
         if self.label_smoothing_factor:
             raise ValueError(
@@ -219,75 +215,45 @@ class RecurrentTrainingArguments(TrainingArguments):
                 f"with config: {{label_smoothing: {self.label_smoothing_factor}}}"
             )
         if self.lr_schedule is not None:
-            check_schedule(self.lr_schedule)
+            require_known("lr_schedule", self.lr_schedule, schedule_names())
             other = getattr(self.lr_scheduler_type, "value", self.lr_scheduler_type)
             if other not in ("linear", self.lr_schedule):
-                raise ValueError(
-                    f"lr_schedule is {self.lr_schedule!r} and lr_scheduler_type {other!r}: both choose the "
-                    "schedule, set one of them"
-                )
+                raise conflict(self, "lr_schedule", "lr_scheduler_type", "choose the schedule")
             if self.lr_schedule not in SCHEDULES:
                 self.lr_scheduler_type = self.lr_schedule
         if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":
             raise ValueError(f"cycle_adam_beta1 needs lr_schedule: linearwarmup, not {self.lr_schedule!r}")
         self.check_batches()
-        if self.fp16 and (self.use_cpu or not torch.accelerator.is_available()):
-            # accelerate would compute in float32, and say nothing
-            raise ValueError("fp16 is True, but training runs on a CPU: set it to False, or bf16 and use_cpu to True")
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
-        require_known("best_model_on_ties", self.best_model_on_ties, list(TIES))
-        if self.early_stopping_patience is not None and not self.load_best_model_at_end:
-            raise ValueError("early_stopping_patience needs load_best_model_at_end: true")
+        require_known("best_model_on_ties", self.best_model_on_ties, ("first", "latest"))
         if self.metric_for_best_model is not None and self.greater_is_better is None:
             self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         super().__post_init__()
-        # transformers makes these whole if they are above 1, and else takes them for a fraction of training
-        for name in ("logging_steps", "eval_steps", "save_steps"):
-            if getattr(self, name) == 1:
-                setattr(self, name, 1)
-
-    @property
-    def token_limit(self) -> tuple[str, int | None]:
-        """The setting that limits the tokens of a batch, and its value."""
-        return "batch_tokens", self.batch_tokens
 
     def check_batches(self) -> None:
         """Raise a ValueError for an unknown sampling, or if more than one setting chooses the examples of a batch."""
         if self.batch_sampling is not None:
-            require_known("batch_sampling", self.batch_sampling, list(SAMPLINGS))
-        for name, unset in (("short_first_steps", 0), ("short_first_share", 0.0), ("short_first_power", 1.0)):
-            if self.batch_sampling != "short_first" and (value := getattr(self, name)) != unset:
-                raise ValueError(
-                    f"{name} is {value}, but batch_sampling {self.batch_sampling!r}: set batch_sampling to "
-                    f"short_first, or {name} to {unset}"
-                )
-        limit, strategy = self.batch_tokens, self.train_sampling_strategy
-        choices = {
-            "batch_tokens": limit,
-            "batch_sampling": self.batch_sampling,
-            "train_sampling_strategy": None if strategy == "random" else strategy,
-        }
-        if limit is not None:
-            choices["per_device_train_batch_size"] = self.per_device_train_batch_size
-            choices["auto_find_batch_size"] = self.auto_find_batch_size or None
-        made = [name for name, value in choices.items() if value is not None]
-        if len(made) > 1:
-            raise conflict(self, *made[:2], "choose the examples of a batch")
+            require_known("batch_sampling", self.batch_sampling, SAMPLINGS)
+        if self.batch_sampling != "short_first" and (self.short_first_steps or self.short_first_share):
+            raise ValueError(
+                f"short_first_steps and _share are for batch_sampling short_first, not {self.batch_sampling!r}"
+            )
+        ways = ["batch_tokens", "batch_sampling"]
+        ways += [] if self.train_sampling_strategy == "random" else ["train_sampling_strategy"]
+        ways += [] if self.batch_tokens is None else ["per_device_train_batch_size"]
+        chosen = [name for name in ways if getattr(self, name) is not None]
+        if len(chosen) > 1:
+            raise conflict(self, *chosen[:2], "choose the examples of a batch")
 
 
 @dataclass
 class Seq2SeqArguments(RecurrentTrainingArguments):
-    """`RecurrentTrainingArguments` with batches by tokens, averaged checkpoints and decoding.
+    """`RecurrentTrainingArguments` with averaged checkpoints and decoding.
 
     Labels are smoothed by the model (`config: {label_smoothing: 0.1}`).
     """
 
-    max_tokens: int | None = HfArg(
-        default=None,
-        help="Most tokens of source or target of a batch of examples of like length, padding counted, per process and "
-        "accumulated batch; per_device_train_batch_size examples if unset.",
-    )
     average_checkpoints: int | None = HfArg(
         default=None, help="Keep so many of the best checkpoints by metric_for_best_model, and leave their average."
     )
@@ -302,82 +268,60 @@ class Seq2SeqArguments(RecurrentTrainingArguments):
     )
 
     def __post_init__(self) -> None:
-        if self.batch_tokens is not None:
-            raise ValueError(
-                f"batch_tokens is {self.batch_tokens}: set max_tokens, which limits sources and targets alike"
-            )
-        if self.max_tokens is not None and self.batch_sampling is not None:
-            raise conflict(self, "max_tokens", "batch_sampling", "choose the examples of a batch")
         if self.average_checkpoints is not None and not self.load_best_model_at_end:
             raise ValueError("average_checkpoints needs load_best_model_at_end: true, and a metric_for_best_model")
-        if self.average_checkpoints is not None and self.save_total_limit == 1:
-            raise ValueError(
-                f"average_checkpoints is {self.average_checkpoints} and save_total_limit 1, with which all checkpoints "
-                "but the best one go in the end: set save_total_limit to 2 or more, which the best ones come on top of"
-            )
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "nll"
         super().__post_init__()
 
-    @property
-    def token_limit(self) -> tuple[str, int | None]:
-        return "max_tokens", self.max_tokens
+
+# settings of transformers that the loop over documents has, too, and their defaults there
+OF_DOCUMENTS: dict[str, Any] = {
+    **dict.fromkeys(("output_dir", "resume_from_checkpoint", "eval_steps", "max_grad_norm")),
+    **dict.fromkeys(("hub_model_id", "hub_private_repo", "hub_revision", "hub_token")),
+    **dict.fromkeys(("bf16", "use_cpu", "disable_tqdm", "push_to_hub"), False),
+    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), DEFAULT_BATCH_SIZE),
+    **dict.fromkeys(("save_steps", "warmup_steps"), 1000),
+    "gradient_accumulation_steps": 1,
+    "max_steps": 500_000,
+    "learning_rate": 1.0,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "weight_decay": 0.0,
+    "seed": 42,
+    "save_total_limit": 2,
+    "logging_steps": 100,
+}
+DocumentFields = make_dataclass(
+    "DocumentFields",
+    [
+        (field.name, field.type, HfArg(default=OF_DOCUMENTS[field.name], help=field.metadata["help"]))
+        for field in fields(TrainingArguments)
+        if field.name in OF_DOCUMENTS
+    ],
+)
 
 
 @dataclass
-class DocumentTrainingArguments:
-    """Training over documents, and the folder and repository of the result; names are those of `TrainingArguments`."""
+class DocumentTrainingArguments(DocumentFields):
+    """Training over documents, and the folder and repository of the result."""
 
-    output_dir: str | None = HfArg(default=None, help="Folder of the run.")
-    per_device_train_batch_size: int = HfArg(default=8, help="Sequences that a process reads at a time.")
-    gradient_accumulation_steps: int = HfArg(
-        default=1, help="Groups of so many sequences, read one after another, that make one optimiser step."
-    )
-    per_device_eval_batch_size: int = HfArg(default=8, help="Sequences of an evaluation batch.")
-    max_steps: int = HfArg(default=500_000, help="Optimiser steps.")
     optim: str = HfArg(default="adafactor", help="adafactor (with momentum, as the paper's) or adamw_torch.")
-    learning_rate: float = HfArg(
-        default=1.0,
-        help="Base learning rate, multiplied by the schedule; of adafactor relative to the size of parameters.",
-    )
     lr_schedule: str = HfArg(
         default="rsqrt_std", help="rsqrt_std (the paper's), another of this package's, or a schedule of transformers."
     )
-    warmup_steps: int = HfArg(default=1000, help="Optimiser steps over which the learning rate rises.")
-    adam_beta1: float = HfArg(default=0.9, help="Of adamw_torch.")
-    adam_beta2: float = HfArg(default=0.999, help="Of adamw_torch.")
-    adam_epsilon: float = HfArg(default=1e-8, help="Of adamw_torch.")
-    weight_decay: float = HfArg(default=0.0, help="Of adamw_torch, on all parameters.")
-    max_grad_norm: float | None = HfArg(default=None, help="Clip gradients to this norm; None: do not.")
-    bf16: bool = HfArg(default=False, help="Compute in bfloat16 where that is safe.")
-    use_cpu: bool = HfArg(default=False, help="Leave GPUs alone.")
-    seed: int = HfArg(default=42, help="Of weights, dropout and the order of documents.")
-    eval_steps: int | None = HfArg(
-        default=None, help="Steps between evaluations on validation documents; None: none on the way."
-    )
-    save_steps: int = HfArg(default=1000, help="Steps between checkpoints.")
-    save_total_limit: int = HfArg(default=2, help="Maximum number of checkpoints to keep.")
-    logging_steps: int = HfArg(default=100, help="Steps between entries of the log.")
-    resume_from_checkpoint: str | None = HfArg(
-        default=None, help="A checkpoint of such a run; the last one of output_dir if unset."
-    )
-    disable_tqdm: bool = HfArg(default=False, help="No progress bars.")
-    push_to_hub: bool = HfArg(default=False, help="Publish the finished run as hub_model_id.")
-    hub_model_id: str | None = HfArg(default=None, help="Repository on the Hub: owner/name.")
-    hub_private_repo: bool | None = HfArg(default=None, help="Whether a new repository is private.")
-    hub_revision: str | None = HfArg(default=None, help="Branch to publish to.")
-    hub_token: str | None = HfArg(default=None, help="Access token, instead of the one logged in with.")
 
     def __post_init__(self) -> None:
-        if not self.output_dir:
-            raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/rec_fixed_skip")
+        check_output_dir(self)
         check_numbers(self, "max_steps", "eval_steps", "save_steps", "logging_steps")
-        require_known("optim", self.optim, list(DOCUMENT_OPTIMIZERS))
-        check_schedule(self.lr_schedule)
-        if self.lr_schedule in NOT_OFFERED:
-            known = ", ".join(name for name in schedule_names() if name not in NOT_OFFERED)
-            raise ValueError(
-                f"lr_schedule is {self.lr_schedule!r}, which needs more than steps: expected one of {known}"
-            )
+        require_known("optim", self.optim, ("adafactor", "adamw_torch"))
+        require_known("lr_schedule", self.lr_schedule, [name for name in schedule_names() if name not in NOT_OFFERED])
         if self.optim != "adamw_torch" and self.weight_decay:
             raise ValueError(f"weight_decay is {self.weight_decay}, which optim: {self.optim} has not: leave it at 0")
+
+
+def check_output_dir(args: Any) -> None:
+    """Raise a ValueError if a run has no folder: transformers would take ./trainer_output."""
+    if not args.output_dir:
+        raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")

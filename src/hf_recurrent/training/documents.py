@@ -4,23 +4,22 @@ Each sequence of the batch goes on in its document with its own state, and gradi
 sequences of a process, N tokens a segment; G groups of B / G sequences.
 """
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedType, GradientAccumulationPlugin, KwargsHandler, set_seed
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from accelerate.utils import DistributedType, GradientAccumulationPlugin, set_seed
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from ..analysis.losses import Losses, evaluate_documents
+from ..analysis.losses import evaluate_documents
 from ..data.corpus import TokenDocuments
 from ..data.segments import DocumentReader, Segment
 from ..files import write_json
@@ -29,16 +28,13 @@ from ..inference.processes import in_step, shared_after_training
 from ..models.common.sharding import is_sharded
 from ..models.common.token_targets import NO_TARGET
 from ..registry import ARCHITECTURES
-from ..tasks.base import Split, Task
-from .arguments import DocumentTrainingArguments
-from .document_checkpoint import Progress, find_checkpoint, keep_last, load_training_state, save_training_state
-from .engine_checks import check_fsdp_plugin
-from .engine_states import whole_model
-from .model import check_model, make_config, make_model
+from ..tasks.base import Split
+from .document_checkpoint import Progress, load_training_state, save_training_state
+from .model import check_model, make_config
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
-from .recipes import defaults_of, read_recipe, recipe_path
-from .run_folder import SHARES
-from .stages import Run, argument_types
+from .run_folder import checkpoint_to_resume, last_complete_checkpoint
+from .sharding import check_fsdp_plugin, whole_model
+from .stages import Run
 from .trainer import DivergedError
 
 LOG_FILE = "training_log.json"
@@ -47,44 +43,29 @@ LOG_FILE = "training_log.json"
 class DocumentRun(Run):
     """A run over documents, by a loop over their segments."""
 
-    def __init__(self, argv: Sequence[str], task: type[Task]):
-        super().__init__(argv, task)
-        self.accelerator = make_accelerator(self.args)
-        self.changes = self.experiment_changes()
-        self.epochs: list[float] = []
-        self.sums: list[torch.Tensor] = []
+    # no splits of examples
+    splits = None
 
-    @property
-    def is_main_process(self) -> bool:
-        return self.accelerator.is_main_process
+    def start(self) -> torch.device:
+        """Make the accelerator of one or several processes; precision is that of the arguments.
 
-    def main_process_first(self) -> AbstractContextManager:
-        return self.accelerator.main_process_first()
-
-    @property
-    def step_size(self) -> int:
-        return math.prod(getattr(self.args, name) for name in SHARES) * self.num_processes
-
-    @property
-    def device(self) -> torch.device:
-        return self.accelerator.device
-
-    @property
-    def num_processes(self) -> int:
-        return self.accelerator.num_processes
-
-    def experiment_changes(self) -> list[str]:
-        """The changes by flags, without how a step's sequences are shared out if they are as many as in the recipe."""
-        path = recipe_path(self.argv)
-        if path is None:
-            return self.changes
-        defaults = defaults_of(argument_types(type(self.task)))
-        recipe = read_recipe(path, defaults)
-        before, now = (
-            math.prod(given.get(name, defaults[name]) for name in SHARES) for given in (recipe, self.settings)
+        Raises:
+            ValueError: the launcher asks for FSDP on CPUs, or in a way that leaves no whole checkpoint.
+        """
+        # it would warn at each checkpoint that tied weights are kept once
+        logging.getLogger("accelerate.utils.other").setLevel(logging.ERROR)
+        # an earlier run in this process may have had another precision or engine
+        AcceleratorState._reset_state(reset_partial_state=True)
+        self.accelerator = Accelerator(
+            cpu=self.args.use_cpu,
+            mixed_precision="bf16" if self.args.bf16 else "no",
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1, sync_with_dataloader=False),
+            # it would move once for each process
+            step_scheduler_with_optimizer=False,
         )
-        shared = tuple(f"{name} = " for name in SHARES) if self.num_processes * now == before else ()
-        return [change for change in self.changes if not change.startswith(shared)]
+        if self.accelerator.distributed_type == DistributedType.FSDP:
+            check_fsdp_plugin(self.accelerator.state.fsdp_plugin)
+        return self.accelerator.device
 
     def check(self) -> None:
         data = self.task.data
@@ -103,39 +84,39 @@ class DocumentRun(Run):
         Raises:
             ValueError: they cannot be loaded, or the checkpoint does not fit.
         """
-        task, args, seed = self.task, self.args, self.args.seed
-        with self.main_process_first():
+        task, args = self.task, self.args
+        with self.accelerator.main_process_first():
             self.documents = task.document_splits()
             self.tokenizer = task.load_tokenizer(self.model_args)
             # documents are read to their ends
             self.tokenizer.model_max_length = VERY_LARGE_INTEGER
             encoded = task.encoded(self.documents, self.tokenizer)
         config = make_config(self.model_args, task, self.tokenizer)
-        set_seed(seed)
-        model = make_model(self.model_args, config, task)
-        self.notes = self.beginnings(model)
-        set_seed(seed, device_specific=True)
-        groups = args.gradient_accumulation_steps
-        self.reader = self.make_reader(
-            *(encoded["train"], config.pad_token_id),
-            batch_size=groups * args.per_device_train_batch_size,
-            shuffle_seed=seed,
-            rewind=True,
-        )
+        model = self.new_model(config)
+        set_seed(args.seed, device_specific=True)
+        groups, pad = args.gradient_accumulation_steps, config.pad_token_id
+        size = groups * args.per_device_train_batch_size
+        self.reader = self.make_reader(encoded["train"], pad, batch_size=size, shuffle_seed=args.seed, rewind=True)
         self.validation = None
         if args.eval_steps is not None:
             if "validation" not in encoded:
-                raise ValueError(f"eval_steps is {args.eval_steps}, but {task.data.name} has no validation documents")
-            size = args.per_device_eval_batch_size
-            self.validation = self.make_reader(encoded["validation"], config.pad_token_id, batch_size=size)
+                raise ValueError(f"eval_steps is set, but {task.data.name} has no validation documents")
+            self.validation = self.make_reader(encoded["validation"], pad, batch_size=args.per_device_eval_batch_size)
         self.caches = [model.model.new_cache() for _ in range(groups)]
-        prepared = self.accelerator.prepare(model, *make_optimizer(model, args))
-        self.wrapped, self.optimizer, self.schedule = prepared
-        self.progress = Progress(groups=groups)
-        checkpoint = find_checkpoint(self.folder, args.resume_from_checkpoint)
-        if checkpoint is not None:
-            place = (self.accelerator, checkpoint, self.plain_model, self.optimizer, self.reader, self.caches)
-            self.progress = load_training_state(*place)
+        if args.optim == "adafactor":
+            optimizer: torch.optim.Optimizer = MomentumAdafactor(model.parameters(), lr=args.learning_rate)
+        else:
+            betas, decay = (args.adam_beta1, args.adam_beta2), args.weight_decay
+            optimizer = torch.optim.AdamW(
+                model.parameters(), args.learning_rate, betas, args.adam_epsilon, weight_decay=decay
+            )
+        make = make_schedule if args.lr_schedule in SCHEDULES else get_scheduler
+        schedule = make(args.lr_schedule, optimizer, args.warmup_steps, args.max_steps)
+        self.wrapped, self.optimizer, self.schedule = self.accelerator.prepare(model, optimizer, schedule)
+        checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
+        self.progress = Progress() if checkpoint is None else load_training_state(self, checkpoint)
+        # (2,) nats and tokens of steps that are not among the progress yet
+        self.sums = torch.zeros(2, device=self.device, dtype=torch.float64)
 
     def make_reader(self, documents: TokenDocuments, pad_token_id: int, **options: Any) -> DocumentReader:
         """The reader of this process's part of the documents."""
@@ -157,7 +138,7 @@ class DocumentRun(Run):
         """Take all steps that are left; evaluate, log and save on the way and at the end."""
         args, progress = self.args, self.progress
         self.wrapped.train()
-        before, start = progress.seconds, time.perf_counter()
+        start = time.perf_counter() - progress.seconds
         hidden = args.disable_tqdm or not self.is_main_process
         with tqdm(total=args.max_steps, initial=progress.steps, disable=hidden, desc="training", unit="step") as bar:
             while progress.steps < args.max_steps:
@@ -169,11 +150,12 @@ class DocumentRun(Run):
                 if self.validation is not None and (progress.steps % args.eval_steps == 0 or last):
                     self.validate(bar.write)
                 if progress.steps % args.save_steps == 0 or last:
-                    progress.seconds = before + time.perf_counter() - start
-                    self.save_state()
-        if self.is_main_process:
-            # a run that was killed before it did so
-            keep_last(self.folder, args.save_total_limit)
+                    progress.seconds = time.perf_counter() - start
+                    self.add_up()
+                    # the last good checkpoint must stay the last one
+                    if (name := first_not_finite(self.plain_model)) is not None:
+                        raise self.diverged(f"the weight {name}")
+                    save_training_state(self)
 
     def take_step(self) -> None:
         """One optimiser step on the next segment of every sequence."""
@@ -187,15 +169,14 @@ class DocumentRun(Run):
         self.schedule.step()
         self.optimizer.zero_grad()
         self.progress.steps += 1
-        self.sums.append(sums)
+        self.sums += sums
 
     def add_up(self) -> None:
         """Add the losses of all processes since the last call to the progress."""
-        if self.sums:
-            nats, tokens = self.accelerator.reduce(torch.stack(self.sums).sum(0)).tolist()
-            self.progress.nats += nats
-            self.progress.tokens += int(tokens)
-            self.sums = []
+        nats, tokens = self.accelerator.reduce(self.sums).tolist()
+        self.progress.nats += nats
+        self.progress.tokens += int(tokens)
+        self.sums = torch.zeros_like(self.sums)
         if not math.isfinite(self.progress.nats):
             raise self.diverged("the loss")
 
@@ -204,17 +185,22 @@ class DocumentRun(Run):
         self.add_up()
         progress = self.progress
         bits = progress.nats / max(progress.tokens, 1) / math.log(2)
-        rate = self.schedule.get_last_lr()[0]
-        progress.log.append(
-            {"step": progress.steps, "bits_per_token": bits, "tokens": progress.tokens, "learning_rate": rate}
-        )
+        found = {"bits_per_token": bits, "tokens": progress.tokens, "learning_rate": self.schedule.get_last_lr()[0]}
+        progress.log.append({"step": progress.steps, **found})
         progress.nats, progress.tokens = 0.0, 0
         return bits
 
     def validate(self, write: Callable[[str], None]) -> None:
-        """Add the losses on the validation documents, each read from its beginning, to the log."""
+        """Add the losses on the validation documents, each read from its beginning, to the log.
+
+        Each process reads its part of them.
+        """
+        model, segments = self.plain_model, self.validation
+        if is_sharded(model):
+            segments = in_step(segments, segments.padding(), model.device)
         try:
-            losses = evaluate_share(self.plain_model, self.validation)
+            with shared_after_training():
+                losses = evaluate_documents(model, segments)
         except ValueError as error:
             raise self.broken(error) from error
         bits, step = losses.bits_per_token, self.progress.steps
@@ -223,33 +209,23 @@ class DocumentRun(Run):
             write(f"step {step}: validation {bits:.4f} bits per token ({losses.num_tokens:,} tokens)")
         self.wrapped.train()
 
-    def save_state(self) -> None:
-        self.add_up()
-        # the last good checkpoint must stay the last one
-        name = first_not_finite(self.plain_model)
-        if name is not None:
-            raise self.diverged(f"the weight {name}")
-        place = (self.accelerator, self.folder, self.plain_model, self.progress, self.reader, self.caches)
-        save_training_state(*place, keep=self.args.save_total_limit)
-
     def broken(self, error: ValueError) -> Exception:
         """The error to raise for one of the model: if there are NaN, one that names the step; else the error itself."""
-        if first_not_finite(self.plain_model) is not None:
-            return self.diverged("a weight")
-        return self.diverged("a state") if "NaN" in str(error) else error
+        broken = "NaN" in str(error) or first_not_finite(self.plain_model) is not None
+        return self.diverged("a weight or state") if broken else error
 
     def diverged(self, what: str) -> DivergedError:
-        checkpoint = find_checkpoint(self.folder, None) or "none yet"
+        checkpoint = last_complete_checkpoint(self.folder) or "none yet"
         return DivergedError(
             f"step {self.progress.steps}: {what} is not a finite number. Last good checkpoint: {checkpoint}. Lower "
             "learning_rate, lengthen warmup_steps or set max_grad_norm, in a new output_dir"
         )
 
-    def outcome(self) -> tuple[Any, dict[str, Any]]:
+    def outcome(self) -> Any:
         write_json(self.folder / LOG_FILE, self.progress.log)
-        facts = {"seconds": self.progress.seconds, "steps": self.progress.steps}
-        facts["step_tokens"] = self.reader.num_rows * self.task.data.segment_length
-        return self.whole, facts
+        depth = self.whole.config.num_hidden_layers
+        self.facts = {"seconds": self.progress.seconds, "steps": self.progress.steps, "trained_depth": depth}
+        return self.whole
 
     def evaluate(self) -> None:
         # all processes of a sharded model call for it
@@ -257,7 +233,6 @@ class DocumentRun(Run):
             self.whole = whole_model(self.plain_model)
         else:
             self.whole = self.accelerator.unwrap_model(self.wrapped, keep_fp32_wrapper=False)
-        self.splits = None
         super().evaluate()
 
     def evaluated_splits(self) -> list[Split]:
@@ -328,44 +303,3 @@ def train_step(accelerator: Accelerator, model: torch.nn.Module, segment: Segmen
         caches[group] = outputs.past_key_values
         sums += torch.stack([prediction.detach().double() * tokens, tokens.double()])
     return sums
-
-
-def make_accelerator(args: DocumentTrainingArguments, handlers: Sequence[KwargsHandler] = ()) -> Accelerator:
-    """The accelerator of one or several processes; precision and accumulation are those of `args`.
-
-    Raises:
-        ValueError: the launcher asks for FSDP on CPUs, or in a way that leaves no whole checkpoint.
-    """
-    # an earlier run in this process may have had another precision or engine
-    AcceleratorState._reset_state(reset_partial_state=True)
-    accelerator = Accelerator(
-        cpu=args.use_cpu,
-        mixed_precision="bf16" if args.bf16 else "no",
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1, sync_with_dataloader=False),
-        # it would move once for each process
-        step_scheduler_with_optimizer=False,
-        kwargs_handlers=list(handlers),
-    )
-    if accelerator.distributed_type == DistributedType.FSDP:
-        check_fsdp_plugin(accelerator.state.fsdp_plugin)
-    return accelerator
-
-
-def make_optimizer(model: torch.nn.Module, args: DocumentTrainingArguments) -> tuple[Optimizer, LRScheduler]:
-    """Optimiser and schedule by their names; weight decay is on all parameters."""
-    if args.optim == "adafactor":
-        optimizer: Optimizer = MomentumAdafactor(model.parameters(), lr=args.learning_rate)
-    else:
-        betas = (args.adam_beta1, args.adam_beta2)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), args.learning_rate, betas, args.adam_epsilon, weight_decay=args.weight_decay
-        )
-    make = make_schedule if args.lr_schedule in SCHEDULES else get_scheduler
-    return optimizer, make(args.lr_schedule, optimizer, args.warmup_steps, args.max_steps)
-
-
-def evaluate_share(model: Any, reader: DocumentReader) -> Losses:
-    """Losses on all documents, of which each process reads its part."""
-    segments = in_step(reader, reader.padding(), model.device) if is_sharded(model) else reader
-    with shared_after_training():
-        return evaluate_documents(model, segments)

@@ -1,60 +1,34 @@
-"""The model of a recipe."""
+"""The model of a recipe, and token embeddings of another checkpoint that it may start with."""
 
 import dataclasses
+import os
 import reprlib
 import shlex
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
 from ..benchmarks.long_documents.tokenizers import embedding_rows, num_token_ids
 from ..convert import from_pretrained_recurrent
 from ..convert.pretrained import original_of, our_config
 from ..data.labels import listed
-from ..data.tokenizers import num_token_types
+from ..data.tokenizers import num_token_types, read_tokenizer, token_of
 from ..files import one_line
-from ..hub.checkpoint import check_finite, checkpoint_config, read_config, root_cause
+from ..hub.checkpoint import check_finite, check_place, checkpoint_config, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..tasks.base import Task
-from ..templating import near_matches
+from ..templating import require_known
 from .arguments import ModelArguments
 
-
-def read_starting_config(arguments: ModelArguments, name: str, **options: Any) -> PreTrainedConfig:
-    """`read_config` of a checkpoint to fine-tune, or our config of one that `from_pretrained_recurrent` takes."""
-    if not arguments.is_original:
-        return read_config(name, **options)
-    theirs, fields = PreTrainedConfig.get_config_dict(name, **options)
-    return our_config(original_of(theirs["model_type"], name), theirs, fields)[0]
-
-
-def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
-    """Raise a ValueError for a name that is not a field: transformers would store it without a use."""
-    known = [field.name for field in dataclasses.fields(config_class)]
-    for name in fields:
-        if name not in known:
-            raise ValueError(f"config: {config_class.__name__} has no field {name!r}{near_matches(name, known)}")
-
-
-def warn_of_other_labels(name: str, config: PreTrainedConfig, names: tuple[str, ...]) -> None:
-    """Warn where the classes of your data are not those, or not in the order, that a checkpoint's classifier has."""
-    saved = tuple(str(label) for _, label in sorted(config.id2label.items()))
-    unnamed = tuple(f"LABEL_{number}" for number in range(len(saved)))
-    if len(names) != len(saved) or saved in (names, unnamed):
-        return
-    remedy = f"; --label_list {shlex.join(saved)} keeps their order" if set(names) == set(saved) else ""
-    warnings.warn(
-        f"model_name_or_path {name} has learned the labels {listed(saved)}, and the data have {listed(names)}: its "
-        f"classifier starts from weights for others{remedy}",
-        stacklevel=2,
-    )
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def make_config(arguments: ModelArguments, task: Task, tokenizer: Any | None) -> PreTrainedConfig:
@@ -69,25 +43,19 @@ def make_config(arguments: ModelArguments, task: Task, tokenizer: Any | None) ->
     fields: dict[str, Any] = {} if tokenizer is None and own else task.config_fields()
     if tokenizer is not None:
         fields |= {role: getattr(tokenizer, role) for role in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    if tokenizer is not None and arguments.model_type is not None:
-        fields["vocab_size"] = embedding_rows(tokenizer)
-        if own and task.pair_types(arguments):
-            fields["type_vocab_size"] = num_token_types(tokenizer)
+        if name is None:
+            fields["vocab_size"] = embedding_rows(tokenizer)
+            if own and task.pair_types(arguments):
+                fields["type_vocab_size"] = num_token_types(tokenizer)
     if task.tag == "translation":
         fields["is_encoder_decoder"] = True
     fields |= arguments.config
     if name is not None:
-        read = partial(read_starting_config, arguments)
-        place = ("model_name_or_path", name, read)
+        place = ("model_name_or_path", name, partial(read_starting_config, arguments))
         saved = checkpoint_config(*place, **arguments.hub_options)
         check_config_fields(type(saved), arguments.config)
-        if tokenizer is not None and (ids := num_token_ids(tokenizer)) > saved.vocab_size:
-            raise ValueError(
-                f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
-                f"{saved.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
-            )
-        if tokenizer is not None and own and task.label_names:
-            warn_of_other_labels(name, saved, task.source.label_names)
+        if tokenizer is not None:
+            check_start(name, saved, task, tokenizer)
         return checkpoint_config(*place, **arguments.hub_options, **fields)
     family = ARCHITECTURES[arguments.model_type]
     if task.auto_class not in family.heads:
@@ -96,13 +64,50 @@ def make_config(arguments: ModelArguments, task: Task, tokenizer: Any | None) ->
             f"model_type is {arguments.model_type!r}, which has no {task.auto_class} for {task.data.name}: expected "
             f"one of {', '.join(able)}"
         )
-    config_class = family.config_class
-    check_config_fields(config_class, arguments.config)
+    check_config_fields(family.config_class, arguments.config)
     try:
-        return config_class(**fields)
+        return family.config_class(**fields)
     # a value of any type goes through the checks of transformers, too
     except Exception as error:
         raise ValueError(f"config is {reprlib.repr(arguments.config)}: {one_line(root_cause(error))}") from error
+
+
+def read_starting_config(arguments: ModelArguments, name: str, **options: Any) -> PreTrainedConfig:
+    """`read_config` of a checkpoint to fine-tune, or our config of one that `from_pretrained_recurrent` takes."""
+    if not arguments.is_original:
+        return read_config(name, **options)
+    theirs, fields = PreTrainedConfig.get_config_dict(name, **options)
+    return our_config(original_of(theirs["model_type"], name), theirs, fields)[0]
+
+
+def check_config_fields(config_class: type, fields: dict[str, Any]) -> None:
+    """Raise a ValueError for a name that is not a field: transformers would store it without a use."""
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for name in fields:
+        require_known(f"a config field of {config_class.__name__}", name, known)
+
+
+def check_start(name: str, saved: PreTrainedConfig, task: Task, tokenizer: Any) -> None:
+    """Check that a checkpoint fits its tokenizer, and warn where your data have other classes, or in another order.
+
+    Raises:
+        ValueError: the model has too few embeddings.
+    """
+    if (ids := num_token_ids(tokenizer)) > saved.vocab_size:
+        raise ValueError(
+            f"model_name_or_path is {name!r}: its tokenizer has {ids:,} tokens and its model embeddings of "
+            f"{saved.vocab_size:,} (vocab_size): resize them with model.resize_token_embeddings, and save the model"
+        )
+    names = task.source.label_names if task.data.is_own and task.label_names else ()
+    learned = tuple(str(label) for _, label in sorted(saved.id2label.items()))
+    unnamed = tuple(f"LABEL_{number}" for number in range(len(learned)))
+    if len(names) == len(learned) and learned not in (names, unnamed):
+        remedy = f"; --label_list {shlex.join(learned)} keeps their order" if set(names) == set(learned) else ""
+        warnings.warn(
+            f"model_name_or_path {name} has learned the labels {listed(learned)}, and the data have {listed(names)}: "
+            f"its classifier starts from weights for others{remedy}",
+            stacklevel=2,
+        )
 
 
 def check_model(arguments: ModelArguments, task: Task) -> PreTrainedConfig:
@@ -122,14 +127,12 @@ def check_evaluation_depth(config: PreTrainedConfig, depth: int | None) -> None:
     check_whole(depth, "evaluation_depth")
     capabilities = config.capabilities
     learned = capabilities.exit_criterion == LEARNED and capabilities.halts
-    if depth is None or (capabilities.shared_block and not learned):
-        return
-    halting = f"which halts by itself (halting={capabilities.halting!r})"
-    reason = halting if capabilities.halts else "whose layers are not shared"
-    raise ValueError(
-        f"evaluation_depth is {depth}, but the model is of type {config.model_type!r}, {reason}: leave it out, or "
-        "train one that repeats a step a fixed number of times (config: {halting: none})"
-    )
+    if depth is not None and (learned or not capabilities.shared_block):
+        reason = "which halts by itself" if capabilities.halts else "whose layers are not shared"
+        raise ValueError(
+            f"evaluation_depth is {depth}, but the model is of type {config.model_type!r}, {reason}: leave it out, or "
+            "train one that repeats a step a fixed number of times (config: {halting: none})"
+        )
 
 
 def make_model(arguments: ModelArguments, config: PreTrainedConfig, task: Task) -> PreTrainedModel:
@@ -148,58 +151,37 @@ def new_model(arguments: ModelArguments, config: PreTrainedConfig, task: Task) -
     """A new model.
 
     Raises:
-        ValueError: there is no such implementation of attention here.
+        ValueError, ImportError: there is no such implementation of attention here.
     """
     model_class = ARCHITECTURES[config.model_type].model_class(task.auto_class)
-    try:
-        return model_class._from_config(config, **attention(arguments))
-    except (ValueError, ImportError) as error:
-        if arguments.attn_implementation is None:
-            raise
-        raise ValueError(f"attn_implementation is {arguments.attn_implementation!r}: {one_line(error)}") from error
+    return model_class._from_config(config, **arguments.attention)
 
 
 def pretrained(arguments: ModelArguments, config: PreTrainedConfig, task: Task) -> PreTrainedModel:
-    """The checkpoint to fine-tune.
+    """The checkpoint to fine-tune; with `freeze_base_model` its head alone is trained, and what it has no weights for.
 
     Raises:
-        ValueError: it is damaged, or its weights do not fit the config.
+        ValueError: it is damaged, its weights do not fit the config, or nothing is left to train.
     """
     name, load = arguments.model_name_or_path, getattr(transformers, task.auto_class).from_pretrained
+    if arguments.is_original:
+        load = partial(from_pretrained_recurrent, auto_class=task.auto_class)
+    options = {**arguments.hub_options, **arguments.attention, "dtype": torch.float32, "output_loading_info": True}
     try:
-        if arguments.is_original:
-            load = partial(from_pretrained_recurrent, auto_class=task.auto_class)
-        options = {**attention(arguments), **arguments.hub_options}
-        options["ignore_mismatched_sizes"] = arguments.ignore_mismatched_sizes
-        model, report = load(name, config=config, dtype=torch.float32, output_loading_info=True, **options)
-    # as above
+        model, report = load(name, config=config, ignore_mismatched_sizes=arguments.ignore_mismatched_sizes, **options)
+    # whatever a damaged file makes the loaders fail with
     except Exception as error:
         raise ValueError(f"model_name_or_path is {name!r}, which does not load: {one_line(error)}") from error
     if arguments.freeze_base_model:
-        freeze(model, {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+        new = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+        for key, parameter in model.named_parameters():
+            parameter.requires_grad_(key in new or not key.startswith(f"{model.base_model_prefix}."))
+        if not model.num_parameters(only_trainable=True):
+            raise ValueError(
+                f"freeze_base_model is true: {type(model).__name__} has no weights of its own, and nothing is left to "
+                "train; leave it out"
+            )
     return model
-
-
-def freeze(model: PreTrainedModel, new: set[str]) -> None:
-    """Train of a model's parameters the `new` ones alone, and those of its head.
-
-    Raises:
-        ValueError: there are none.
-    """
-    for name, parameter in model.named_parameters():
-        of_head = not name.startswith(f"{model.base_model_prefix}.")
-        parameter.requires_grad_(of_head or name in new)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError(
-            f"freeze_base_model is true: {type(model).__name__} has no weights of its own, and nothing is left to "
-            "train; leave it out"
-        )
-
-
-def attention(arguments: ModelArguments) -> dict[str, str]:
-    """The implementation of attention that a recipe asks for, as an argument of loaders."""
-    name = arguments.attn_implementation
-    return {} if name is None else {"attn_implementation": name}
 
 
 def forget_begin(model: PreTrainedModel) -> None:
@@ -207,12 +189,11 @@ def forget_begin(model: PreTrainedModel) -> None:
 
     An end-of-text token that is the begin-of-text token, too, stands before documents, and is kept.
     """
-    if not model.can_generate() or model.config.is_encoder_decoder:
-        return
-    settings = model.generation_config
-    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
-    if settings.bos_token_id not in ends:
-        settings.bos_token_id = None
+    if model.can_generate() and not model.config.is_encoder_decoder:
+        settings = model.generation_config
+        ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
+        if settings.bos_token_id not in ends:
+            settings.bos_token_id = None
 
 
 def load_trained(folder: str | Path, device: torch.device, task: Task) -> PreTrainedModel:
@@ -220,3 +201,71 @@ def load_trained(folder: str | Path, device: torch.device, task: Task) -> PreTra
     model = getattr(transformers, task.auto_class).from_pretrained(folder, dtype=torch.float32)
     check_finite(model, str(folder))
     return model.to(device).eval()
+
+
+# ---- embeddings
+
+
+def take_embeddings(model: PreTrainedModel, tokenizer: "PreTrainedTokenizerBase", name: str, **options: Any) -> int:
+    """Copy the input embeddings of another checkpoint into a model's, for all tokens that both know.
+
+    Special tokens are matched by their roles, [CLS] and [SEP] with the begin and end of a text, and all others by their
+    strings: "Ġcat", of bytes, is not BERT's "cat". The rows of other tokens stay as they are. A tied head follows, and
+    so does the table of a decoder.
+
+    Args:
+        model: one of this package.
+        tokenizer: that of `model`.
+        name: any checkpoint of transformers, a name on the Hub or a folder, with its tokenizer.
+        options: `revision` and `token`, of the Hub.
+
+    Returns:
+        The number of rows that were taken.
+
+    Raises:
+        ValueError: it has no such embeddings, or of another width; or no token in common but special ones. The model is
+            then unchanged.
+    """
+    place, width = f"embeddings_from={name!r}", model.get_input_embeddings().embedding_dim
+    check_place("embeddings_from", name)
+    try:
+        source, report = AutoModel.from_pretrained(os.path.expanduser(name), output_loading_info=True, **options)
+        weight = source.get_input_embeddings().weight
+        missing = [key for key, value in source.named_parameters() if value is weight and key in report["missing_keys"]]
+    # whatever a checkpoint from elsewhere makes the loaders fail with
+    except Exception as error:
+        raise ValueError(f"{place} does not load, or has no embeddings of tokens: {one_line(error)}") from error
+    if missing or not weight.isfinite().all():
+        raise ValueError(f"{place}: it has no embeddings of tokens, or NaN or infinite values among them")
+    if weight.shape[1] != width:
+        field = "embedding_size" if hasattr(model.config, "embedding_size") else "hidden_size"
+        raise ValueError(
+            f"{place}: its embeddings are {weight.shape[1]} wide and the model's {width}: make the model as wide, "
+            f"--config '{{{field}: {weight.shape[1]}}}'"
+        )
+    pairs = matched_tokens(tokenizer, read_tokenizer("embeddings_from", name, **options), len(weight))
+    if not pairs.keys() - {tokenizer.convert_tokens_to_ids(each) for each in tokenizer.all_special_tokens}:
+        raise ValueError(
+            f"{place}: its tokenizer has none of the model's tokens: take the same one, --tokenizer {name}"
+        )
+    ours, theirs = (torch.tensor(ids) for ids in (list(pairs), list(pairs.values())))
+    with torch.no_grad():
+        for key, module in model.named_modules():
+            if key.rpartition(".")[2] == "embed_tokens":
+                module.weight[ours.to(module.weight.device)] = weight[theirs].to(module.weight)
+    return len(pairs)
+
+
+def matched_tokens(
+    tokenizer: "PreTrainedTokenizerBase", other: "PreTrainedTokenizerBase", num_rows: int
+) -> dict[int, int]:
+    """The id of each token that another tokenizer has, too, and a row among the first `num_rows` -> its id there."""
+    known = {each: row for each, row in other.get_vocab().items() if row < num_rows}
+    pairs = {row: known[each] for each, row in tokenizer.get_vocab().items() if each in known}
+    special: dict[int, int] = {}
+    for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+        ours, theirs = token_of(tokenizer, role), token_of(other, role)
+        if ours is not None and theirs in known:
+            # a token of several roles is that of the first: the end of a text rather than padding
+            special.setdefault(tokenizer.convert_tokens_to_ids(ours), known[theirs])
+    return pairs | special

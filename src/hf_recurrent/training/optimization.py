@@ -7,7 +7,6 @@ does, the one of "Block-Recurrent Transformers", and the one of fairseq, with wh
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import torch
 from torch import nn
@@ -17,23 +16,10 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers.optimization import Adafactor
 from transformers.trainer_utils import SchedulerType
 
-from .recipes import near_matches
 
-
-def rootwarmup(t: int, warmup: int, total: int) -> float:
-    """min(1, (t + 1) / W) / sqrt(max(t + 1, W)): the base rate is that of step 1, not the peak."""
-    return justwarmup(t, warmup, total) / math.sqrt(max(t + 1, warmup))
-
-
-def justwarmup(t: int, warmup: int, total: int) -> float:
-    """min(1, (t + 1) / W), then constant."""
+def ramp(t: int, warmup: int) -> float:
+    """min(1, (t + 1) / W)."""
     return min(1.0, (t + 1) / max(warmup, 1))
-
-
-def cosine2(t: int, warmup: int, total: int) -> float:
-    """min(1, (t + 1) / W) * (1 + cos(pi * ((max(0, t - W) / (T - W)) mod 1))) / 2."""
-    progress = max(0, t - warmup) / max(total - warmup, 1)
-    return justwarmup(t, warmup, total) * 0.5 * (1.0 + math.cos(math.pi * (progress % 1.0)))
 
 
 def one_cycle(t: int, warmup: int, total: int, ends: tuple[float, float], peak: float) -> float:
@@ -49,76 +35,39 @@ def one_cycle(t: int, warmup: int, total: int, ends: tuple[float, float], peak: 
     return peak + (ends[1] - peak) * (t - top) / max(last - top, 1)
 
 
-def linearwarmup(t: int, warmup: int, total: int) -> float:
-    """1 / 25 at t = 0, 1 at t = W - 1, 1 / 250,000 at t = T - 1, in straight lines.
-
-    The authors' one, an `OneCycleLR`, cycles Adam's beta1 as well, whatever was configured: see `adam_beta1`.
-    """
-    return one_cycle(t, warmup, total, (1 / 25, 1 / 25e4), 1.0)
-
-
 def adam_beta1(t: int, warmup: int, total: int) -> float:
     """Adam's beta1 under the authors' linearwarmup: 0.95 at t = 0, 0.85 at t = W - 1, 0.95 at t = T - 1."""
     return one_cycle(t, warmup, total, (0.95, 0.95), 0.85)
 
 
-def rsqrt_std(t: int, warmup: int, total: int) -> float:
-    """min(t, W) / W / sqrt(max(t, W)): nothing at t = 0, and 1 / sqrt(W) at its peak.
-
-    The one of "Block-Recurrent Transformers", for Adafactor with a base rate of 1 (PG19), 0.5 (arXiv) or 0.25 (GitHub).
-    """
-    warmup = max(warmup, 1)
-    return min(t, warmup) / warmup / math.sqrt(max(t, warmup))
-
-
-def inverse_sqrt_fairseq(t: int, warmup: int, total: int, start: float = 0.0) -> float:
-    """From `start` at t = 0 in a straight line to 1 at t = W, then sqrt(W / t).
-
-    `make_schedule` sets `start` so that the rate of the first step is `FAIRSEQ_FIRST_RATE`, whatever the base rate is.
-    """
-    if t < warmup:
-        return start + (1.0 - start) * t / warmup
-    return math.sqrt(max(warmup, 1) / max(t, 1))
-
-
 # fairseq's --warmup-init-lr
 FAIRSEQ_FIRST_RATE = 1e-7
-SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
-    "rootwarmup": rootwarmup,
-    "justwarmup": justwarmup,
-    "cosine2": cosine2,
-    "linearwarmup": linearwarmup,
-    "rsqrt_std": rsqrt_std,
-    "inverse_sqrt_fairseq": inverse_sqrt_fairseq,
+SCHEDULES: dict[str, Callable[..., float]] = {
+    # min(1, (t + 1) / W) / sqrt(max(t + 1, W)): the base rate is that of step 1, not the peak
+    "rootwarmup": lambda t, warmup, total: ramp(t, warmup) / math.sqrt(max(t + 1, warmup)),
+    # min(1, (t + 1) / W), then constant
+    "justwarmup": lambda t, warmup, total: ramp(t, warmup),
+    # min(1, (t + 1) / W) * (1 + cos(pi * ((max(0, t - W) / (T - W)) mod 1))) / 2
+    "cosine2": lambda t, warmup, total: (
+        ramp(t, warmup) * 0.5 * (1.0 + math.cos(math.pi * (max(0, t - warmup) / max(total - warmup, 1) % 1.0)))
+    ),
+    # 1 / 25 at t = 0, 1 at t = W - 1, 1 / 250,000 at t = T - 1, in straight lines; the authors' one, an `OneCycleLR`,
+    # cycles Adam's beta1 as well, whatever was configured: see `adam_beta1`
+    "linearwarmup": lambda t, warmup, total: one_cycle(t, warmup, total, (1 / 25, 1 / 25e4), 1.0),
+    # min(t, W) / W / sqrt(max(t, W)): nothing at t = 0, and 1 / sqrt(W) at its peak; the one of "Block-Recurrent
+    # Transformers", for Adafactor with a base rate of 1 (PG19), 0.5 (arXiv) or 0.25 (GitHub)
+    "rsqrt_std": lambda t, warmup, total: min(t, max(warmup, 1)) / max(warmup, 1) / math.sqrt(max(t, warmup, 1)),
+    # from `start` at t = 0 in a straight line to 1 at t = W, then sqrt(W / t); `make_schedule` sets `start` so that the
+    # rate of the first step is `FAIRSEQ_FIRST_RATE`, whatever the base rate is
+    "inverse_sqrt_fairseq": lambda t, warmup, total, start=0.0: (
+        start + (1.0 - start) * t / warmup if t < warmup else math.sqrt(max(warmup, 1) / max(t, 1))
+    ),
 }
-
-
-class CyclingBeta1(LambdaLR):
-    """A schedule that sets Adam's beta1 too, to `beta1(t)`; what a checkpoint holds of it is numbers only."""
-
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float], beta1: Callable[[int], float]):
-        self.beta1 = beta1
-        super().__init__(optimizer, factor)
-
-    def step(self, epoch: int | None = None) -> None:
-        super().step(epoch)
-        for group in self.optimizer.param_groups:
-            group["betas"] = (self.beta1(self.last_epoch), *group["betas"][1:])
-
-    def state_dict(self) -> dict:
-        return {name: value for name, value in super().state_dict().items() if name != "beta1"}
 
 
 def schedule_names() -> list[str]:
     """Ours, then those of transformers."""
     return [*SCHEDULES, *(schedule.value for schedule in SchedulerType)]
-
-
-def check_schedule(name: str) -> None:
-    """Raise a ValueError for a schedule that neither this package nor transformers has."""
-    known = schedule_names()
-    if name not in known:
-        raise ValueError(f"lr_schedule is {name!r}: expected one of {', '.join(known)}{near_matches(name, known)}")
 
 
 def make_schedule(
@@ -128,14 +77,17 @@ def make_schedule(
 
     With `cycle_adam_beta1` it sets the optimiser's beta1 to `adam_beta1` too.
     """
-    # functools.partial is not saved with the scheduler's state, so a checkpoint holds numbers only
-    factor = partial(SCHEDULES[name], warmup=warmup, total=total)
-    if name == "inverse_sqrt_fairseq":
-        # 0 is a base rate that leaves the model as it is
-        factor = partial(factor, start=FAIRSEQ_FIRST_RATE / (optimizer.defaults["lr"] or 1.0))
-    if not cycle_adam_beta1:
-        return LambdaLR(optimizer, factor)
-    return CyclingBeta1(optimizer, factor, partial(adam_beta1, warmup=warmup, total=total))
+    # 0 is a base rate that leaves the model as it is
+    start = FAIRSEQ_FIRST_RATE / (optimizer.defaults["lr"] or 1.0)
+    options = {"start": start} if name == "inverse_sqrt_fairseq" else {}
+
+    # the scheduler's state does not hold a function, so a checkpoint has numbers only
+    def factor(t: int) -> float:
+        for group in optimizer.param_groups if cycle_adam_beta1 else ():
+            group["betas"] = (adam_beta1(t, warmup, total), *group["betas"][1:])
+        return SCHEDULES[name](t, warmup, total, **options)
+
+    return LambdaLR(optimizer, factor)
 
 
 # below this, factored second moments save nothing worth their error

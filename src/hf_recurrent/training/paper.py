@@ -3,17 +3,19 @@
 The numbers are in `paper_results.yaml`.
 """
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from ..benchmarks import benchmark_info
-from .recipes import require_known
+from ..templating import require_known
+
+# changes after which data are another draw of the same distribution
+FREE = ("seed", "disjoint", "num_validation", "num_test", "test_lengths", "test_p_ignore")
+SAME_DISTRIBUTION = tuple(f"benchmark_params.{name} = " for name in FREE)
 
 
 @functools.cache
@@ -24,135 +26,62 @@ def papers() -> dict[str, dict[str, Any]]:
 
 def paper_with_title(title: str) -> dict[str, str]:
     """Title, url and bibtex of the paper of that title."""
-    found = next(facts for facts in papers().values() if facts["title"] == title)
-    return {name: found[name] for name in ("title", "url", "bibtex")}
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What a run needs for a paper's numbers to compare with its own.
-
-    Attributes:
-        benchmark: name of the benchmark.
-        steps: optimiser steps, at least.
-        exact_steps: optimiser steps, exactly; instead of `steps`.
-        step_tokens: tokens of an optimiser step, over all processes.
-        model: fields of the model's config.
-        params: parameters of the benchmark's configuration that differ from its defaults.
-        free_params: parameters that may have any value: another draw of the same distribution.
-        params_among: parameters with the values that they may have.
-        tokenizers: names of tokenizers that may be used.
-        test_examples: size of the test split, if the data are read from `data_dir`.
-        data_dir_allowed: whether the data may be read from files.
-        eval_limit_allowed: whether `max_eval_samples` may be set.
-        changes_allowed: whether flags may change the recipe in ways that no table of the paper has.
-    """
-
-    benchmark: str
-    steps: int = 0
-    exact_steps: int | None = None
-    step_tokens: int | None = None
-    model: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
-    free_params: Sequence[str] = ()
-    params_among: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    tokenizers: Sequence[str | None] | None = None
-    test_examples: int | None = None
-    data_dir_allowed: bool = False
-    eval_limit_allowed: bool = True
-    changes_allowed: bool = False
-
-    def hold(self, data: Any, config: Any, steps: int, step_tokens: int | None, test_examples: int | None) -> bool:
-        """Whether a run with these `BenchmarkArguments`, model config and sizes compares."""
-        enough = steps >= self.steps if self.exact_steps is None else steps == self.exact_steps
-        same_size = data.data_dir is None or None in (test_examples, self.test_examples)
-        return (
-            self.data_compares(data)
-            and enough
-            and self.step_tokens in (None, step_tokens)
-            and (same_size or test_examples == self.test_examples)
-            and all(getattr(config, name) == value for name, value in self.model.items())
-        )
-
-    def data_compares(self, data: Any) -> bool:
-        """Whether the benchmark, its parameters and its limits are the paper's."""
-        if data.benchmark != self.benchmark or data.max_train_samples is not None:
-            return False
-        if data.data_dir is not None and not self.data_dir_allowed:
-            return False
-        if data.max_eval_samples is not None and not self.eval_limit_allowed:
-            return False
-        if self.tokenizers is not None and data.tokenizer not in self.tokenizers:
-            return False
-        defaults = benchmark_info(data.benchmark).parameters[data.benchmark_config]
-        given = {name: value for name, value in data.benchmark_params.items() if name not in self.free_params}
-        if {**defaults, **given} != {**defaults, **self.params}:
-            return False
-        values = {**defaults, **data.benchmark_params}
-        return all(values.get(name) in allowed for name, allowed in self.params_among.items())
+    paper = next(facts for facts in papers().values() if facts["title"] == title)
+    return {name: paper[name] for name in ("title", "url", "bibtex")}
 
 
 class Cell(NamedTuple):
-    """Numbers for a split of a configuration: some of median, mean, std, bleu, bits and slices."""
+    """Numbers for a split of a configuration: some of median, mean, std, bleu, bits and slices.
+
+    `needs` are the conditions for a comparison: `steps` of the optimiser, at least, or `exact_steps`; `model`, fields
+    of the config; `params`, values that parameters of the benchmark may have; `files`, whether data may be read from
+    `data_dir`, and `test_examples`, the size of the test split then.
+    """
 
     config: str
     split: str
     numbers: dict[str, Any]
-    needs: Conditions
+    needs: dict[str, Any]
+
+    def compares(self, data: Any, config: Any, steps: int, examples: int | None) -> bool:
+        """Whether a run with these `BenchmarkArguments`, model config, steps and test examples is as the paper's."""
+        needs = self.needs
+        params = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
+        return (
+            data.benchmark_config == self.config
+            and (steps == needs["exact_steps"] if "exact_steps" in needs else steps >= needs.get("steps", 0))
+            and all(getattr(config, name) == value for name, value in needs.get("model", {}).items())
+            and all(params[name] in allowed for name, allowed in needs.get("params", {}).items())
+            and (data.data_dir is None or (needs.get("files") and needs.get("test_examples", examples) == examples))
+        )
 
 
-def merged(*mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Later values over earlier ones, key by key in mappings one level down."""
-    result: dict[str, Any] = {}
-    for mapping in mappings:
-        for name, value in mapping.items():
-            before = result.get(name)
-            result[name] = {**before, **value} if isinstance(before, Mapping) else value
-    return result
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of a paper's table, and the column if the table is reproduced one column at a time.
-
-    Raises:
-        ValueError: there is no such paper, table, row or column.
-    """
+class PaperRow(NamedTuple):
+    """A row of a paper's table, and the column if the table is reproduced one column at a time."""
 
     id: str
     table: int
     row: str
     column: str | None = None
 
-    def __post_init__(self) -> None:
-        require_known("paper.id", self.id, list(papers()))
-        tables = papers()[self.id]["tables"]
-        if self.table not in tables:
-            raise ValueError(f"paper.table is {self.table!r}: expected one of {', '.join(map(str, tables))}")
-        if "rows" not in self.facts:
-            # a table whose numbers are not transcribed
-            return
-        require_known(f"paper.row (of {self.id}, Table {self.table})", self.row, list(self.facts["rows"]))
-        names = [column["name"] for column in self.facts["columns"] if "name" in column]
-        if names:
-            require_known(f"paper.column (of {self.id}, Table {self.table})", str(self.column), names)
-        elif self.column is not None:
-            raise ValueError(f"paper.column is {self.column!r}: leave it out, all columns of the table are reproduced")
-
     @classmethod
     def of(cls, paper: Mapping[str, Any]) -> "PaperRow":
         """The row that a recipe's `paper` names.
 
         Raises:
-            ValueError: a key is unknown or missing, or there is no such row.
+            TypeError: a key is unknown or missing.
+            ValueError: there is no such paper, table, row or column.
         """
-        known = [item.name for item in dataclasses.fields(cls)]
-        for name in paper:
-            require_known("a key of paper", str(name), known)
-        missing = [name for name in known[:3] if name not in paper]
-        if missing:
-            raise ValueError(f"paper is {dict(paper)}: {', '.join(missing)} missing, expected {{id, table, row}}")
-        return cls(**paper)
+        named = cls(**paper)
+        require_known("paper.id", named.id, papers())
+        tables, place = papers()[named.id]["tables"], f"(of {named.id}, Table {named.table})"
+        require_known("paper.table", str(named.table), map(str, tables))
+        # the numbers of some tables are not transcribed
+        if "rows" in tables[named.table]:
+            require_known(f"paper.row {place}", named.row, tables[named.table]["rows"])
+            columns = (column.get("name") for column in tables[named.table]["columns"])
+            require_known(f"paper.column {place}", str(named.column), map(str, columns))
+        return named
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -163,23 +92,85 @@ class PaperRow:
         """The row in words: "Block-Recurrent Transformers, Table 1 (PG19 bytes), row XL:512"."""
         paper = papers()[self.id]
         place, *more = [text for text in (self.facts.get("about"), self.column) if text is not None]
-        parts = [paper.get("name", paper["title"]), f"Table {self.table} ({place})", *more, f"row {self.row}"]
-        return ", ".join(parts)
+        return ", ".join([paper.get("name", paper["title"]), f"Table {self.table} ({place})", *more, f"row {self.row}"])
 
     def cells(self) -> list[Cell]:
         """The row's cells, of `column` if that is chosen; none if the table's numbers are not transcribed."""
         table = self.facts
-        if "rows" not in table:
-            return []
-        row = table["rows"][self.row]
-        row = row if isinstance(row, dict) else {"cells": row}
-        cells = []
-        for column, cell in zip(table["columns"], row["cells"], strict=True):
-            if column.get("name") != self.column:
-                continue
-            cell = dict(cell) if isinstance(cell, dict) else dict(zip(table["numbers"], cell, strict=False))
-            levels = (table["needs"], column.get("needs", {}), row.get("needs", {}), cell.pop("needs", {}))
+        row = table.get("rows", {}).get(self.row, [])
+        row, cells = row if isinstance(row, dict) else {"cells": row}, []
+        for column, cell in zip(table.get("columns", []), row["cells"], strict=True):
+            numbers = dict(cell if isinstance(cell, dict) else zip(table["numbers"], cell, strict=False))
+            levels = (table, column, row, {"needs": numbers.pop("needs", {})})
+            needs = {name: value for level in levels for name, value in level.get("needs", {}).items()}
             if table.get("percent"):
-                cell = {name: round(value / 100, 5) for name, value in cell.items()}
-            cells.append(Cell(column["config"], column["split"], cell, Conditions(**merged(*levels))))
+                numbers = {name: round(value / 100, 5) for name, value in numbers.items()}
+            if column.get("name") == self.column:
+                cells.append(Cell(column["config"], column["split"], numbers, needs))
         return cells
+
+
+# ---- claims of a run
+
+
+def reproduced_row(report: Any, changes: Sequence[str]) -> tuple[PaperRow | None, list[str]]:
+    """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
+
+    A change with a row of its own (`paper_variants`) only counts if none before it has led to another row.
+
+    Args:
+        report: the run's `ReportArguments`.
+        changes: what flags changed of the recipe, as "max_steps = 7 (12)".
+    """
+    if not report.paper:
+        return None, list(changes)
+    named = row = PaperRow.of(report.paper)
+    rest = []
+    for change in changes:
+        # without the recipe's value
+        name = change.rpartition(" (")[0]
+        other = report.paper_variants.get(name)
+        if name not in report.paper_variants or (other is not None and row != named):
+            rest.append(change)
+        elif other is not None:
+            row = PaperRow.of({**report.paper, **other})
+    return row, rest
+
+
+def paper_claims(report: Any, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """The table row that a run reproduces and its differences from the paper, both with the changes made by flags."""
+    row, rest = reproduced_row(report, changes)
+    title = report.paper_table if row is None else row.title
+    named = not title.startswith("none")
+    if not rest or not (named or report.differences):
+        return title, report.differences
+    changed = f"changed by flags: {', '.join(rest)}"
+    return f"{title}, but {changed}" if named else title, [*report.differences, changed]
+
+
+def paper_values(
+    tables: Mapping[str, Mapping[str, Any]],
+    report: Any,
+    data: Any,
+    config: Any,
+    steps: int,
+    changes: Sequence[str] = (),
+) -> dict[str, dict[str, Any]]:
+    """Split -> what the paper reports for it, if the run of a recipe of this package is the paper's.
+
+    Args:
+        steps: optimizer steps of the run.
+        changes: what flags changed of the recipe.
+    """
+    row, rest = reproduced_row(report, changes)
+    if row is None or any(not change.startswith(SAME_DISTRIBUTION) for change in rest):
+        return {}
+    found = {}
+    for cell in row.cells():
+        table = tables.get(cell.split)
+        if table is not None and cell.compares(data, config, steps, table.get("n")):
+            # a median is shown with its mean
+            values = {**cell.numbers, "accuracy": cell.numbers.get("median", cell.numbers.get("mean"))}
+            names = ("accuracy", *(("mean",) if "median" in values else ()), "std", "bleu", "bits", "slices")
+            found[cell.split] = {name: values[name] for name in names if values.get(name) is not None}
+    return found

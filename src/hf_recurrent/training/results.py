@@ -1,33 +1,40 @@
-"""The results of a finished run, as `hub.results` keeps them, from its data, settings and evaluation."""
+"""The evaluation that ends a run, and its results as `hub.results` keeps them."""
 
 import datetime
 import importlib.metadata
 import json
 import platform
+import random
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas
 import torch
-import yaml
 
 from .. import __version__
+from ..analysis.evaluate import threshold_curve
 from ..benchmarks.registry import get_benchmark
-from ..data.loading import Data
+from ..files import write_bytes
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
+from ..inference.processes import alone, is_first
 from ..models.common.depth_objectives import depth_bounds
-from ..recipes import name_of, recipe_named
+from ..recipes import name_of, recipe_named, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import name_of as name_of_task
-from ..tasks.base import Split, Task
+from ..tasks.base import MAX_EXAMPLE_TOKENS, Split, Task, short_example
+from ..tasks.summary import sentences, titled_tables
 from .arguments import ReportArguments
-from .evaluation import Evaluation
-from .paper import PaperRow, paper_with_title
-from .recipes import recipe_path
-from .selection import Selection, describe_selection
+from .paper import paper_claims, paper_values, paper_with_title
 
+if TYPE_CHECKING:
+    from .stages import Run
+
+# tokens of a map of memory that stay readable
+MAX_MEMORY_TOKENS = 512
 PACKAGES = ("torch", "transformers", "accelerate", "datasets", "numpy")
 # flags whose values are places on the machine of the run, where the result goes, and secrets
 DATA = "data_dir"
@@ -37,82 +44,149 @@ LEFT_OUT = (
 )
 # settings by which a user's own data are read
 READING = (
-    *(
-        "task",
-        "tokenizer",
-        "vocab_size",
-        "max_seq_length",
-        "max_source_length",
-        "max_target_length",
-        "max_train_samples",
-    ),
-    *("max_eval_samples", "block_size", "pack", "mlm_probability", "label_delimiter"),
+    *("task", "tokenizer", "vocab_size", "max_seq_length", "max_source_length", "max_target_length"),
+    *("max_train_samples", "max_eval_samples", "block_size", "pack", "mlm_probability", "label_delimiter"),
     *("doc_stride", "max_answer_length", "version_2_with_negative", "null_score_diff_threshold"),
 )
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """The facts of a training run.
+# ---- the evaluation
 
-    Attributes:
-        argv: the command line.
-        name: of the output folder; `hub_model_id` of the repository.
-        processes: in parallel.
-        seconds: of training.
-        steps: optimizer steps.
-        changes: what flags changed of the recipe, from `changes_by_flags`.
-        notes: further sentences on how it was made.
-        base_model: the checkpoint of others that it began with, as `hub.base_model.read_base_model`.
-        selection: how the checkpoint was chosen.
-        averaged: optimizer steps of the checkpoints that it is the mean of.
-        trained_depth: depth steps of training, if they are not those of the checkpoint.
-        step_tokens: tokens of an optimizer step, if they are always as many.
+
+@dataclass
+class Evaluation:
+    """`tables` by split name (see `halting_table`), and the figures of the first split, as `save_all` lists them.
+
+    `routing` and `pictures` are the facts that `draw_example` returns. `curve` was measured on
+    `curve_rows` examples of the first split.
     """
 
-    argv: Sequence[str]
-    name: str
-    hub_model_id: str | None
-    seed: int
-    processes: int
-    device: torch.device
-    seconds: float
-    steps: int
-    changes: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    base_model: Mapping[str, Any] | None = None
-    selection: Selection | None = None
-    averaged: Sequence[int] = ()
-    trained_depth: int | None = None
-    step_tokens: int | None = None
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    curve_rows: int | None = None
+    plots: list[dict[str, str | None]] = field(default_factory=list)
+    routing: list[dict[str, Any]] = field(default_factory=list)
+    pictures: list[dict[str, Any]] = field(default_factory=list)
 
 
-def run_results(
-    folder: Path,
+def evaluate_run(
     model: Any,
     tokenizer: Any,
-    task: Task,
     splits: Sequence[Split],
+    folder: Path,
     report: ReportArguments,
-    evaluation: Evaluation,
-    facts: RunFacts,
-    compared: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """The results of a run, whose checkpoint is in `folder`.
+    batch_size: int,
+    progress: bool = True,
+) -> Evaluation:
+    """Evaluate `model` on every split; write figures and, if asked for, predictions to `folder`.
 
-    Args:
-        splits: that were evaluated; the first is that of the headline.
-        compared: other models on the same examples.
+    Of several processes that share the splits, the first one alone writes, and has more than `tables`.
     """
-    config, data, tables = model.config, task.source, evaluation.tables
+    evaluation = Evaluation()
+    for split in splits:
+        examples, evaluation.tables[split.name] = split.measure(model, tokenizer, batch_size, progress=progress)
+        if report.write_predictions and is_first():
+            lines = [json.dumps(row) for row in split.task.predictions(split, examples, model, tokenizer)]
+            path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
+            write_bytes(path, ("\n".join(lines) + "\n").encode())
+    first = splits[0]
+    if is_first() and first.task.explains:
+        with alone():
+            explain(evaluation, model, tokenizer, first, folder, report, batch_size)
+    elif is_first():
+        evaluation.plots = first.task.figures(first, folder, evaluation.tables[first.name], model, tokenizer)
+    return evaluation
+
+
+def explain(
+    evaluation: Evaluation,
+    model: Any,
+    tokenizer: Any,
+    split: Split,
+    folder: Path,
+    report: ReportArguments,
+    batch_size: int,
+) -> None:
+    """Draw the figures of a split into `folder`, and add them and the threshold curve to an evaluation.
+
+    Of a user's own examples none are shown, unless `report` asks for it.
+    """
+    # matplotlib is loaded where figures are drawn alone
+    from ..analysis.explain.card import draw_example, examples_to_draw, has_memory, memory_map, token_heat_map
+    from ..analysis.explain.explanation import pixel_values, reads_pixels
+    from ..analysis.plots import save_figures
+
+    table, name, maps = evaluation.tables[split.name], split.name, {}
+    quotes, example = report.examples or not split.task.data.is_own, short_example(split)
+    if report.thresholds:
+        chosen = sample(split, report.threshold_samples)
+        evaluation.curve_rows = len(chosen.dataset)
+        evaluation.curve = threshold_curve(model, chosen.batches(tokenizer, batch_size), report.thresholds)
+    # one halting unit would be one line, which the figure of the halting mass shows already
+    if quotes and table["unit"] in ("token", "chunk", "sentence") and not pixel_values(tokenizer):
+        maps["heat_map"] = token_heat_map(model, tokenizer, example)
+    # maps of many chunks are unreadable and take much memory
+    if quotes and len(example["input_ids"]) <= MAX_MEMORY_TOKENS and has_memory(model.config):
+        maps["memory"] = memory_map(model, tokenizer, example)
+    evaluation.plots = save_figures(folder, table, prefix=name, curve=evaluation.curve, **maps)
+    examples, labels = {name: example} if quotes else {}, split.dataset["labels"][:]
+    if quotes and reads_pixels(model, tokenizer) and np.ndim(labels[0]) == 0:
+        places = examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels)
+        examples = {f"{name}_{place}": split.dataset[place] for place in places}
+    for prefix, each in examples.items():
+        drawn = draw_example(folder, model, tokenizer, each, prefix=prefix, max_prompt=MAX_EXAMPLE_TOKENS)
+        if drawn is not None:
+            kind = drawn.pop("kind")
+            (evaluation.pictures if kind == "picture" else evaluation.routing).append(drawn)
+            evaluation.plots.append({"kind": kind, "path": drawn["path"], "column": None})
+
+
+def sample(split: Split, size: int) -> Split:
+    """The same random examples each time, in the order of the split, which is that of length."""
+    total = len(split.dataset)
+    chosen = sorted(random.Random(0).sample(range(total), min(size, total)))
+    return replace(split, dataset=split.dataset.select(chosen))
+
+
+def summary(tables: Mapping[str, Mapping[str, Any]], metric: str, compared: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The results as plain text, compared with other models."""
+    sections = [
+        f"{title}\n{pandas.DataFrame(rows).to_string(index=False)}" for title, rows in titled_tables(tables, metric)
+    ]
+    if compared:
+        rows = [
+            {
+                "split": name,
+                "this model": f"{table['accuracy']:.4f}",
+                "mean" if metric == "r_squared" else "majority": f"{table['majority_baseline']:.4f}",
+                **{other["name"]: f"{other['values'][name][0]:.4f}" for other in compared},
+            }
+            for name, table in tables.items()
+        ]
+        sections.append(pandas.DataFrame(rows).to_string(index=False))
+    return "\n\n".join([*sections, "\n".join(sentences(tables, metric))])
+
+
+# ---- the results
+
+
+def run_results(run: "Run") -> dict[str, Any]:
+    """The results of a run that was evaluated, whose checkpoint is in its folder.
+
+    The first of the splits that were evaluated is that of the headline.
+    """
+    model, task, report, evaluation = run.model, run.task, run.report, run.evaluation
+    config, data, tables, splits = model.config, task.source, evaluation.tables, run.evaluated_splits()
     (split, table), family = next(iter(tables.items())), ARCHITECTURES[config.model_type]
-    reproduces, differences = paper_claims(report, facts.changes)
-    papers = paper_values(tables, report, task.data, config, facts.steps, facts.step_tokens, facts.changes)
+    reproduces, differences = paper_claims(report, run.changes)
+    papers, recipe = {}, recipe_path(run.argv)
+    if recipe is not None and name_of(recipe) is not None:
+        papers = paper_values(tables, report, task.data, config, run.facts["steps"], run.changes)
     language = {"language": report.language} if report.language else {}
     return {
         **EMPTY,
         "title": report.title or f"{family.prefix} on {data.name}",
-        "name": facts.hub_model_id or facts.name,
+        "name": run.args.hub_model_id or run.folder.name,
         "task": task.tag,
         "metric": task.metric_of(tables),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
@@ -124,27 +198,24 @@ def run_results(
             "halting": table["halting"],
             "chunks": chunk_settings(config),
             "generation": generation_settings(model.generation_config) if config.is_encoder_decoder else None,
-            "base": facts.base_model,
+            "base": run.base_model,
             "license": report.license,
             "paper": paper_with_title(family.paper),
         },
-        "data": {**data_facts(task, data, report.dataset_id), **language},
+        "data": {**data_facts(task, report.dataset_id), **language},
         "training": {
-            "command": command(facts.argv, task),
-            "recipe": recipe_name(facts.argv) or "flags",
+            "command": command(run.argv, run.flags, task),
+            "recipe": recipe_name(run.argv) or "flags",
             "reproduces": None if reproduces == "none" else reproduces,
-            "seed": facts.seed,
-            "steps": facts.steps,
-            "seconds": facts.seconds,
-            "hardware": hardware(facts.processes, facts.device),
+            "seed": run.args.seed,
+            "steps": run.facts["steps"],
+            "seconds": run.facts["seconds"],
+            "hardware": hardware(run.num_processes, run.device),
             "versions": versions(),
-            "depth": depth_of_training(config, facts.trained_depth),
+            "depth": depth_of_training(config, run.facts["trained_depth"]),
             "differences": differences,
-            "history": [
-                *([] if facts.selection is None else [describe_selection(facts.selection, facts.averaged)]),
-                *facts.notes,
-            ],
-            "weights": stored_digest(folder),
+            "history": run.history,
+            "weights": stored_digest(run.folder),
         },
         "splits": {
             name: {
@@ -154,12 +225,12 @@ def run_results(
             }
             for name, own in tables.items()
         },
-        "compared": list(compared),
+        "compared": task.compared(run.splits),
         "figures": [{"split": split, **figure} for figure in evaluation.plots],
         "routing": evaluation.routing,
         "pictures": evaluation.pictures,
         "threshold_curve": {"examples": evaluation.curve_rows, "rows": evaluation.curve} if evaluation.curve else None,
-        "example": {**NO_EXAMPLE, **task.card_example(splits[0], tokenizer)},
+        "example": {**NO_EXAMPLE, **task.card_example(splits[0], run.tokenizer)},
         "limitations": list(task.limitations()),
         "quotes": report.examples and data.is_own,
     }
@@ -175,7 +246,7 @@ def remeasured(
     """Results with another evaluation of some splits, of the checkpoint as it stops now.
 
     Args:
-        tables, figures: as of `run_results`; figures are those of the first split.
+        tables, figures: as of `Evaluation`; figures are those of the first split.
         weights: digest of the weights that were measured.
         more: `routing` and `pictures`.
 
@@ -186,9 +257,9 @@ def remeasured(
     for name, table in tables.items():
         if name not in splits:
             raise ValueError(f"--card: the card has no results of {name!r}: pass --split with {', '.join(splits)}")
-        for key in ("n", "documents", "tokens"):
+        for key in ("n", "documents"):
             before, now = splits[name].get(key), table.get(key)
-            if key != "tokens" and before != now:
+            if before != now:
                 data = results["data"]["arguments"] or results["data"]["name"]
                 raise ValueError(
                     f"--card: the card has results of {before:,} examples of {name!r}, and these data have {now:,}: "
@@ -199,46 +270,49 @@ def remeasured(
     first, table = next(iter(splits.items()))
     found = {**results, "splits": splits, "training": {**results["training"], "weights": weights}}
     if first in tables:
-        model = {**results["model"], "halting": table["halting"], "max_depth": table["max_depth"]}
         kinds = [kind for several in SECTION_KINDS.values() for kind in several]
         drawn = [{"split": first, **figure} for figure in figures]
         drawn += [figure for figure in results["figures"] if figure["kind"] in kinds]
+        model = {**results["model"], "halting": table["halting"], "max_depth": table["max_depth"]}
         found |= {"model": model, "figures": drawn, "threshold_curve": None, **more}
     return found
 
 
-def data_facts(task: Task, data: Data, dataset_id: str | None) -> dict[str, Any]:
+def data_facts(task: Task, dataset_id: str | None) -> dict[str, Any]:
     """The data of a run; of a user's own their columns and sizes, and a digest instead of a version."""
-    given = task.data
+    given, data, info = task.data, task.source, task.source.info
     facts = {"name": data.name, "config": data.config, "version": data.version, "dataset_revision": data.revision}
     facts |= {"dataset_id": dataset_id or data.dataset_id, "arguments": None, "further_parameters": {}}
-    if data.info is None:
-        read = {**data.facts, **{name: without_folders(getattr(given, name, None)) for name in READING}}
-        parameters = {name: value for name, value in read.items() if value is not None}
-        return {**facts, "description": None, "language": [], "seed": None, "parameters": parameters}
-    facts |= {"description": data.info.description or None, "language": list(data.info.languages)}
-    parameters = {**data.info.parameters[data.config], **given.benchmark_params}
-    seed = parameters.pop("seed", 0)
-    if given.data_dir is not None:
-        # not under their own names: nobody else has the files
-        parameters = {**given.benchmark_params, "rows": "read from the files of data_dir"}
-    else:
-        own = {name: value for name, value in given.benchmark_params.items() if name != DATA}
-        words = [data.info.name, "--benchmark_config", data.config]
+    if info is None:
+        read = data.facts | {name: without_folders(getattr(given, name, None)) for name in READING}
+        return {**facts, "description": None, "language": [], "seed": None, "parameters": without_none(read)}
+    own = {name: value for name, value in given.benchmark_params.items() if name != DATA}
+    if given.data_dir is None:
+        parameters = {**info.parameters[data.config], **own}
+        words = [info.name, "--benchmark_config", data.config]
         words += ["--benchmark_params", json.dumps(own)] if own else []
         words += [] if given.max_eval_samples is None else ["--limit", str(given.max_eval_samples)]
         facts["arguments"] = shlex.join(words)
+    else:
+        # not under their own names: nobody else has the files
+        parameters = {**given.benchmark_params, "rows": "read from the files of data_dir"}
     limits = ("max_train_samples", "max_eval_samples", "tokenizer", "vocab_size")
     parameters |= {name: without_folders(getattr(given, name)) for name in limits}
     return {
         **facts,
-        "seed": seed,
-        "parameters": {name: value for name, value in parameters.items() if value is not None},
+        "description": info.description or None,
+        "language": list(info.languages),
+        "seed": {**info.parameters[data.config], **own}.get("seed", 0),
+        "parameters": without_none({name: value for name, value in parameters.items() if name != "seed"}),
         "further_parameters": {
             config: {name: value for name, value in values.items() if name != DATA}
             for config, values in given.evaluate_params.items()
         },
     }
+
+
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def distribution(task: Task, split: str) -> str | None:
@@ -261,31 +335,20 @@ def recipe_name(argv: Sequence[str]) -> str | None:
     return name_of(path) or (path.name if recipe_named(path.name) is None else f"./{path.name}")
 
 
-def command(argv: Sequence[str], task: Task) -> str:
+def command(argv: Sequence[str], flags: Mapping[str, Any], task: Task) -> str:
     """The command that makes the run again, without folders of its machine; of data_dir the last part is kept."""
-    recipe, rest = recipe_name(argv), list(argv)
-    words = ["accelerate", "launch", "-m", "hf_recurrent.train"]
-    if recipe is not None:
-        words.append(recipe)
-        rest.pop(0)
-    keep, is_data = True, False
-    for word in rest:
-        if word.startswith("--"):
-            name, equals, value = word.lstrip("-").partition("=")
-            name = name.replace("-", "_")
-            keep, is_data = name not in LEFT_OUT or name == DATA, name == DATA
-            if equals:
-                word = f"--{name}={Path(value).name if is_data else word_without_folders(value)}"
-        elif keep:
-            word = Path(word).name if is_data else word_without_folders(word)
-        if keep:
-            words.append(word)
+    recipe, words = recipe_name(argv), ["accelerate", "launch", "-m", "hf_recurrent.train"]
+    words += [] if recipe is None else [recipe]
+    shown = recipe_of(flags) | {name: Path(flags[name]).name for name in (DATA,) if name in flags}
+    for name, value in shown.items():
+        several = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *(each if isinstance(each, str) else json.dumps(each) for each in several)]
     if recipe is None and task.data.is_own and task.data.task is None:
         words += ["--task", name_of_task(task)]
     return shlex.join([*words, "--output_dir", "run"])
 
 
-def recipe_of(settings: dict[str, Any]) -> dict[str, Any]:
+def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe of a run, without places on the machine it ran on and without where it was published."""
     return {name: without_folders(value) for name, value in settings.items() if name not in LEFT_OUT}
 
@@ -298,16 +361,6 @@ def without_folders(value: Any) -> Any:
         return [without_folders(item) for item in value]
     of_machine = isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~/"))
     return Path(value).name if of_machine else value
-
-
-def word_without_folders(word: str) -> str:
-    """A word of a command as `without_folders`; it may be a mapping or a list."""
-    try:
-        found = yaml.safe_load(word) if word[:1] in ("{", "[") else word
-    except yaml.YAMLError:
-        found = word
-    short = without_folders(found)
-    return word if short == found else short if isinstance(short, str) else json.dumps(short)
 
 
 # ---- the model and the machine
@@ -330,13 +383,10 @@ def versions() -> dict[str, str]:
 def chunk_settings(config: Any) -> dict[str, Any] | None:
     """Config fields of a model that computes chunk by chunk or window by window; None if it takes whole sequences."""
     capabilities = config.capabilities
-    if capabilities.reads == "blocks":
-        names = ("window_size", *(("num_state_vectors",) if capabilities.state_vectors else ()))
-    elif capabilities.reads == "chunks":
-        names = ("chunking", "num_chunks" if capabilities.division == "count" else "chunk_size", "num_memory_slots")
-    else:
-        return None
-    return {name: getattr(config, name) for name in names}
+    size = "num_chunks" if capabilities.division == "count" else "chunk_size"
+    windows = ("window_size", *(("num_state_vectors",) if capabilities.state_vectors else ()))
+    names = {"blocks": windows, "chunks": ("chunking", size, "num_memory_slots")}.get(capabilities.reads)
+    return None if names is None else {name: getattr(config, name) for name in names}
 
 
 def generation_settings(settings: Any) -> dict[str, Any]:
@@ -347,75 +397,11 @@ def generation_settings(settings: Any) -> dict[str, Any]:
     }
 
 
-def depth_of_training(config: Any, trained_depth: int | None) -> str:
-    """How many depth steps a model took in training, and what stopped it, in words."""
-    halting, most = getattr(config, "halting", "none"), trained_depth or config.num_hidden_layers
+def depth_of_training(config: Any, most: int) -> str:
+    """How many depth steps a model took in training, at most, and what stopped it, in words."""
+    halting = getattr(config, "halting", "none")
     way = "without halting" if halting == "none" else f"with {halting} halting"
     if getattr(config, "depth_sampling", "fixed") == "fixed":
         return f"{way}, in {most} depth steps"
     low, high = depth_bounds(config, most)
     return f"{way}, in a number of depth steps drawn from {low}{f' to {high}' if high else ' on'} for each batch"
-
-
-# ---- the paper
-
-
-def reproduced_row(report: ReportArguments, changes: Sequence[str]) -> tuple[PaperRow | None, list[str]]:
-    """The row that a run reproduces, given what flags changed, and the changes that no table of the paper has.
-
-    A change with a row of its own (`paper_variants`) only counts if none before it has led to another row.
-    """
-    if not report.paper:
-        return None, list(changes)
-    named = row = PaperRow.of(report.paper)
-    rest = []
-    for change in changes:
-        # "max_steps = 7 (12)" without the recipe's value
-        name = change.rpartition(" (")[0]
-        other = report.paper_variants.get(name)
-        if name not in report.paper_variants or (other is not None and row != named):
-            rest.append(change)
-        elif other is not None:
-            row = PaperRow.of({**report.paper, **other})
-    return row, rest
-
-
-def paper_claims(report: ReportArguments, changes: Sequence[str]) -> tuple[str, list[str]]:
-    """The table row that a run reproduces and its differences from the paper, both with the changes made by flags."""
-    row, rest = reproduced_row(report, changes)
-    title = report.paper_table if row is None else row.title
-    named = not title.startswith("none")
-    if not rest or not (named or report.differences):
-        return title, report.differences
-    changed = f"changed by flags: {', '.join(rest)}"
-    return f"{title}, but {changed}" if named else title, [*report.differences, changed]
-
-
-def paper_values(
-    tables: Mapping[str, Mapping[str, Any]],
-    report: ReportArguments,
-    data: Any,
-    config: Any,
-    steps: int,
-    step_tokens: int | None = None,
-    changes: Sequence[str] = (),
-) -> dict[str, dict[str, Any]]:
-    """Split -> what the paper reports for it, if the run's data, model and training are the paper's.
-
-    Args:
-        steps: optimizer steps of the run.
-        step_tokens: tokens of an optimizer step, if they are always as many.
-        changes: what flags changed of the recipe.
-    """
-    row, rest = reproduced_row(report, changes)
-    found = {}
-    for cell in [] if row is None else row.cells():
-        table, numbers = tables.get(cell.split), cell.numbers
-        if table is None or cell.config != data.benchmark_config or (rest and not cell.needs.changes_allowed):
-            continue
-        if cell.needs.hold(data, config, steps, step_tokens, table.get("n")):
-            # a median is shown with its mean
-            values = {**numbers, "accuracy": numbers.get("median", numbers.get("mean"))}
-            names = ("accuracy", *(("mean",) if "median" in numbers else ()), "std", "bleu", "bits", "slices")
-            found[cell.split] = {name: values[name] for name in names if values.get(name) is not None}
-    return found

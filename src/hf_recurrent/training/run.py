@@ -9,13 +9,13 @@ from signal import SIGINT
 from ..data.arguments import CHOOSING, DEFAULT_BENCHMARK
 from ..hub.errors import explanation
 from ..tasks import TASKS, get_task, task_of_benchmark
-from ..tasks.base import Task
+from ..templating import require_known
 from .documents import DocumentRun
-from .recipes import given, read_mapping, recipe_path, require_known
+from .recipes import raw_settings
 from .stages import Run, argument_types
 
 
-def chosen_task(argv: Sequence[str], task: str | None = None) -> type[Task]:
+def chosen_task(argv: Sequence[str], task: str | None = None) -> str:
     """The task of a command line: the one that it names, that of its benchmark, or of the flags of your own data.
 
     Args:
@@ -24,17 +24,17 @@ def chosen_task(argv: Sequence[str], task: str | None = None) -> type[Task]:
     Raises:
         ValueError: there is no such task, or it is another one than the script's.
     """
-    named = given(argv, ["task"]).get("task")
+    settings = raw_settings(argv)
+    named, benchmark = settings.get("task"), settings.get("benchmark")
     if named is not None:
         require_known("task", named, TASKS)
         if task not in (None, named):
             raise ValueError(f"task is {named!r}, but {get_task(task).script} is for {task}: leave it out")
     task = named or task
-    if given(argv, CHOOSING):
-        return get_task(task or task_of_flags(argv))
-    benchmark = given(argv, ["benchmark"]).get("benchmark")
+    if any(settings.get(name) is not None for name in CHOOSING):
+        return task or next((tag for tag in TASKS if settings.keys() <= settings_of(tag)), next(iter(TASKS)))
     if benchmark is None and task is not None:
-        return get_task(task)
+        return task
     found = task_of_benchmark(benchmark or DEFAULT_BENCHMARK)
     if task not in (None, found):
         kind = get_task(found)
@@ -42,20 +42,14 @@ def chosen_task(argv: Sequence[str], task: str | None = None) -> type[Task]:
             f"benchmark {benchmark!r} {kind.data_kind}: running {kind.script} instead of {get_task(task).script}",
             stacklevel=2,
         )
-    return get_task(found)
+    return found
 
 
-def task_of_flags(argv: Sequence[str]) -> str:
-    """The first task that has all settings of a command line; the first of all if none has."""
-    path = recipe_path(argv)
-    names = {word[2:].partition("=")[0].replace("-", "_") for word in argv if word.startswith("--")}
-    names |= set() if path is None else read_mapping(path).keys()
-    for tag in TASKS:
-        fields = [field for cls in argument_types(get_task(tag)) for field in dataclasses.fields(cls)]
-        others = [alias.lstrip("-") for field in fields for alias in field.metadata.get("aliases", ())]
-        if names <= {"task", *(field.name for field in fields), *others}:
-            return tag
-    return next(iter(TASKS))
+def settings_of(tag: str) -> set[str]:
+    """The names of a task's settings, with their aliases."""
+    fields = [field for kind in argument_types(tag) for field in dataclasses.fields(kind)]
+    aliases = {alias.lstrip("-") for field in fields for alias in field.metadata.get("aliases", ())}
+    return {field.name for field in fields} | aliases
 
 
 def run(argv: Sequence[str], task: str | None = None) -> str | None:
@@ -73,9 +67,8 @@ def run(argv: Sequence[str], task: str | None = None) -> str | None:
         DivergedError: a loss or weight is no longer a finite number.
         OSError: the Hub cannot be reached or refuses.
     """
-    chosen = chosen_task(argv, task)
-    kind = DocumentRun if chosen is get_task("long-documents") else Run
-    return kind(argv, chosen).execute()
+    tag = chosen_task(argv, task)
+    return (DocumentRun if tag == "long-documents" else Run)(argv, tag).execute()
 
 
 def run_and_print(argv: Sequence[str], task: str | None = None) -> None:

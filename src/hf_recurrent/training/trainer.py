@@ -1,13 +1,15 @@
 """`Trainer` with what transformers has no hook for: schedules by name, batches and their weights, ties between
 checkpoints, depth of evaluations, ponder statistics, ponder warm-up, diverged runs."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.data_loader import prepare_data_loader
 from accelerate.utils import load
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerState, TrainingArguments
@@ -19,52 +21,40 @@ from ..analysis.answers import stack_output
 from ..analysis.halting import halting_columns
 from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
 from ..data.batches import siamese_token_counts, token_counts
-from ..files import one_line
 from ..hub.checkpoint import first_not_finite
 from ..inference.cuda_graphs import host_part
 from ..tasks.metrics import AUXILIARY_LOSSES, mean_per_example
-from .batches import EpochSampler, TokenBatchSampler, amounts_of, targets_of, token_loader, weighted_loss
+from ..templating import near_matches, percent
+from .batches import EpochSampler, TokenBatchSampler, amounts_of, targets_of, weighted_loss
 from .cuda_graphs import TrainingGraphs, padded
-from .engine_checks import check_fsdp_plugin
-from .engine_states import load_optimizer, load_weights
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import (
     COMPLETE,
-    SHARDED_MODEL,
-    SHARDED_OPTIMIZER,
     WEIGHTS,
+    best_checkpoints,
     checkpoints,
     last_complete_checkpoint,
-    remove_checkpoint,
+    remove_checkpoints,
     step_of,
 )
-from .selection import best_checkpoints
+from .sharding import SHARDED_MODEL, SHARDED_OPTIMIZER, check_fsdp_plugin, load_optimizer, load_weights
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
-# outputs beside the logits that `compute_metrics` gets, and those of two stacks
+# outputs besides the logits that `compute_metrics` gets, and those of two stacks
 PONDER_STATISTICS = ("ponder_cost", "ponder_steps", "encoder_ponder_cost", "encoder_ponder_steps")
 # the number of labelled examples or tokens of a step, among the tensors of a captured batch
 NUM_ITEMS = "num_items_in_batch"
+# settings that a step by CUDA graphs needs
+GRAPHED = {
+    "gradient_accumulation_steps": 1,
+    **dict.fromkeys(("batch_tokens", "torch_empty_cache_steps")),
+    **dict.fromkeys(("fp16", "torch_compile", "gradient_checkpointing"), False),
+}
 
 
 class DivergedError(FloatingPointError):
     """A loss or a weight is no longer a finite number."""
-
-
-@contextmanager
-def refusals(setting: str) -> Iterator[None]:
-    """Raise errors of packages that refuse a `setting`, of whatever kind, as a ValueError that names it."""
-    try:
-        yield
-    except Exception as error:
-        raise ValueError(f"{setting} is refused: {one_line(error)}") from error
-
-
-def auxiliary_losses(outputs: ModelOutput) -> dict[str, torch.Tensor]:
-    """Those of `AUXILIARY_LOSSES` that a model's output has, without gradients."""
-    found = {name: outputs.get(name) for name in AUXILIARY_LOSSES}
-    return {name: value.detach().float() for name, value in found.items() if value is not None}
 
 
 def check_sharding(trainer: Any) -> None:
@@ -86,28 +76,16 @@ def check_graphs(args: TrainingArguments, config: Any) -> None:
         return
     if args.device.type != "cuda":
         raise ValueError(f"cuda_graphs is True, but training runs on {args.device.type}: leave it out without a GPU")
-    reason = host_part(config)
-    if reason is not None:
+    if (reason := host_part(config)) is not None:
         raise ValueError(f"cuda_graphs is True, but {reason}; or leave cuda_graphs out")
-    if args.world_size > 1 or args.n_gpu > 1:
-        devices = max(args.world_size, args.n_gpu)
+    if (devices := max(args.world_size, args.n_gpu)) > 1:
         raise ValueError(f"cuda_graphs is True, for {devices} GPUs: graphs are those of one process on one GPU")
-    defaults = {
-        "gradient_accumulation_steps": 1,
-        "batch_tokens": None,
-        "fp16": False,
-        "torch_compile": False,
-        "gradient_checkpointing": False,
-        "torch_empty_cache_steps": None,
-    }
-    optim = getattr(args.optim, "value", args.optim)
-    if "layerwise" in optim or "lomo" in optim:
-        raise ValueError(
-            f"cuda_graphs is True and optim {optim!r}, which steps within the pass: take one such as adamw"
-        )
-    for name, value in defaults.items():
+    for name, value in GRAPHED.items():
         if getattr(args, name) != value:
             raise ValueError(f"cuda_graphs is True and {name} {getattr(args, name)!r}: graphs need {value!r}")
+    optim = getattr(args.optim, "value", args.optim)
+    if "layerwise" in optim or "lomo" in optim:
+        raise ValueError(f"cuda_graphs is True and optim {optim!r}, which steps within the pass: take adamw_torch")
 
 
 class RecurrentTrainer(Trainer):
@@ -122,7 +100,7 @@ class RecurrentTrainer(Trainer):
     - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` is "latest".
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and each of `AUXILIARY_LOSSES` since the last log, over all
-      processes. Evaluations report these, too, beside the task's loss.
+      processes. Evaluations report these, too, besides the task's loss.
     - of a model that stops by itself, evaluations with `args.report_to` also report `halting_mass/step_k`, the mean
       probability over the evaluated examples of stopping after k depth steps; of two stacks, those of the encoder are
       `encoder_halting_mass/step_k`.
@@ -136,39 +114,28 @@ class RecurrentTrainer(Trainer):
     def __init__(self, *args: Any, task: Any = None, **kwargs: Any):
         self.task = task
         super().__init__(*args, **kwargs)
-        if self.args.batch_tokens is not None:
-            # examples weigh in as well as labels: the trainer does it
-            self.model_accepts_loss_kwargs = False
-        self.checkpoint_limit = self.args.save_total_limit
-        self.sums: dict[str, torch.Tensor] = {}
-        self.batches_since_log = 0
+        args = self.args
+        # of one stack, batches of other sizes: examples weigh in as well as labels
+        self.weighs_batches = args.batch_tokens is not None and not self.model.config.capabilities.two_stacks
+        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and not self.weighs_batches
+        # Trainer would delete, at the end, perhaps the one to resume from
+        self.checkpoint_limit, args.save_total_limit = args.save_total_limit, None
+        self.began = time.perf_counter()
+        # statistics of batches since the last log, and of the present batch; its size relative to the step's others
+        self.logged: dict[str, list[torch.Tensor]] = {}
+        self.statistics: dict[str, torch.Tensor] = {}
+        self.batch_weight: torch.Tensor | float = 1.0
         # of the present evaluation, by example
         self.evaluated: dict[str, list[torch.Tensor]] = {}
-        # size of a batch, relative to the step's other batches
-        self.batch_weight: torch.Tensor | float = 1.0
-        # of the present batch, to be recorded
-        self.statistics: dict[str, torch.Tensor] = {}
-        check_graphs(self.args, self.model.config)
-        self.graphs = TrainingGraphs(self.computed_step, self.model) if self.args.cuda_graphs else None
-        self.token_batches = self.make_token_batches()
+        check_graphs(args, self.model.config)
+        self.graphs = TrainingGraphs(self.computed_step, self.model) if args.cuda_graphs else None
+        self.sampling_seed = args.seed if args.data_seed is None else args.data_seed
+        self.token_batches = None
+        if args.batch_tokens is not None and self.train_dataset is not None:
+            lengths, place = self.computed_tokens(self.train_dataset), (args.process_index, args.world_size)
+            self.token_batches = TokenBatchSampler(lengths, args.batch_tokens, self.sampling_seed, *place)
 
-    def make_token_batches(self) -> TokenBatchSampler | None:
-        """Batches of at most so many tokens, if the recipe has a limit.
-
-        Raises:
-            ValueError: an example alone has more.
-        """
-        args, (setting, max_tokens) = self.args, self.args.token_limit
-        if max_tokens is None or self.train_dataset is None:
-            return None
-        return TokenBatchSampler(
-            self.computed_tokens(self.train_dataset),
-            max_tokens,
-            self.sampling_seed(),
-            process=args.process_index,
-            num_processes=args.world_size,
-            setting=setting,
-        )
+    # ---- batches
 
     def computed_tokens(self, examples) -> np.ndarray:
         """Tokens that each example costs (N,)."""
@@ -178,59 +145,40 @@ class RecurrentTrainer(Trainer):
             return np.maximum(token_counts(examples), token_counts(examples, "labels"))
         return siamese_token_counts(examples) if capabilities.siamese else token_counts(examples)
 
-    def sampling_seed(self) -> int:
-        return self.args.seed if self.args.data_seed is None else self.args.data_seed
-
     def get_train_dataloader(self) -> DataLoader:
         if self.token_batches is None:
             return super().get_train_dataloader()
-        examples = self._remove_unused_columns(self.train_dataset, description="training")
-        return token_loader(examples, self.token_batches, self.data_collator, self.args)
+        loader = DataLoader(
+            self._remove_unused_columns(self.train_dataset, description="training"),
+            batch_sampler=self.token_batches,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+            pin_memory=self.args.dataloader_pin_memory,
+            persistent_workers=self.args.dataloader_persistent_workers,
+        )
+        # each process has batches of its own already: accelerate shares out batches of equal size only
+        return prepare_data_loader(loader, self.args.device, num_processes=1, process_index=0, put_on_device=True)
 
     def get_total_train_batch_size(self, args) -> int:
         """Examples of an optimiser step, on average if batches have different numbers of them."""
         if self.token_batches is None:
             return super().get_total_train_batch_size(args)
-        mean_size = len(self.token_batches.lengths) / max(len(self.token_batches.cuts), 1)
+        mean_size = len(self.token_batches.lengths) / len(self.token_batches.starts)
         return round(mean_size * args.gradient_accumulation_steps * args.world_size)
 
-    def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        if self.args.decay_all_parameters:
-            return [name for name, _ in model.named_parameters()]
-        return super().get_decay_parameter_names(model)
-
-    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
-        name, options = getattr(self.args.optim, "value", self.args.optim), self.args.optim_args
-        with refusals(f"optim {name!r} with optim_args {options!r}"):
-            return super().create_optimizer(*args, **kwargs)
-
-    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
-        if self.args.lr_schedule in SCHEDULES and self.lr_scheduler is None:
-            self.lr_scheduler = make_schedule(
-                self.args.lr_schedule,
-                self.optimizer if optimizer is None else optimizer,
-                self.args.get_warmup_steps(num_training_steps),
-                num_training_steps,
-                cycle_adam_beta1=self.args.cycle_adam_beta1,
-            )
-            self._created_lr_scheduler = True
-        name = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
-        with refusals(f"lr_schedule {name!r} with lr_scheduler_kwargs {self.args.lr_scheduler_kwargs!r}"):
-            return super().create_scheduler(num_training_steps, optimizer)
-
     def _get_train_sampler(self, train_dataset=None):
-        if self.args.batch_sampling is None:
-            return super()._get_train_sampler(train_dataset)
-        examples = self.train_dataset if train_dataset is None else train_dataset
         args = self.args
-        batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        lengths, seed = token_counts(examples), self.sampling_seed()
+        if args.batch_sampling is None:
+            return super()._get_train_sampler(train_dataset)
+        lengths = token_counts(self.train_dataset if train_dataset is None else train_dataset)
+        size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         growth = (args.short_first_steps, args.short_first_share, args.short_first_power)
-        return EpochSampler(args.batch_sampling, lengths, batch_size, seed, *growth)
+        return EpochSampler(args.batch_sampling, lengths, size, self.sampling_seed, *growth)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
         batches, counted = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if self.args.batch_tokens is None or not batches:
+        if not (self.weighs_batches and batches):
             return batches, counted
         amounts = torch.stack([self.amounts_of(batch) for batch in batches]).sum(0).to(device)
         return batches, self.accelerator.gather(amounts[None]).sum(0)
@@ -239,51 +187,145 @@ class RecurrentTrainer(Trainer):
         """As the function: models that generate are those whose labels are of the next token."""
         return amounts_of(batch, shifted=self.model.can_generate())
 
-    def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
-        args, strategy = self.args, self.args.save_strategy
-        if args.load_best_model_at_end and strategy != SaveStrategy.BEST and not self.control.should_save:
-            # there will be no checkpoint of this step to load
-            return False
-        chosen = args.metric_for_best_model
-        if chosen is not None and f"eval_{chosen.removeprefix('eval_')}" not in metrics:
-            others = ("runtime", "per_second")
-            names = (name for name in metrics if name.startswith("eval_") and not name.endswith(others))
-            known = (name.removeprefix("eval_") for name in names if "/" not in name)
-            raise ValueError(f"metric_for_best_model is {chosen!r}: evaluations report {', '.join(known)}")
-        before = self.state.best_metric
-        better = super()._determine_best_metric(metrics, trial)
-        if better or args.best_model_on_ties == "first" or args.metric_for_best_model is None:
-            return better
-        name = args.metric_for_best_model.removeprefix("eval_")
-        if metrics[f"eval_{name}"] != before:
-            return False
-        self.state.best_global_step = self.state.global_step
-        return True
+    # ---- optimiser steps
+
+    def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
+        if self.args.decay_all_parameters:
+            return [name for name, _ in model.named_parameters()]
+        return super().get_decay_parameter_names(model)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
+        args = self.args
+        if args.lr_schedule in SCHEDULES and self.lr_scheduler is None:
+            steps = args.get_warmup_steps(num_training_steps), num_training_steps
+            optimizer = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = make_schedule(
+                args.lr_schedule, optimizer, *steps, cycle_adam_beta1=args.cycle_adam_beta1
+            )
+            self._created_lr_scheduler = True
+        return super().create_scheduler(num_training_steps, optimizer)
+
+    @contextmanager
+    def settings_of_step(self) -> Iterator[None]:
+        """In training, warm up the ponder loss, and draw one depth for all batches of a step, on all processes."""
+        config, base, step = self.model.config, self.model.base_model, self.state.global_step
+        if not self.model.training:
+            yield
+            return
+        # recipes are shared with models that have no such loss
+        weight, warmup = getattr(config, "ponder_loss_weight", None), self.args.ponder_warmup_steps
+        if weight is not None and warmup:
+            config.ponder_loss_weight = weight * min(1.0, step / warmup)
+        if draws := getattr(config, "depth_sampling", "fixed") != "fixed":
+            base.depth_generator = torch.Generator().manual_seed(self.args.seed * SEED_STRIDE + step)
+        try:
+            yield
+        finally:
+            if weight is not None:
+                config.ponder_loss_weight = weight
+            if draws:
+                base.depth_generator = None
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        with self.settings_of_step():
+            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        found = {name: outputs.get(name) for name in AUXILIARY_LOSSES}
+        auxiliary = {name: value.detach().float() for name, value in found.items() if value is not None}
+        if not model.training:
+            by_example = {name: value.repeat(len(targets_of(inputs))) for name, value in auxiliary.items()}
+            for name, values in (by_example | self.halting_masses(outputs)).items():
+                self.evaluated.setdefault(name, []).append(self.gather_function(values))
+            return (loss, outputs) if return_outputs else loss
+        if self.weighs_batches and num_items_in_batch is not None:
+            # the step divides by the accumulated batches, and gradients are means over processes
+            parts = self.current_gradient_accumulation_steps * self.args.world_size
+            fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
+            loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
+        reported = {name: outputs[name] for name in PONDER_STATISTICS if outputs.get(name) is not None}
+        means = {name: mean_per_example(value.detach()).float().mean() for name, value in reported.items()}
+        self.statistics = auxiliary | means
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        # evaluations and the end of training log as well, under other names
+        if "loss" in logs and self.logged:
+            names = sorted(self.logged)
+            means = torch.stack([torch.stack(self.logged[name]).mean() for name in names])
+            logs |= dict(zip(names, self.accelerator.gather(means[None]).mean(0).tolist(), strict=True))
+            self.logged = {}
+        super().log(logs, start_time)
+
+    def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        step = super().training_step if self.graphs is None else self.graphed_step
+        try:
+            loss = step(model, inputs, num_items_in_batch)
+        except ValueError as error:
+            # the models raise on NaN: the step at which training broke is more to the point
+            if first_not_finite(self.model) is None:
+                raise
+            raise self.diverged("a weight") from error
+        if not loss.isfinite():
+            raise self.diverged(f"the loss ({loss.item()})")
+        for name, value in self.statistics.items():
+            # without waiting for the device
+            self.logged.setdefault(name, []).append(value * self.batch_weight)
+        return loss
+
+    def graphed_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
+        """`training_step` of `Trainer`, whose passes are a CUDA graph's once a kind of batch has come again."""
+        model.train()
+        # schedule-free optimisers have modes
+        if callable(getattr(self.optimizer, "train", None)):
+            self.optimizer.train()
+        batch = padded(self._prepare_inputs(inputs), self.model.config)
+        if num_items_in_batch is not None:
+            batch[NUM_ITEMS] = torch.as_tensor(num_items_in_batch, device=self.args.device)
+        with self.settings_of_step():
+            depth = self.model.base_model.call_depth(None, None)
+        # the weight of the ponder loss differs from step to step
+        warms_up = self.state.global_step < self.args.ponder_warmup_steps
+        self.statistics = (self.computed_step if warms_up else self.graphs.run)(batch, depth)
+        return self.statistics.pop("loss")
+
+    def computed_step(self, batch: Mapping[str, torch.Tensor], depth: int | None) -> dict[str, torch.Tensor]:
+        """Forward and backward pass of a batch, at a depth if one was drawn -> its loss and statistics."""
+        inputs = {name: value for name, value in batch.items() if name != NUM_ITEMS}
+        inputs |= {} if depth is None else {"max_depth": depth}
+        with self.compute_loss_context_manager():
+            loss = self.compute_loss(self.model_wrapped, inputs, num_items_in_batch=batch.get(NUM_ITEMS))
+        self.accelerator.backward(loss)
+        return {"loss": loss.detach(), **self.statistics}
+
+    def diverged(self, what: str) -> DivergedError:
+        checkpoint = last_complete_checkpoint(self.args.output_dir)
+        return DivergedError(
+            f"step {self.state.global_step + 1}: {what} is not a finite number. Last good checkpoint: "
+            f"{checkpoint or 'none yet'}. Lower learning_rate, lengthen warmup_steps or lower max_grad_norm, in a new "
+            "output_dir"
+        )
+
+    # ---- evaluations
 
     @property
     def reports_mass(self) -> bool:
         return bool(self.args.report_to) and stopping_rule(self.model.config)[0] != "none"
-
-    def evaluation_options(self) -> dict[str, Any]:
-        """Arguments of an evaluation's forward passes, beside the batch."""
-        depth = {} if self.args.evaluation_depth is None else {"max_depth": self.args.evaluation_depth}
-        return depth | ({"output_halting": True} if self.reports_mass else {})
 
     def halting_masses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
         """Halting mass (B,) of each state of each stack, 0 for the input, by its name in logs."""
         config, masses = self.model.config, {}
         for stack, depth in stack_depths(config).items() if self.reports_mass else ():
             # criteria that look at predictions stop the decoder only
-            if stack_output(outputs, stack, "halting_probabilities") is None:
-                continue
-            mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
-            prefix = "encoder_" if stack == ENCODER else ""
-            names = (f"{prefix}halting_mass/step_{step}" for step in range(mass.shape[1]))
-            masses |= dict(zip(names, torch.tensor(mass.T, dtype=torch.float32, device=self.args.device), strict=True))
+            if stack_output(outputs, stack, "halting_probabilities") is not None:
+                mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
+                columns = torch.tensor(mass.T, dtype=torch.float32, device=self.args.device)
+                prefix = "encoder_" if stack == ENCODER else ""
+                masses |= {f"{prefix}halting_mass/step_{step}": column for step, column in enumerate(columns)}
         return masses
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        inputs = {**inputs, **self.evaluation_options()}
+        inputs = {**inputs, **({"output_halting": True} if self.reports_mass else {})}
+        if self.args.evaluation_depth is not None:
+            inputs["max_depth"] = self.args.evaluation_depth
         statistics = getattr(self.task, "example_statistics", None)
         if statistics is not None:
             # logits of all examples would not fit into memory
@@ -303,137 +345,57 @@ class RecurrentTrainer(Trainer):
         output.metrics.update({f"{metric_key_prefix}_{name}": mean for name, mean in means.items()})
         return output
 
-    @contextmanager
-    def scaled_ponder_loss(self) -> Iterator[None]:
-        config = self.model.config
-        warmup = self.args.ponder_warmup_steps
-        # recipes are shared with models that have no such loss
-        if not warmup or not self.model.training or not hasattr(config, "ponder_loss_weight"):
-            yield
-            return
-        weight = config.ponder_loss_weight
-        config.ponder_loss_weight = weight * min(1.0, self.state.global_step / warmup)
-        try:
-            yield
-        finally:
-            config.ponder_loss_weight = weight
+    def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
+        args, before = self.args, self.state.best_metric
+        if args.load_best_model_at_end and args.save_strategy != SaveStrategy.BEST and not self.control.should_save:
+            # there will be no checkpoint of this step to load
+            return False
+        if super()._determine_best_metric(metrics, trial):
+            return True
+        if args.best_model_on_ties == "first" or args.metric_for_best_model is None:
+            return False
+        tied = metrics[f"eval_{args.metric_for_best_model.removeprefix('eval_')}"] == before
+        if tied:
+            self.state.best_global_step = self.state.global_step
+        return tied
 
-    @contextmanager
-    def seeded_depth(self) -> Iterator[None]:
-        """Draw one depth for all batches of an optimiser step, on all processes."""
-        base = self.model.base_model
-        if not self.model.training or getattr(self.model.config, "depth_sampling", "fixed") == "fixed":
-            yield
-            return
-        seed = self.args.seed * SEED_STRIDE + self.state.global_step
-        base.depth_generator = torch.Generator().manual_seed(seed)
-        try:
-            yield
-        finally:
-            base.depth_generator = None
+    # ---- checkpoints
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        with self.scaled_ponder_loss(), self.seeded_depth():
-            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        if not model.training:
-            auxiliary = auxiliary_losses(outputs).items()
-            by_example = {name: value.repeat(len(targets_of(inputs))) for name, value in auxiliary}
-            for name, values in (by_example | self.halting_masses(outputs)).items():
-                self.evaluated.setdefault(name, []).append(self.gather_function(values))
-            return (loss, outputs) if return_outputs else loss
-        if self.args.batch_tokens is not None and num_items_in_batch is not None:
-            # the step divides by the accumulated batches, and gradients are means over processes
-            parts = self.current_gradient_accumulation_steps * self.args.world_size
-            fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
-            loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
-        self.statistics = self.statistics_of(outputs)
-        return (loss, outputs) if return_outputs else loss
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, over all resumptions."""
+        return time.perf_counter() - self.began
 
-    def statistics_of(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
-        """Means over a batch of auxiliary losses, ponder cost and executed steps, those that the output has."""
-        values = auxiliary_losses(outputs)
-        for name in PONDER_STATISTICS:
-            if outputs.get(name) is not None:
-                values[name] = mean_per_example(outputs[name].detach()).float().mean()
-        return values
-
-    def record(self, statistics: Mapping[str, torch.Tensor]) -> None:
-        """Add a batch's ponder statistics to the sums since the last log, without waiting for the device."""
-        self.batches_since_log += 1
-        for name, value in statistics.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value * self.batch_weight
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        # evaluations and the end of training log as well, under other names
-        if "loss" in logs and self.sums:
-            means = torch.stack([self.sums[name] / self.batches_since_log for name in sorted(self.sums)])
-            means = self.accelerator.gather(means[None]).mean(0)
-            logs |= dict(zip(sorted(self.sums), means.tolist(), strict=True))
-            self.sums, self.batches_since_log = {}, 0
-        super().log(logs, start_time)
-
-    def training_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
-        step = super().training_step if self.graphs is None else self.graphed_step
-        try:
-            loss = step(model, inputs, num_items_in_batch)
-        except ValueError as error:
-            # the models raise on NaN: the step at which training broke is more to the point
-            if first_not_finite(self.model) is None:
-                raise
-            raise self.diverged("a weight") from error
-        if not loss.isfinite():
-            raise self.diverged(f"the loss ({loss.item()})")
-        self.record(self.statistics)
-        return loss
-
-    def graphed_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
-        """`training_step` of `Trainer`, whose passes are a CUDA graph's once a kind of batch has come again."""
-        model.train()
-        # schedule-free optimisers have modes
-        if callable(getattr(self.optimizer, "train", None)):
-            self.optimizer.train()
-        batch = padded(self._prepare_inputs(inputs), self.model.config)
-        if num_items_in_batch is not None:
-            batch[NUM_ITEMS] = torch.as_tensor(num_items_in_batch, device=self.args.device)
-        if self.state.global_step < self.args.ponder_warmup_steps:
-            # the weight of the ponder loss differs from step to step
-            found = self.computed_step(batch, self.drawn_depth())
-        else:
-            found = self.graphs.run(batch, self.drawn_depth())
-        loss = found.pop("loss")
-        self.statistics = found
-        return loss
-
-    def drawn_depth(self) -> int | None:
-        """The depth of the present step where depths are drawn."""
-        with self.seeded_depth():
-            return self.model.base_model.call_depth(None, None)
-
-    def computed_step(self, batch: Mapping[str, torch.Tensor], depth: int | None) -> dict[str, torch.Tensor]:
-        """Forward and backward pass of a batch, at a depth if one was drawn -> its loss and statistics."""
-        inputs = {name: value for name, value in batch.items() if name != NUM_ITEMS}
-        inputs |= {} if depth is None else {"max_depth": depth}
-        with self.compute_loss_context_manager():
-            loss = self.compute_loss(self.model_wrapped, inputs, num_items_in_batch=batch.get(NUM_ITEMS))
-        self.accelerator.backward(loss)
-        return {"loss": loss.detach(), **self.statistics}
+    def train(self, resume_from_checkpoint: str | None = None, **options: Any):
+        before = Path(resume_from_checkpoint or "", COMPLETE)
+        self.began = time.perf_counter() - (float(before.read_text() or 0) if before.is_file() else 0.0)
+        return super().train(resume_from_checkpoint, **options)
 
     def _save_checkpoint(self, model, trial) -> None:
         # the last good checkpoint must stay the last one
         name = first_not_finite(self.model)
         if name is not None:
             raise self.diverged(f"the weight {name}")
+        folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         # of a run that was killed while it was written
-        stale = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if self.args.should_save and stale.is_dir():
-            remove_checkpoint(stale)
+        if self.args.should_save and folder.is_dir():
+            remove_checkpoints([folder])
         self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
-
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            (stale / COMPLETE).touch()
-            self.remove_old_checkpoints(self.state)
+            (folder / COMPLETE).write_text(str(self.seconds))
+            self.remove_old_checkpoints()
+
+    def remove_old_checkpoints(self) -> None:
+        """Delete the checkpoints that are not needed, but those that the limit leaves room for."""
+        # later ones are those of a run that was killed, and not yet written to their end
+        saved = [each for each in checkpoints(self.args.output_dir) if step_of(each) <= self.state.global_step]
+        best = Path(self.state.best_model_checkpoint or "").name
+        needed = {saved[0], *(each for each in saved if each.name == best), *best_checkpoints(self.state, self.args)}
+        others = [each for each in saved if each not in needed]
+        room = len(others) if self.checkpoint_limit is None else max(self.checkpoint_limit - len(needed), 0)
+        remove_checkpoints(others[room:])
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         checkpoint = Path(resume_from_checkpoint)
@@ -443,49 +405,57 @@ class RecurrentTrainer(Trainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is None:
-            return
-        folder = Path(checkpoint)
-        if (sharded := (folder / SHARDED_MODEL).is_file()) or self.is_fsdp_enabled:
+        folder = Path(checkpoint or "")
+        sharded = checkpoint is not None and (folder / SHARDED_MODEL).is_file()
+        if checkpoint is not None and (sharded or self.is_fsdp_enabled):
             states = folder / (SHARDED_OPTIMIZER if sharded else OPTIMIZER_NAME)
             load_optimizer(self.model, self.optimizer.optimizer, states)
             self.lr_scheduler.load_state_dict(load(folder / SCHEDULER_NAME))
         else:
             super()._load_optimizer_and_scheduler(checkpoint)
 
-    def train(self, *args: Any, **kwargs: Any):
-        # Trainer would delete checkpoints bit by bit, and at the end perhaps the one to resume from
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            return super().train(*args, **kwargs)
-        finally:
-            self.args.save_total_limit = limit
 
-    def remove_old_checkpoints(self, state: TrainerState) -> None:
-        """Delete the checkpoints up to `state` that are superseded by those that the limit leaves room for."""
-        folders = checkpoints(Path(self.args.output_dir))
-        # later ones are not yet written to their end
-        saved = [folder for folder in folders if step_of(folder) <= state.global_step]
-        kept = self.checkpoints_to_keep(state, saved)
-        for folder in saved:
-            if folder not in kept:
-                remove_checkpoint(folder)
+# ---- the checkpoint that a run keeps
 
-    def checkpoints_to_keep(self, state: TrainerState, saved: list[Path]) -> list[Path]:
-        """Those of the `saved` checkpoints, the latest first, that are needed or within the limit."""
-        if getattr(self.args, "average_checkpoints", None) is not None:
-            last = saved if self.checkpoint_limit is None else saved[: max(self.checkpoint_limit, 1)]
-            return [*last, *best_checkpoints(state, self.args)]
-        best = Path(state.best_model_checkpoint).name if state.best_model_checkpoint else None
-        needed = [folder for folder in saved if folder == saved[0] or folder.name == best]
-        limit = len(saved) if self.checkpoint_limit is None else self.checkpoint_limit
-        others = [folder for folder in saved if folder not in needed]
-        return needed + others[: max(limit - len(needed), 0)]
 
-    def diverged(self, what: str) -> DivergedError:
-        checkpoint = last_complete_checkpoint(self.args.output_dir)
-        return DivergedError(
-            f"step {self.state.global_step + 1}: {what} is not a finite number. Last good checkpoint: "
-            f"{checkpoint or 'none yet'}. Lower learning_rate, lengthen warmup_steps or lower max_grad_norm, in a new "
-            "output_dir"
+def check_selection(args: TrainingArguments, splits: Sequence[str], task: Any, config: Any) -> None:
+    """Raise a ValueError if checkpoints are to be chosen by a metric that no evaluation of these splits reports."""
+    # a metric that is named is looked up at every evaluation
+    if not args.load_best_model_at_end and (args.metric_for_best_model is None or not splits):
+        return
+    reported = {"ponder_cost": config.capabilities.halts, "ponder_steps": config.capabilities.shared_block}
+    metrics = [*task.scores, *(name for name in ("loss", "ponder_cost", "ponder_steps") if reported.get(name, True))]
+    names = [f"{split}_{name}" if len(splits) > 1 else name for split in splits for name in metrics]
+    chosen = "loss" if args.metric_for_best_model is None else args.metric_for_best_model.removeprefix("eval_")
+    if chosen not in names:
+        known = f"one of {', '.join(names)}" if names else "load_best_model_at_end: false"
+        raise ValueError(
+            f"metric_for_best_model is {chosen!r}: this run is validated on {', '.join(splits) or 'no split'}, so "
+            f"expected {known}{near_matches(chosen, names)}"
         )
+
+
+def describe_selection(
+    state: TrainerState, args: TrainingArguments, splits: Sequence[str], averaged: Sequence[int] = ()
+) -> str | None:
+    """How the checkpoint that a run keeps was chosen, in a sentence; None if it keeps its last state.
+
+    Args:
+        averaged: the steps of the checkpoints whose mean was kept.
+    """
+    if not args.load_best_model_at_end or state.best_model_checkpoint is None:
+        return None
+    # with several splits, a metric begins with the name of its split, which may begin with that of another
+    metric = args.metric_for_best_model.removeprefix("eval_")
+    named = [split for split in splits if metric.startswith(f"{split}_")]
+    split = max(named, key=len, default=splits[0])
+    metric, best = metric.removeprefix(f"{split}_"), state.best_metric
+    value = percent(best) if "accuracy" in metric or metric == "r_squared" else f"{best:.4g}"
+    by = f"by its {metric.replace('_', ' ')} on `{split}`"
+    if len(averaged) > 1:
+        *others, last = (f"{step:,}" for step in averaged)
+        steps = f"{', '.join(others)} and {last}"
+        return f"The weights are the mean of the checkpoints of steps {steps}, the best ones {by} (at best {value})."
+    tied = ", the latest of equals" if args.best_model_on_ties == "latest" else ""
+    step = step_of(Path(state.best_model_checkpoint))
+    return f"The checkpoint, of step {step:,}, was chosen {by} ({value}{tied}) among {state.global_step:,} steps."
