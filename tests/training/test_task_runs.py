@@ -402,7 +402,7 @@ def test_pairs(tmp_path):
     assert sum(table["decoder"]["steps_histogram"]) == 2 * 12
     assert sum(table["steps_histogram"]) == sum(row["length"] + 1 for row in rows)
     figures = {path.stem.removeprefix("test_") for path in (folder / "assets").iterdir()}
-    assert {"encoder_steps", "encoder_mass", "decoder_steps", "decoder_mass", "stacks_num_operators"} <= figures
+    assert {"steps_encoder", "mass_encoder", "steps_decoder", "mass_decoder", "stacks_num_operators"} <= figures
 
     # the weights are the mean of the best checkpoints
     state = json_of(folder / "checkpoint-6" / "trainer_state.json")
