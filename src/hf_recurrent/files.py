@@ -1,13 +1,11 @@
 """Data in files: plain Python scalars only, and no half-written file or folder."""
 
-import filecmp
 import hashlib
 import json
 import math
 import os
 import re
 import reprlib
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +18,8 @@ import yaml
 
 # of a card: YAML between lines of three hyphens
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+# an object of a JSON file
+Json = Mapping[str, Any]
 # the end of the names of files that are being written
 PARTIAL = ".partial"
 
@@ -60,8 +60,6 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         try:
             yield partial
             os.replace(partial, path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         finally:
             partial.unlink(missing_ok=True)
 
@@ -94,22 +92,13 @@ class Change:
         folder: whose files they are.
         new: the folder to write them into meanwhile, at the paths that they will have.
         removed: paths of files that will be removed.
-        names: once the change is made, the paths of all files that it added, replaced or removed.
+        written: once the change is made, the files that it added or replaced.
     """
 
     folder: Path
     new: Path
     removed: set[str] = field(default_factory=set)
-    names: list[str] = field(default_factory=list)
-
-    def file(self, name: str) -> Path:
-        """The file that will be at a path: the new one, or else the present one."""
-        return self.new / name if (self.new / name).is_file() else self.folder / name
-
-    @property
-    def written(self) -> list[Path]:
-        """Once the change is made, the files that it added or replaced."""
-        return [path for path in map(self.folder.joinpath, self.names) if path.is_file()]
+    written: list[Path] = field(default_factory=list)
 
 
 @contextmanager
@@ -117,31 +106,20 @@ def changed_files(folder: str | os.PathLike) -> Iterator[Change]:
     """A change of the files of `folder`, which may not exist yet, that is made when the block ends well.
 
     Files are put in their places one after another, each in one step.
-
-    Raises:
-        ValueError: a folder is where a file should be.
     """
     folder = Path(folder)
     with temporary_folder(folder / "new") as temporary:
         change = Change(folder, temporary)
         yield change
-        names = sorted(path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file())
-        for name in names:
-            if (folder / name).is_dir():
-                raise ValueError(f"{folder / name} is a folder where a file should be: remove it")
-        for name in names:
-            if (folder / name).is_file() and filecmp.cmp(folder / name, temporary / name, shallow=False):
-                continue
-            if (folder / name).is_file():
-                shutil.copymode(folder / name, temporary / name)
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(temporary / name, folder / name)
-            change.names.append(name)
-        for name in sorted(change.removed):
-            inside = (folder / name).resolve().is_relative_to(folder.resolve())
-            if inside and (folder / name).is_file():
-                (folder / name).unlink()
-                change.names.append(name)
+        for path in sorted(path for path in temporary.rglob("*") if path.is_file()):
+            target = folder / path.relative_to(temporary)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+            change.written.append(target)
+        for path in map(folder.joinpath, change.removed):
+            # a name may come from a file of others
+            if path.resolve().is_relative_to(folder.resolve()):
+                path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -155,7 +133,7 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
     """
     path = absolute(target)
     for place in (path, *path.parents):
-        if os.path.lexists(place) and not place.is_dir():
+        if place.exists() and not place.is_dir():
             raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
 
     def check() -> None:
@@ -174,7 +152,7 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
             path.rename(old)
         try:
             built.rename(path)
-        except BaseException:
+        except OSError:
             if old.exists():
                 old.rename(path)
             raise

@@ -2,18 +2,15 @@
 
 import re
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files import read_json, read_text, write_json
+from ..files import Json, read_json, read_text
 from ..registry import ARCHITECTURES
 from .card import LICENCE
 from .results import README_FILE, cached_file, front_matter, read_results, write_results
 
-# of copies that have no results to tell it
-LINEAGE_FILE = "base_model.json"
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(
     r"apache-2\.0|mit|isc|zlib|unlicense|wtfpl|afl-3\.0|artistic-2\.0|bsl-1\.0|ecl-2\.0|ms-pl|ncsa|pddl|odbl|odc-by"
@@ -22,7 +19,7 @@ PASSED_ON = re.compile(
 )
 
 
-def check_license(base: Mapping[str, Any]) -> None:
+def check_license(base: Json) -> None:
     """Raise a ValueError unless copies of the weights, and models trained from them, may be published."""
     if base["license"] is None:
         raise ValueError(
@@ -37,7 +34,7 @@ def check_license(base: Mapping[str, Any]) -> None:
         )
 
 
-def read_base_model(name: str, revision: str | None = None, token: Any = None) -> dict[str, Any] | None:
+def read_base_model(name: str, revision: str | None = None, token: Any = None) -> dict | None:
     """The model that a checkpoint to start from is or comes from; None for a folder with a model of one's own.
 
     Args:
@@ -57,29 +54,26 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
         return {"name": name, **license_of(readme), "revision": extract_commit_hash(config, None)}
     if (results := read_results(folder)) is not None:
         return results["model"]["base"]
-    if (folder / LINEAGE_FILE).is_file():
-        return read_json(folder / LINEAGE_FILE)
     if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
         return None
     return {"name": folder.resolve().name, **license_of(folder / README_FILE), "revision": None}
 
 
 def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
-    """Give the copy of a checkpoint in `folder` the card of the original, or the model that its weights come from.
+    """Give the copy of a checkpoint in `folder` the card of the original, if it has one.
 
     Args:
         name: of the copy, for its card.
         options: of the loaders of the checkpoint.
     """
     results = read_results(origin, **options)
-    if results is not None:
-        figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
-        for figure in figures:
-            (folder / figure["path"]).parent.mkdir(exist_ok=True)
-            shutil.copyfile(Path(origin) / figure["path"], folder / figure["path"])
-        write_results(folder, {**results, "name": name, "figures": figures})
-    elif base := read_base_model(origin, options.get("revision"), options.get("token")):
-        write_json(folder / LINEAGE_FILE, base)
+    if results is None:
+        return
+    figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
+    for figure in figures:
+        (folder / figure["path"]).parent.mkdir(exist_ok=True)
+        shutil.copyfile(Path(origin) / figure["path"], folder / figure["path"])
+    write_results(folder, {**results, "name": name, "figures": figures})
 
 
 def license_of(readme: str | Path | None) -> dict[str, str | None]:

@@ -2,11 +2,10 @@
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import yaml
@@ -16,7 +15,7 @@ from .. import templating
 from ..analysis.losses import carry_effect
 from ..analysis.model_facts import all_stacks
 from ..benchmarks.tasks import task_id
-from ..files import one_line
+from ..files import Json, one_line
 from ..registry import ARCHITECTURES
 from . import findings
 
@@ -100,7 +99,7 @@ METRICS = {
 }
 
 
-def render_card(results: Mapping[str, Any]) -> str:
+def render_card(results: Json) -> str:
     """Text of README.md. The same results always give the same text.
 
     Raises:
@@ -114,7 +113,7 @@ def render_card(results: Mapping[str, Any]) -> str:
         raise ValueError(f"results.json cannot be rendered ({reason}): write it again by the run") from error
 
 
-def card_text(results: Mapping[str, Any]) -> str:
+def card_text(results: Json) -> str:
     """The card below its metadata."""
     metric, splits = METRICS[results["metric"]], results["splits"]
     halted = {} if metric.in_bits else {name: table for name, table in splits.items() if not table["fixed_depth"]}
@@ -134,7 +133,7 @@ def card_text(results: Mapping[str, Any]) -> str:
     )
 
 
-def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
+def card_metadata(results: Json) -> ModelCardData:
     """The metadata of a card: licence, tags, data, evaluation results."""
     model, data, base = results["model"], results["data"] or {}, results["model"]["base"]
     capabilities = ARCHITECTURES[model["type"]].config_class().capabilities
@@ -147,7 +146,7 @@ def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
         model["type"]: True,
         data.get("name"): bool(data),
     }
-    licence: dict[str, Any] = {"license": "unknown"}
+    licence: dict = {"license": "unknown"}
     if base is not None:
         licence |= {name: base[name] for name in LICENCE if base[name]}
     elif model["license"] or data.get("seed", 0) is not None:
@@ -181,14 +180,14 @@ def card_metadata(results: Mapping[str, Any]) -> ModelCardData:
     )
 
 
-def places(results: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def places(results: Json) -> Iterator[tuple[str, str, Json]]:
     """Config, split and table of all results: splits of other configs than the one trained on are 'config/split'."""
     for name, table in results["splits"].items():
         config, _, split = name.rpartition("/")
         yield config or results["data"]["config"], split, table
 
 
-def eval_results_file(results: Mapping[str, Any]) -> dict[str, str]:
+def eval_results_file(results: Json) -> dict[str, str]:
     """Path and content of the evaluation results for the Hub's data set, one entry per split.
 
     The format has no field for a configuration or split: both go into the task id. Empty where the data have no
@@ -234,7 +233,7 @@ FILTERS = {
 }
 
 
-def auto_class_of(config: Mapping[str, Any]) -> str | None:
+def auto_class_of(config: Json) -> str | None:
     """The Auto class of the architecture that one of our `config.json` files names; None where it names none.
 
     Raises:

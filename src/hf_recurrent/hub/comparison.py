@@ -1,14 +1,15 @@
 """Other models compared with that of a card, on the same examples: runs with other seeds, and baselines."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..files import Json
 from .card import METRICS
 from .results import RESULTS_FILE, read_results
 
 
-def compared(results: Mapping[str, Any], folders: Sequence[str | os.PathLike]) -> list[dict[str, Any]]:
+def compared(results: Json, folders: Sequence[str | os.PathLike]) -> list[dict]:
     """The `compared` of results: finished runs on the same splits; runs of one title and size are runs of one model.
 
     Args:
@@ -18,7 +19,7 @@ def compared(results: Mapping[str, Any], folders: Sequence[str | os.PathLike]) -
         ValueError: a folder has no results, or results of other examples, or of a run that is compared already.
     """
     key, runs = METRICS[results["metric"]].key, [run_of(results)]
-    models: dict[tuple, dict[str, Any]] = {}
+    models: dict[tuple, dict] = {}
     for folder in folders:
         other = read_results(folder)
         if other is None or other["training"] is None:
@@ -38,13 +39,13 @@ def compared(results: Mapping[str, Any], folders: Sequence[str | os.PathLike]) -
     return list(models.values())
 
 
-def examples_of(results: Mapping[str, Any], splits: Iterable[str]) -> list[Any]:
+def examples_of(results: Json, splits: Iterable[str]) -> list[Any]:
     """What the numbers of splits depend on beside the model: the metric, the data, and how many examples there are."""
     data = [results["data"][name] for name in ("name", "config", "version", "seed")]
     tables = (results["splits"][split] for split in splits)
     return [results["metric"], data, [table.get("n", table.get("tokens")) for table in tables]]
 
 
-def run_of(results: Mapping[str, Any]) -> tuple[str, int, int]:
+def run_of(results: Json) -> tuple[str, int, int]:
     """Title, parameters and seed."""
     return results["title"], results["model"]["parameters"], results["training"]["seed"]

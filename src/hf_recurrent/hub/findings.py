@@ -3,9 +3,9 @@
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ..analysis.halting import difficulty_key, is_ordered
+from ..files import Json
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
 
 SMALLEST_TREND = 0.1
@@ -41,13 +41,13 @@ def two_errors(share: float, *sizes: int) -> float:
     return 2 * math.sqrt(share * (1 - share) * sum(1 / size for size in sizes))
 
 
-def above_majority(row: Mapping[str, Any]) -> bool:
+def above_majority(row: Json) -> bool:
     """Whether the `accuracy` of `n` examples exceeds their `majority_baseline` by over two of its standard errors."""
     baseline = row["majority_baseline"]
     return row["accuracy"] > baseline + two_errors(baseline, row["n"])
 
 
-def of_numbers(row: Mapping[str, Any]) -> bool:
+def of_numbers(row: Json) -> bool:
     """Whether answers are numbers, so that "accuracy" is no share of right answers but of the variance explained.
 
     Their mean explains none of it, while the most frequent of other answers is right at least once.
@@ -55,7 +55,7 @@ def of_numbers(row: Mapping[str, Any]) -> bool:
     return row.get("majority_baseline") == 0
 
 
-def accuracy_falls(low: Mapping[str, Any], high: Mapping[str, Any]) -> bool | None:
+def accuracy_falls(low: Json, high: Json) -> bool | None:
     """Whether accuracy falls from one bucket of a difficulty to another, by over two standard errors.
 
     None where no accuracy is known, fewer than 5% of the answers are wrong, or answers are numbers.
@@ -90,9 +90,9 @@ def relation(
     split: str,
     column: str | None,
     spearman: float | None,
-    buckets: Sequence[Mapping[str, Any]],
-    whole: Mapping[str, Any],
-) -> dict[str, Any]:
+    buckets: Sequence[Json],
+    whole: Json,
+) -> dict:
     """The `direction` of steps with a difficulty, the means at both ends, and whether more of it is `harder`.
 
     The ends are the outermost buckets of at least 10 examples, if there are two of them. `direction` is "unmeasured"
@@ -116,14 +116,14 @@ def relation(
     return {**row, "column": column, "spearman": spearman, "direction": direction, "harder": harder}
 
 
-def main_column(table: Mapping[str, Any]) -> str | None:
+def main_column(table: Json) -> str | None:
     """The numeric difficulty column that comes first, one with several values if there is any; None without one."""
     slices = table["slices"]
     numeric = [column for column, data in slices.items() if data["numeric"] and column not in NO_DIFFICULTY]
     return next((column for column in numeric if len(slices[column]["rows"]) > 1), next(iter(numeric), None))
 
 
-def main_trend(split: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def main_trend(split: str, table: Json) -> dict:
     """The trend of steps with the main difficulty of a table of a model that halts, as `relation` gives it."""
     column, key = main_column(table), difficulty_key(table)
     data = table["slices"].get(column, {"spearman": None, "rows": ()})
@@ -131,7 +131,7 @@ def main_trend(split: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return relation(split, column, data["spearman"], buckets, {**table, "mean_depth": table[key]["mean"]})
 
 
-def trends(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+def trends(results: Json) -> list[dict]:
     """How steps follow the main difficulty, as `relation` gives it.
 
     Of a calibrated exit they are of the splits that it was tested on, of which all together come first; otherwise of
@@ -150,7 +150,7 @@ def trends(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def adaptivity(results: Mapping[str, Any]) -> dict[str, Any]:
+def adaptivity(results: Json) -> dict:
     """Whether a model thinks longer on harder input: the `answer`, its `reason` in a sentence, and the `rows` of both.
 
     The answer is "Yes" only where steps grow within splits as well as over them: the means of splits alone correlate,
@@ -187,7 +187,7 @@ def adaptivity(results: Mapping[str, Any]) -> dict[str, Any]:
     return {"answer": answer, "reason": reason, "rows": rows}
 
 
-def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def collapsed_halting(tables: Mapping[str, Json]) -> list[str]:
     """What is wrong with learned halting that stops at once, or earlier on longer inputs, in a sentence, and a remedy.
 
     Args:
@@ -215,22 +215,22 @@ def collapsed_halting(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
 # ---- what does stopping early save?
 
 
-def chosen(results: Mapping[str, Any]) -> Mapping[str, Any]:
+def chosen(results: Json) -> Json:
     """The exit or fixed depth that a calibration chose; empty where there was none."""
     return (results["calibration"] or {}).get("chosen") or {}
 
 
-def has_exit(results: Mapping[str, Any]) -> bool:
+def has_exit(results: Json) -> bool:
     """Whether a calibration chose an exit that stops the model, rather than a fixed depth."""
     return chosen(results).get("criterion", FIXED) != FIXED
 
 
-def is_adaptive(results: Mapping[str, Any]) -> bool:
+def is_adaptive(results: Json) -> bool:
     """Whether inputs may take different numbers of steps."""
     return has_exit(results) if chosen(results) else results["model"]["halting"] != "none"
 
 
-def measured_before(results: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+def measured_before(results: Json, table: Json) -> bool:
     """Whether the results of a split are older than the exit or fixed depth that was calibrated."""
     setting = chosen(results)
     if not setting:
@@ -240,12 +240,12 @@ def measured_before(results: Mapping[str, Any], table: Mapping[str, Any]) -> boo
     return table["halting"] != setting["criterion"]
 
 
-def certifies_depths(calibration: Mapping[str, Any]) -> bool:
+def certifies_depths(calibration: Json) -> bool:
     """Whether the risk of fixed depths was tested; earlier versions tested that of exits alone."""
     return calibration["budget"] is None and any("safe" in row for row in calibration["fixed_depths"])
 
 
-def best_fixed_depth(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def best_fixed_depth(calibration: Json) -> Json | None:
     """The fastest fixed depth that is certified as the exit is or, where none was tested, that is as accurate."""
     accuracy, certified = calibration["calibrated"]["accuracy"], certifies_depths(calibration)
     rows = [
@@ -257,7 +257,7 @@ def best_fixed_depth(calibration: Mapping[str, Any]) -> Mapping[str, Any] | None
     return min(rows, key=lambda row: row["relative_time"], default=None)
 
 
-def time_saved(results: Mapping[str, Any]) -> dict[str, Any] | None:
+def time_saved(results: Json) -> dict | None:
     """Time that stopping early saves, as a fraction of full depth's, and the `change` of accuracy that it costs.
 
     It is measured on the first test split of the calibrated exit, or else in the first sweep of the halting threshold
@@ -276,7 +276,7 @@ def time_saved(results: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"saved": 1 - early["relative_time"], "change": change}
 
 
-def lowest_harmless(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+def lowest_harmless(sweep: Json) -> Json:
     """The row of the lowest threshold down to which none gets measurably fewer examples right than the checkpoint's.
 
     All are evaluated on the same examples, so only those count whose answer changed: the loss must exceed two standard
@@ -293,7 +293,7 @@ def lowest_harmless(sweep: Mapping[str, Any]) -> Mapping[str, Any]:
 # ---- limitations
 
 
-def limits(results: Mapping[str, Any], in_bits: bool, shown: Callable[[float], str]) -> Iterator[str]:
+def limits(results: Json, in_bits: bool, shown: Callable[[float], str]) -> Iterator[str]:
     """The limitations that follow from the results, in sentences.
 
     Args:
@@ -316,7 +316,7 @@ def limits(results: Mapping[str, Any], in_bits: bool, shown: Callable[[float], s
         yield "One run with one seed was made: the spread over seeds is not known."
 
 
-def limits_of_accuracy(results: Mapping[str, Any], shown: Callable[[float], str]) -> Iterator[str]:
+def limits_of_accuracy(results: Json, shown: Callable[[float], str]) -> Iterator[str]:
     """The limitations of a model whose answers are right or wrong: where it is at the baseline, or others are better.
 
     The runs of another model are better if their mean exceeds the card's accuracy by over two standard errors of the
@@ -351,6 +351,6 @@ def limits_of_accuracy(results: Mapping[str, Any], shown: Callable[[float], str]
             yield f"{item['name']} ({item['parameters']:,} parameters) is more accurate on `{first}`: {shown(mean)}."
 
 
-def is_at_majority(row: Mapping[str, Any]) -> bool:
+def is_at_majority(row: Json) -> bool:
     """Whether the answers of a bucket are no better than the majority, nor nearly all right."""
     return row["n"] >= FEWEST_IN_BUCKET and row["accuracy"] < 1 - FEWEST_ERRORS and not above_majority(row)

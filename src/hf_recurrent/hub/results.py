@@ -26,7 +26,6 @@ that of the headline.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from safetensors.torch import load_file
 from ..files import (
     FRONT_MATTER,
     Change,
+    Json,
     changed_files,
     parse_yaml,
     plain,
@@ -45,7 +45,7 @@ from ..files import (
     write_json,
 )
 from ..models.common.exit_calibration import PROBE, tensors_digest
-from .card import CLASSIFICATION, FILL_MASK, QUOTING, eval_results_file, render_card
+from .card import CLASSIFICATION, QUOTING, eval_results_file, render_card
 from .findings import chosen
 
 README_FILE, RESULTS_FILE = "README.md", "results.json"
@@ -59,7 +59,7 @@ SECTION_KINDS = {
     "calibration": ("calibrated_steps",),
 }
 NO_EXAMPLE = {"text": "a text", "text_pair": None, "answer": None}
-EMPTY: dict[str, Any] = {
+EMPTY: dict = {
     **dict.fromkeys(("date", "notice", "data", "training", "calibration", "sweep", "experts", "threshold_curve")),
     **{"metric": "accuracy", "splits": {}, "compared": [], "figures": [], "routing": [], "pictures": []},
     **{"example": NO_EXAMPLE, "limitations": [], "quotes": False},
@@ -68,7 +68,6 @@ EMPTY: dict[str, Any] = {
 QUOTED = ("routing", "pictures", "examples")
 # of the front matter of a card that somebody wrote
 REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
-IMAGE = re.compile(r"\bassets/[\w.-]+\.png")
 
 
 def cached_file(name: str, file: str, **options: Any) -> str | None:
@@ -80,7 +79,7 @@ def cached_file(name: str, file: str, **options: Any) -> str | None:
     return cached_file(name, file, **options, **missing)
 
 
-def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | None:
+def read_results(name: str | os.PathLike, **options: Any) -> dict | None:
     """The results of a checkpoint; None where there are none, or a file of that name is not of this package.
 
     Args:
@@ -93,44 +92,38 @@ def read_results(name: str | os.PathLike, **options: Any) -> dict[str, Any] | No
     return results if isinstance(results, dict) and {"task", "model", "splits"} <= results.keys() else None
 
 
-def rendered(results: Mapping[str, Any]) -> dict[str, str]:
+def rendered(results: Json) -> dict[str, str]:
     """Path -> text of the files that follow from results: the card, and the evaluation results for the Hub."""
     return {README_FILE: render_card(results), **eval_results_file(results)}
 
 
-def write_results(folder: str | os.PathLike, results: Mapping[str, Any]) -> Path:
+def write_results(folder: str | os.PathLike, results: Json) -> Path:
     """Write `results.json`, `README.md` and `.eval_results/<data>.yaml` into `folder`.
 
-    Figures of the card must already be in the folder. Examples of a user's own data are left out unless
-    `results["quotes"]` is set.
+    Examples of a user's own data are left out unless `results["quotes"]` is set.
 
     Raises:
-        ValueError: what is wrong; nothing is written.
+        ValueError: they cannot be rendered; nothing is written.
     """
     with changed_files(folder) as change:
         put_results(change, results)
     return Path(folder) / README_FILE
 
 
-def put_results(change: Change, results: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
+def put_results(change: Change, results: Json, before: Json | None = None) -> None:
     """Let the files of `write_results` be part of a change, which removes the figures that only those `before` show."""
     results = plain(results)
     if not may_quote(results):
         results = without_quotes(results)
-    shown = {figure["path"] for figure in results["figures"]}
-    missing = sorted(path for path in shown if not change.file(path).is_file())
-    if missing:
-        raise ValueError(f"the card of {change.folder} shows {', '.join(missing)}, which is missing")
     write_json(change.new / RESULTS_FILE, results)
     for path, text in rendered(results).items():
         write_bytes(change.new / path, text.encode())
     if before is not None:
-        change.removed |= {figure["path"] for figure in before["figures"]} - shown
+        shown, removed = ({figure["path"] for figure in each["figures"]} for each in (results, before))
+        change.removed |= removed - shown
 
 
-def with_section(
-    results: Mapping[str, Any], section: str, content: dict[str, Any], drawn: Mapping[Any, Sequence[Mapping[str, Any]]]
-) -> dict[str, Any]:
+def with_section(results: Json, section: str, content: dict, drawn: Mapping[Any, Sequence[Json]]) -> dict:
     """Results with another sweep, experts or calibration.
 
     Args:
@@ -141,7 +134,7 @@ def with_section(
     return {**results, section: content, "figures": figures}
 
 
-def with_calibration(results: Mapping[str, Any], calibration: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_calibration(results: Json, calibration: Json, folder: Path) -> dict:
     """Results with the content of `calibration.json`, whose figure is drawn into `folder`."""
     # matplotlib is slow to import
     from ..analysis.plots import save_figures
@@ -150,13 +143,13 @@ def with_calibration(results: Mapping[str, Any], calibration: Mapping[str, Any],
     return with_section(results, "calibration", content, {None: save_figures(folder, content)})
 
 
-def without_curves(calibration: Mapping[str, Any]) -> dict[str, Any]:
+def without_curves(calibration: Json) -> dict:
     """A calibration as results hold it: of its criteria the names, `tried`."""
     shown = {name: value for name, value in calibration.items() if name != "criteria"}
     return {**shown, "tried": list(calibration["criteria"])}
 
 
-def check_texts(checkpoint: str, results: Mapping[str, Any] | None, columns: Sequence[str]) -> None:
+def check_texts(checkpoint: str, results: Json | None, columns: Sequence[str]) -> None:
     """Raise a ValueError for columns of pairs where a classifier was trained on single texts, or vice versa."""
     if results is None or results["task"] != CLASSIFICATION or results["data"] is None:
         return
@@ -169,12 +162,12 @@ def check_texts(checkpoint: str, results: Mapping[str, Any] | None, columns: Seq
         )
 
 
-def is_own(results: Mapping[str, Any] | None) -> bool:
+def is_own(results: Json | None) -> bool:
     """Whether a checkpoint was, or may have been, trained on a user's own data."""
     return results is None or (results["data"] is not None and results["data"]["seed"] is None)
 
 
-def may_quote(results: Mapping[str, Any] | None) -> bool:
+def may_quote(results: Json | None) -> bool:
     """Whether examples of the data may be published: those of a benchmark, or of a user who asked for it."""
     return not is_own(results) or bool(results and results["quotes"])
 
@@ -190,9 +183,10 @@ def without_quotes(data: Any) -> Any:
     kept = {name: without_quotes(value) for name, value in kept.items()}
     kept |= {name: [] for name in data.keys() - kept.keys()}
     if "example" in data:
-        mask = next((f" {mask}" for mask in ("[MASK]", "<mask>") if mask in data["example"]["text"]), "")
-        text = NO_EXAMPLE["text"] + (mask if data["task"] == FILL_MASK else "")
-        kept["example"] = NO_EXAMPLE | {"text": text, "text_pair": data["example"]["text_pair"] and NO_EXAMPLE["text"]}
+        # the usage of a model that fills masks needs one
+        masks = [word for word in data["example"]["text"].split() if word in ("[MASK]", "<mask>")]
+        pair = data["example"]["text_pair"] and NO_EXAMPLE["text"]
+        kept["example"] = NO_EXAMPLE | {"text": " ".join([NO_EXAMPLE["text"], *masks]), "text_pair": pair}
     return kept
 
 
@@ -214,25 +208,21 @@ def lint_card(folder: str | os.PathLike) -> None:
         problems.append(f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`")
     elif (folder / "config.json").is_file():
         problems += contradictions(folder, results)
-    shown = shown_images(text, results)
-    problems += [f"the image '{path}' is missing" for path in shown if not (folder / path).is_file()]
+    for figure in results["figures"] if results else ():
+        if not (folder / figure["path"]).is_file():
+            problems.append(f"the image '{figure['path']}' is missing")
     if problems:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
 
 
-def front_matter(text: str) -> dict[str, Any]:
+def front_matter(text: str) -> dict:
     """The metadata at the top of a card; empty where there are none. Raises a ValueError if they are not YAML."""
     match = FRONT_MATTER.match(text)
     metadata = parse_yaml(match.group(1), "the front matter") if match else None
     return metadata if isinstance(metadata, dict) else {}
 
 
-def shown_images(text: str, results: Mapping[str, Any] | None) -> list[str]:
-    """The paths of the pictures that a card shows, which somebody wrote if there are no results."""
-    return sorted(set(IMAGE.findall(text))) if results is None else [figure["path"] for figure in results["figures"]]
-
-
-def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
+def contradictions(folder: Path, results: Json) -> Iterator[str]:
     """What results say otherwise than the config and the weights in their folder."""
     remedy = "run `hf-recurrent calibrate`, which stores and shows what it chooses"
     shown, stored = (
@@ -251,7 +241,7 @@ def contradictions(folder: Path, results: Mapping[str, Any]) -> Iterator[str]:
 
 def stored_digest(folder: str | os.PathLike) -> str | None:
     """`tensors_digest` of the weights in a folder without a fitted probe; None if there are none."""
-    weights: dict[str, Any] = {}
+    weights: dict = {}
     for path in Path(folder).glob("model*.safetensors"):
         weights |= load_file(path)
     return tensors_digest((name, weights[name]) for name in sorted(weights) if PROBE not in name) if weights else None

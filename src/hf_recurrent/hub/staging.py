@@ -21,7 +21,6 @@ from .results import (
     lint_card,
     may_quote,
     read_results,
-    shown_images,
     without_quotes,
     write_results,
 )
@@ -83,11 +82,10 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     results, quotes = read_results(source), may_quote(read_results(source))
     if results is not None and not quotes:
         results = without_quotes(results)
-    shown = shown_images(read_text(source / README_FILE), results)
     for name, path in local_files(source).items():
-        by_card = name.endswith(".py") or matches(name, *SHOWN_FILES)
+        shown = results is None or name in [figure["path"] for figure in results["figures"]]
         unused = (name == INSIDE_FILE and not quotes) or (matches(name, *SHARDS) and (source / WEIGHTS_FILE).is_file())
-        if not is_publishable(name) or unused or (by_card and name not in shown):
+        if not is_publishable(name) or unused or (name.endswith((".py", ".png", ".yaml")) and not shown):
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         if name in STATISTICS:
@@ -96,10 +94,9 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
             write_json(target / name, without_origins(read_json(path)))
         else:
             shutil.copyfile(path, target / name)
-    model_type = config["model_type"]
-    auto_map = dict(ARCHITECTURES[model_type].auto_map)
+    auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
     write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
-    write_code(model_type, target)
+    write_code(config["model_type"], target)
     if results is not None:
         write_results(target, results if repo_id is None else {**results, "name": repo_id})
     refuse_private(target)

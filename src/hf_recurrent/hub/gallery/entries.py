@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from ...registry import ARCHITECTURES
 from ..card import METRICS
@@ -42,7 +41,7 @@ def read_entry(folder: Path) -> Entry:
     return Entry(folder=folder, name=folder.name, results=results, files=files, **columns(folder.name, results))
 
 
-def columns(name: str, results: dict[str, Any]) -> dict[str, Any]:
+def columns(name: str, results: dict) -> dict:
     """The columns of a checkpoint in tables of several; numbers of the whole checkpoint are those of the first split.
 
     Returns:

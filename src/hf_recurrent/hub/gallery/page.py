@@ -26,7 +26,7 @@ def points(change: float) -> str:
     return f"{round(100 * change, 1) + 0.0:+.1f} points"
 
 
-def trend_cell(item: dict[str, Any] | None) -> str:
+def trend_cell(item: dict | None) -> str:
     """The trend of steps with a difficulty, for a cell of a table."""
     if item is None:
         return "fixed depth"
