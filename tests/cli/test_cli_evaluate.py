@@ -67,14 +67,6 @@ def test_the_precision_can_be_chosen(evaluated, run_folder, monkeypatch):
     assert [each.model.dtype for each in loaded] == [torch.bfloat16, torch.bfloat16, torch.float16, torch.float32]
 
 
-def test_an_exported_benchmark_will_do(evaluated, succeed, run_folder, tmp_path):
-    succeed("benchmark", "export", "listops", tmp_path / "out", "--benchmark_config", "original", *SET)
-    results = []
-    for words in (("listops", *SET), (tmp_path / "out",)):
-        results.append(evaluated(run_folder, *words)[0])
-    assert_close(results[1], results[0], 1e-5)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from hf_recurrent.metrics.classification import class_scores, number_scores, set_scores
+from hf_recurrent.metrics.functional import class_scores, number_scores, set_scores
 
 
 @pytest.mark.parametrize("classes", [2, 3, 1000])

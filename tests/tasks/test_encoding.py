@@ -153,7 +153,7 @@ def speeches(write):
 
 
 @pytest.mark.parametrize("pack", [True, False])
-@pytest.mark.filterwarnings("ignore:.* documents have more than block_size")
+@pytest.mark.filterwarnings("ignore:.* documents of .* have more than block_size")
 def test_a_stream_has_the_blocks_of_a_copy_and_leaves_none(write, tmp_path, pack):
     options = {"train_file": speeches(write), "block_size": 32, "pack": pack}
     copied = task_on("text-generation", **options).load_splits(of_bytes("language"))
@@ -320,7 +320,7 @@ def test_a_tokenizer_that_does_not_suit_documents_is_refused(write, tmp_path):
     bare = train_tokenizer("words", ["a b"], frame="language")
     bare.eos_token = None
     for name, tokenizer, message in (
-        ("words", bare, "has no end-of-text token, which stands after each document"),
+        ("words", bare, "has no eos_token, which stands after each document"),
         ("byt5", ByT5Tokenizer(), "a ByT5Tokenizer, which is written in Python: documents need a fast one"),
     ):
         tokenizer.save_pretrained(tmp_path / name)

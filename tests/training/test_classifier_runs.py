@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from hf_recurrent import AlbertRecurrentForSequenceClassification, UTConfig, UTForCausalLM, from_pretrained_recurrent
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.metrics.classification import class_scores, number_scores
+from hf_recurrent.metrics.functional import class_scores, number_scores
 from hf_recurrent.tasks.checkpoints import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.training.model import check_model, make_config, make_model
 from hf_recurrent.training.stages import Run

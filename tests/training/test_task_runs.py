@@ -37,7 +37,7 @@ from transformers import (
 )
 
 from hf_recurrent.metrics.answers import exact_match
-from hf_recurrent.metrics.entities import entity_scores
+from hf_recurrent.metrics.functional import entity_scores
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.tasks.checkpoints import Request, evaluate_checkpoint, load_checkpoint
 from hf_recurrent.tasks.fill_mask import MASK
@@ -249,7 +249,7 @@ def test_documents_one_by_one_are_sliced_by_column_and_length(speeches, tmp_path
     cut = [str(item.message) for item in seen if "block_size=100" in str(item.message)]
     for split, message in zip(("train", "validation"), cut, strict=True):
         assert re.match(
-            rf"{split}: \d+ of 20 documents have more than block_size=100 tokens, at most \d+, and", message
+            rf"\d+ of 20 documents of {split} have more than block_size=100 tokens, at most \d+, and", message
         )
     table = table_of(folder, "validation")
     assert (table["texts"], table["documents"]) == ("documents", 20)

@@ -142,8 +142,8 @@ Benchmark = Annotated[
     str | None,
     typer.Argument(
         callback=a_benchmark,
-        help="A benchmark (`hf-recurrent benchmark list`), or the folder or Hub id of an exported one; or your own "
-        "examples: a file (CSV, TSV, JSON, JSONL, Parquet, text), or a folder of texts for each label.",
+        help="A benchmark (`hf-recurrent benchmark list`), or your own examples: a file (CSV, TSV, JSON, JSONL, "
+        "Parquet, text), or a folder of texts for each label.",
     ),
 ]
 

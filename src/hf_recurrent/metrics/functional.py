@@ -1,14 +1,15 @@
-"""Accuracy, exact match, likelihood and ponder-step summaries as pure numpy functions.
+"""Accuracy, exact match, scores of labels, likelihood and ponder-step summaries as pure numpy functions.
 
-Shapes: N examples, S tokens of a sequence, U halting units (examples, sentences or tokens), L the maximum of depth
-steps, T predicted tokens, P bins of positions.
+Shapes: N examples, S tokens of a sequence, C classes.
 """
 
+import importlib.util
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+OUTSIDE = "O"
 # a rank correlation of two points is always +1 or -1
 MIN_POINTS_FOR_CORRELATION = 3
 
@@ -133,9 +134,16 @@ def bits_per_token(negative_log_likelihoods: Sequence, mask: Sequence | None = N
     values = [np.asarray(sequence, dtype=np.float64) for sequence in negative_log_likelihoods]
     if mask is not None:
         values = [sequence[np.asarray(kept, dtype=bool)] for sequence, kept in zip(values, mask, strict=True)]
-    nats = _likelihoods(np.concatenate(values))
+    nats = np.concatenate(values)
     if not len(nats):
         raise ValueError("negative_log_likelihoods holds no token that counts: there is nothing to take the mean of")
+    # NaN fails the comparison too
+    wrong = nats[~(nats >= 0)]
+    if len(wrong):
+        raise ValueError(
+            f"negative_log_likelihoods must be at least 0, got {wrong[0]}: change the sign of log-likelihoods, and "
+            "mask what is padding"
+        )
     return float(nats.mean() / math.log(2))
 
 
@@ -151,11 +159,75 @@ def word_perplexity(bits_per_token: float, num_tokens: int, num_words: int) -> f
         return float(np.exp2(np.float64(bits_per_token) * (num_tokens / num_words)))
 
 
-def _likelihoods(values: np.ndarray) -> np.ndarray:
-    # NaN fails the comparison too
-    if not (values >= 0).all():
-        raise ValueError(
-            f"negative_log_likelihoods must be at least 0, got {values[~(values >= 0)][0]}: change the sign of "
-            "log-likelihoods, and mask what is padding"
-        )
-    return values
+def class_scores(predictions: np.ndarray, labels: np.ndarray, num_classes: int) -> dict[str, float]:
+    """`accuracy`, `macro_f1` and `matthews_correlation` of class ids `(N,)`; of two classes `f1`, that of class 1.
+
+    F1 of a class is 2 TP / (2 TP + FP + FN), and 0 if it occurs nowhere. The correlation is that of Gorodkin (2004), 0
+    where labels or predictions are constant.
+    """
+    predicted, labelled, both = (
+        np.bincount(ids, minlength=num_classes).astype(np.float64)
+        for ids in (predictions, labels, labels[predictions == labels])
+    )
+    f1 = 2 * both / np.maximum(predicted + labelled, 1)
+    scores = {"accuracy": accuracy(predictions, labels), "macro_f1": float(f1.mean())}
+    if num_classes == 2:
+        scores["f1"] = float(f1[1])
+    total = len(labels)
+    covariance = both.sum() * total - labelled @ predicted
+    spread = (total**2 - labelled @ labelled) * (total**2 - predicted @ predicted)
+    return scores | {"matthews_correlation": float(covariance / np.sqrt(spread)) if spread > 0 else 0.0}
+
+
+def set_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`accuracy` (all classes right), and `f1` over all decisions and `macro_f1`, of sets of classes (N, C) bool."""
+    both, either = (predictions & labels).sum(0), predictions.sum(0) + labels.sum(0)
+    return {
+        "accuracy": float((predictions == labels).all(1).mean()),
+        "f1": float(2 * both.sum() / max(either.sum(), 1)),
+        "macro_f1": float((2 * both / np.maximum(either, 1)).mean()),
+    }
+
+
+def number_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`r_squared`, `mse`, and correlations `pearson` and `spearman` of numbers `(N,)`; 0 where one is constant."""
+    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
+    constant = np.ptp(predictions) == 0 or np.ptp(labels) == 0
+    return {
+        "r_squared": r_squared(predictions, labels),
+        "mse": float(np.square(predictions - labels).mean()),
+        "pearson": 0.0 if constant else float(np.corrcoef(predictions, labels)[0, 1]),
+        "spearman": spearman(predictions, labels) or 0.0,
+    }
+
+
+# ---- entities: spans of words whose labels are in IOB form, B-PER begins a person, I-PER goes on, O is none
+
+
+def is_iob(names: Sequence[str]) -> bool:
+    """Whether labels tell where entities begin and go on."""
+    return any(name.startswith("B-") for name in names) and all(
+        name == OUTSIDE or name.startswith(("B-", "I-")) for name in names
+    )
+
+
+def scores_entities(names: Sequence[str]) -> bool:
+    """Whether labels are of entities, and the package that scores these is installed."""
+    return is_iob(names) and importlib.util.find_spec("seqeval") is not None
+
+
+def entity_scores(predicted: Sequence[Sequence[str]], labelled: Sequence[Sequence[str]]) -> dict[str, float]:
+    """`entity_precision`, `entity_recall` and `entity_f1` of the labels of N texts, as the CoNLL evaluation has them.
+
+    An entity is right if it has the words and the kind of a labelled one; a score without entities is 0.
+
+    Raises:
+        ImportError: the package seqeval is not installed.
+    """
+    from seqeval.metrics import f1_score, precision_score, recall_score
+
+    scores = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+    return {
+        f"entity_{name}": float(score(list(labelled), list(predicted), zero_division=0))
+        for name, score in scores.items()
+    }

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import shorten
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from datasets import Dataset, Value
 from torch.utils.data import DataLoader
 
 from ..analysis.evaluate import evaluate_batches
@@ -24,9 +26,7 @@ from ..data.reading import Reading, folder_texts, is_folder, read_rows
 from ..data.tokenizers import TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
 from ..files import plain
 from ..templating import require_known
-
-if TYPE_CHECKING:
-    from datasets import Dataset
+from .metrics import with_ponder_metrics
 
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40
@@ -52,7 +52,7 @@ class Split:
 
     task: "Task"
     name: str
-    dataset: "Dataset"
+    dataset: Dataset
     slice_columns: tuple[str, ...] = ()
     of_units: Mapping[str, Any] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class Split:
 class Splits:
     """Encoded splits of a run; `validation` may be empty."""
 
-    train: "Dataset"
-    validation: "dict[str, Dataset]"
+    train: Dataset
+    validation: dict[str, Dataset]
     evaluation: list[Split]
 
 
@@ -105,7 +105,7 @@ class Task:
         reads_pairs: whether examples are pairs of texts.
         make_collator: makes the collator of padded batches, from a tokenizer.
         preprocess_logits: of `Trainer`.
-        scores: the names of `compute_metrics`, without ponder statistics.
+        scores: the names of `metrics`.
         metric_name: the measure of its tables, one of `hub.card.METRICS`.
         by_token: whether each labelled token counts.
         shown: the columns of examples that predictions quote.
@@ -142,7 +142,7 @@ class Task:
 
     # ---- reading
 
-    def read_file(self, path: str, reading: Reading) -> "Dataset":
+    def read_file(self, path: str, reading: Reading) -> Dataset:
         """The rows of a file, folder or zip file."""
         return folder_texts(path, reading, in_folders=True) if is_folder(path) else read_rows(path, reading)
 
@@ -167,7 +167,9 @@ class Task:
         """The columns of a table by the fields of examples, and by the flags that name them."""
         inputs, named = {}, {}
         for name, flag, usual, what in self.fields:
-            inputs[name] = named[flag] = chosen(flag, getattr(self.data, flag), usual, found, place, what)
+            # a single column needs no name
+            known = usual if len(found) > 1 else found
+            inputs[name] = named[flag] = chosen(flag, getattr(self.data, flag), known, found, place, what)
         return inputs, named
 
     def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
@@ -176,8 +178,6 @@ class Task:
 
     def features(self, columns: Columns) -> dict[str, Any]:
         """The types of the fields of an example."""
-        from datasets import Value
-
         return dict.fromkeys(columns.inputs, Value("string"))
 
     def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> Any:
@@ -267,7 +267,7 @@ class Task:
             for texts in batch.values():
                 yield from (text if isinstance(text, str) else " ".join(text) for text in texts)
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples."""
         raise NotImplementedError
 
@@ -275,7 +275,7 @@ class Task:
         """Makes padded batches of encoded examples."""
         return self.make_collator(tokenizer)
 
-    def split(self, name: str, examples: "Dataset", tokenizer: Any) -> Split:
+    def split(self, name: str, examples: Dataset, tokenizer: Any) -> Split:
         """A split of texts, encoded and sorted by length."""
         encoded = self.encode(examples, tokenizer, self.source.place_of(name))
         return Split(self, name, by_length(encoded), self.source.slice_columns)
@@ -294,26 +294,27 @@ class Task:
         examples = some_examples(data.splits["train"], arguments.max_train_samples)
         train = self.encode(examples, tokenizer, data.place_of("train"))
         if (most := arguments.max_length) is not None:
-            limited = [name for name in ("input_ids", "labels")[: 1 + (self.frame == "seq2seq")]]
+            # targets are labels
+            limited = ("input_ids", "labels") if self.frame == "seq2seq" else ("input_ids",)
             train = train.filter(lambda row: all(len(row[name]) <= most for name in limited))
         if not len(train):
             raise ValueError("there are no training examples: raise max_length, max_train_samples or num_train")
-
-        def named(role: str) -> "dict[str, Dataset]":
-            return {name: rows for name, rows in data.splits.items() if name.startswith(role)}
-
+        named = {
+            role: {name: rows for name, rows in data.splits.items() if name.startswith(role)}
+            for role in ("validation", "test")
+        }
         # own data may have none to test on
-        tests = named("test") or (named("validation") if arguments.is_own else {})
+        tests = named["test"] or (named["validation"] if arguments.is_own else {})
         tests = training_like_first(data.splits["train"], tests, data.slice_columns) | dict(self.further_splits())
 
-        def prepared(splits: "dict[str, Dataset]") -> list[Split]:
-            chosen = {name: some_examples(rows, arguments.max_eval_samples) for name, rows in splits.items()}
-            return [self.split(name, rows, tokenizer) for name, rows in chosen.items()]
+        def prepared(splits: dict[str, Dataset]) -> list[Split]:
+            some = {name: some_examples(rows, arguments.max_eval_samples) for name, rows in splits.items()}
+            return [self.split(name, rows, tokenizer) for name, rows in some.items()]
 
-        validation = {split.name: split.dataset for split in prepared(named("validation"))}
+        validation = {split.name: split.dataset for split in prepared(named["validation"])}
         return Splits(train, validation, prepared(tests))
 
-    def further_splits(self) -> "Iterator[tuple[str, Dataset]]":
+    def further_splits(self) -> Iterator[tuple[str, Dataset]]:
         """The splits that `evaluate_on` names, with their names."""
         arguments = self.data
         own = benchmark_info(arguments.benchmark, arguments.benchmark_config)
@@ -365,7 +366,11 @@ class Task:
 
     def compute_metrics(self, prediction: Any) -> dict[str, float]:
         """The metrics of `Trainer`'s evaluations on the way."""
-        raise NotImplementedError
+        return with_ponder_metrics(prediction, self.metrics)
+
+    def metrics(self, answers: Any, labels: Any) -> dict[str, float]:
+        """The metrics of a model's first output, or of what `preprocess_logits` keeps of it, and the labels."""
+        return {"accuracy": float((answers.argmax(-1) == labels).mean())}
 
     @property
     def metric(self) -> str:
@@ -406,12 +411,12 @@ class Task:
 
     def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
         """A row for each measured example: its texts and slice columns, label, prediction and mean executed steps."""
-        names = [name for name in self.shown if name in split.dataset.column_names] if self.data.is_own else []
-        texts = {name: split.dataset[name][:] for name in (*names, *split.slice_columns)}
-        kept = [name for name in ("label", "prediction", "steps") if name in examples]
-        for number, row in enumerate(examples[kept].to_dict("records")):
-            answers = {name: self.readable(row.pop(name), model, tokenizer) for name in ("label", "prediction")}
-            yield {**{name: values[number] for name, values in texts.items()}, **answers, **plain(row)}
+        names = (*(self.shown if self.data.is_own else ()), *split.slice_columns)
+        texts = {name: split.dataset[name][:] for name in names if name in split.dataset.column_names}
+        for number, row in enumerate(examples.to_dict("records")):
+            found = {name: self.readable(row[name], model, tokenizer) for name in ("label", "prediction")}
+            found |= {"steps": row["steps"]} if "steps" in row else {}
+            yield {name: values[number] for name, values in texts.items()} | found
 
     def readable(self, answer: Any, model: Any, tokenizer: Any) -> Any:
         """A label or an answer for readers."""
@@ -444,17 +449,17 @@ class Task:
         yield from ()
 
 
-def some_examples(examples: "Dataset", limit: int | None) -> "Dataset":
+def some_examples(examples: Dataset, limit: int | None) -> Dataset:
     """At most `limit` examples, the same random ones each time: the authors' files are sorted by difficulty."""
     return examples if limit is None or limit >= len(examples) else examples.shuffle(seed=0).select(range(limit))
 
 
-def by_length(examples: "Dataset") -> "Dataset":
+def by_length(examples: Dataset) -> Dataset:
     """Examples sorted by their number of tokens."""
     return examples.select(token_counts(examples).argsort(kind="stable"))
 
 
-def training_like_first(train: "Dataset", tests: "dict[str, Dataset]", columns: Sequence[str]) -> "dict[str, Dataset]":
+def training_like_first(train: Dataset, tests: dict[str, Dataset], columns: Sequence[str]) -> dict[str, Dataset]:
     """Splits in their order, but first those that are as difficult as the training data, if that is all alike."""
     # the length of own texts is not known yet
     known = [column for column in columns if column in train.column_names]
@@ -475,11 +480,8 @@ def short_example(split: Split) -> dict[str, Any]:
 
 def beginning(text: str) -> str:
     """The first words of a text, without those that look like file names."""
-    start = text[: 2 * EXAMPLE_CHARACTERS]
-    # a cut goes through a word
-    words = start.split() if start == text else start.split()[:-1]
-    kept = " ".join(word for word in words if not any(sign in word for sign in "/\\~"))
-    return kept if len(kept) <= EXAMPLE_CHARACTERS else kept[:EXAMPLE_CHARACTERS].rpartition(" ")[0]
+    words = (word for word in text[: 2 * EXAMPLE_CHARACTERS].split() if not any(sign in word for sign in "/\\~"))
+    return shorten(" ".join(words), EXAMPLE_CHARACTERS, placeholder="")
 
 
 def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
@@ -491,7 +493,7 @@ def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
         )
 
 
-def require_tokens(examples: "Dataset", has_tokens: np.ndarray, column: str, place: str) -> None:
+def require_tokens(examples: Dataset, has_tokens: np.ndarray, column: str, place: str) -> None:
     """Raise a ValueError for a text that a tokenizer leaves nothing of."""
     if not has_tokens.all():
         text = examples[int(has_tokens.argmin())][column]
@@ -512,7 +514,7 @@ def warn_of_cuts(lengths: np.ndarray, limit: int | None, flag: str, texts: str) 
         )
 
 
-def require_known_words(encoded: "Dataset", tokenizer: Any, info: Any, *columns: str) -> None:
+def require_known_words(encoded: Dataset, tokenizer: Any, info: Any, *columns: str) -> None:
     """Raise a ValueError for an example of a benchmark with a fixed vocabulary that has an unknown word."""
     unknown = tokenizer.unk_token_id
     if unknown is None or not info.vocabulary:

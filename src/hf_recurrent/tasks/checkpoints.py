@@ -5,25 +5,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
-import yaml
+from datasets import Dataset
 
 from ..analysis.calibration import unusual_inputs
-from ..benchmarks import benchmark_info, list_benchmarks
-from ..benchmarks.export.card import DIGEST_PREFIX
-from ..benchmarks.export.parquet import rows_digest
+from ..benchmarks import list_benchmarks
 from ..data.batches import NO_LIMIT
 from ..data.documents import DocumentSource
-from ..data.labels import MULTI, REGRESSION, SINGLE, TOKENS, Labels
-from ..data.loading import Data, Source, benchmark_labels
-from ..data.reading import FORMATS, TEXT_FILES
+from ..data.labels import REGRESSION, SINGLE, TOKENS, Labels
+from ..data.loading import Source
+from ..data.reading import FORMATS
 from ..data.tokenizers import load_saved_tokenizer
 from ..files import RecipeLoader, one_line, parse_yaml
 from ..hub.card import auto_class_of
-from ..hub.checkpoint import check_finite, check_place, checkpoint_config, load_whole, revision_options
+from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
 from ..hub.results import check_texts, read_results
 from ..inference.processes import is_first
 from ..models.common.classification import predicts_number
@@ -35,11 +33,8 @@ from .text_classification import METRICS
 from .text_generation import Documents
 from .translation import Translation, warn_of_longer
 
-if TYPE_CHECKING:
-    from datasets import Dataset
-
 # chooses some of the rows of a split
-Choice = Callable[["Dataset"], "Dataset"]
+Choice = Callable[[Dataset], Dataset]
 RECIPE_FILE = "recipe.yaml"
 # columns that are as in training where examples have them, unless others are named
 COLUMNS = (
@@ -119,15 +114,9 @@ def holds_examples(place: str) -> bool:
         ValueError: it looks like such a file, and there is none.
     """
     path = Path(place)
-    if place in list_benchmarks():
-        return False
-    # an exported benchmark has a card; a README beside folders of texts is none
-    texts = any(next(path.glob(f"*/**/{name}"), None) for name in TEXT_FILES)
-    if path.is_file() or (path.is_dir() and (texts or not (path / "README.md").is_file())):
-        return True
-    if path.suffix in (*FORMATS, ".zip", ".gz"):
+    if place not in list_benchmarks() and not path.exists() and path.suffix in (*FORMATS, ".zip", ".gz"):
         raise ValueError(f"{place!r}: there is no such file{near_names(path)}")
-    return False
+    return place not in list_benchmarks() and path.exists()
 
 
 def load_checkpoint(
@@ -204,18 +193,23 @@ def requested_task(checkpoint: Checkpoint, request: Request) -> Task:
     """
     if request.is_own:
         return own_task(checkpoint, request)
-    exported = published(request) if is_published(request.benchmark) else None
-    benchmark, config, splits = exported or (request.benchmark, request.config, None)
+    benchmark, params = request.benchmark, dict(request.params)
     if benchmark == "long_documents":
         raise ValueError(f"benchmark is {benchmark!r}, which is read in segments: choose another benchmark")
     kind = get_task(task_of_benchmark(benchmark))
-    made = {} if exported else {"benchmark_params": dict(request.params), "data_dir": request.data_dir}
-    task = kind(kind.arguments(benchmark=benchmark, benchmark_config=config, **made))
-    check_fit(checkpoint, kind, benchmark, task.data.benchmark_config)
-    if splits is not None:
-        info, labels = benchmark_info(benchmark, config), benchmark_labels(benchmark, config)
-        facts = {"slice_columns": info.slice_columns, "labels": labels, "info": info}
-        task.source = Data(benchmark, config, info.version, splits, **facts)
+    if kind is not checkpoint.task:
+        raise ValueError(
+            f"{checkpoint.name} is {checkpoint.task.model_kind}, but {benchmark} {kind.data_kind}: evaluate an "
+            f"{kind.auto_class} on it"
+        )
+    chosen = {"benchmark_config": request.config, "benchmark_params": params, "data_dir": request.data_dir}
+    task = kind(kind.arguments(benchmark=benchmark, **chosen))
+    labels = [str(label) for _, label in sorted(checkpoint.model.config.id2label.items())]
+    if task.labels is not None and labels != list(task.labels.names):
+        raise ValueError(
+            f"{checkpoint.name} answers with {', '.join(labels)}, but the labels of {benchmark} are "
+            f"{', '.join(task.labels.names)}: evaluate it on the benchmark it was trained for"
+        )
     return task
 
 
@@ -238,8 +232,7 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
         )
     columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
     trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
-    by_line = given.get("line_by_line")
-    if given.get("pack") or (by_line is not None and by_line != trained.get("line_by_line", False)):
+    if {"pack", "line_by_line"} & given.keys():
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
     given = trained | given
@@ -280,87 +273,14 @@ def metric_of(checkpoint: Checkpoint) -> str:
 
 
 def known_labels(checkpoint: Checkpoint) -> Labels | None:
-    """The labels that a classifier answers with, or the numbers of endings; None of other models."""
+    """The labels that a classifier of texts or words answers with; None of other models."""
     config, tag = checkpoint.model.config, checkpoint.task.tag
     names = tuple(str(name) for _, name in sorted(config.id2label.items()))
     if tag == "token-classification":
         return Labels(TOKENS, names)
     if tag != "text-classification":
         return None
-    if predicts_number(config):
-        return Labels(REGRESSION)
-    return Labels(MULTI if config.problem_type == MULTI else SINGLE, names)
-
-
-def is_published(benchmark: str) -> bool:
-    """Whether a benchmark is named by a folder or repository rather than by this package's name for it."""
-    return "/" in benchmark or (benchmark != "" and Path(benchmark).is_dir())
-
-
-def published(request: Request) -> "tuple[str, str, dict[str, Dataset]]":
-    """Benchmark, configuration and examples of an export, by the card that `benchmark export` or `publish` wrote.
-
-    Raises:
-        ValueError: it is no such export, a file is damaged, or the examples have not the card's digest.
-    """
-    from datasets import load_dataset
-    from huggingface_hub import DatasetCard
-
-    place = request.benchmark
-    check_place("benchmark", place)
-    given = {"benchmark_params": request.params, "data_dir": request.data_dir}
-    unused = [name for name, value in given.items() if value]
-    if unused:
-        raise ValueError(f"{' and '.join(unused)}: the examples of {place} are as they were published")
-    try:
-        is_local = Path(place).is_dir()
-        facts = DatasetCard.load(Path(place) / "README.md" if is_local else place).data.to_dict()
-        benchmark, digests = facts["hf_recurrent"]["benchmark"], facts["hf_recurrent"]["configs"]
-        default = next((entry["config_name"] for entry in facts["configs"] if entry.get("default")), None)
-    except (OSError, KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"benchmark={place!r} was not exported by this package, or its card is damaged") from error
-    config = request.config or default or next(iter(digests))
-    if config not in digests:
-        raise ValueError(f"config is {config!r}: {place} has {', '.join(digests)}")
-    try:
-        splits = dict(load_dataset(place, config))
-        label = next(iter(splits.values())).features.get("label")
-        digest = DIGEST_PREFIX + rows_digest(splits, getattr(label, "names", None) or [])
-    # a damaged file makes the loader fail in whatever way it happens to
-    except Exception as error:
-        reason = one_line(error.__cause__ or error)
-        raise ValueError(
-            f"benchmark={place!r}: {config!r} does not load ({reason}): export or download it again"
-        ) from error
-    if digest != digests[config]["digest"]:
-        raise ValueError(
-            f"benchmark={place!r}: the examples of {config!r} do not have the digest in its README.md, so they are not "
-            "those that were exported: export or download it again"
-        )
-    return benchmark, config, splits
-
-
-def check_fit(checkpoint: Checkpoint, kind: type[Task], benchmark: str, config: str | None = None) -> None:
-    """Raise a ValueError where a checkpoint cannot answer a benchmark: another task or labels, or unknown words."""
-    info = benchmark_info(benchmark, config)
-    if benchmark_info(benchmark).label_names != info.label_names:
-        # its configs have labels of their own
-        benchmark = f"{benchmark} ({config})"
-    if kind is not checkpoint.task:
-        raise ValueError(
-            f"{checkpoint.name} is {checkpoint.task.model_kind}, but {benchmark} {kind.data_kind}: evaluate an "
-            f"{kind.auto_class} on it"
-        )
-    labels = [label for _, label in sorted(checkpoint.model.config.id2label.items())]
-    if kind.tag == "text-classification" and labels != list(info.label_names):
-        raise ValueError(
-            f"{checkpoint.name} answers with {', '.join(map(str, labels))}, but the labels of {benchmark} are "
-            f"{', '.join(info.label_names)}: evaluate it on the benchmark it was trained for"
-        )
-    unknown = checkpoint.tokenizer.unk_token_id
-    missing = [word for word in info.vocabulary if unknown in checkpoint.tokenizer(word)["input_ids"]]
-    if unknown is not None and missing:
-        raise ValueError(f"the tokenizer of {checkpoint.name} does not know {' '.join(missing)}, words of {benchmark}")
+    return Labels(REGRESSION) if predicts_number(config) else Labels(config.problem_type or SINGLE, names)
 
 
 def wanted_splits(request: Request, task: Task, found: Sequence[str]) -> list[str]:
@@ -414,8 +334,8 @@ def evaluate_checkpoint(
         max_depth, halting_threshold: depth limit and threshold of this evaluation, instead of the checkpoint's.
         progress: show a progress bar for each split.
     """
-    task, config, tables = requested_task(checkpoint, request), checkpoint.model.config, {}
-    criterion = config.capabilities.exit_criterion
+    task, model, tables = requested_task(checkpoint, request), checkpoint.model, {}
+    criterion = model.config.capabilities.exit_criterion
     if halting_threshold is not None and criterion not in (None, LEARNED):
         raise ValueError(
             f"halting_threshold is {halting_threshold} but the checkpoint stops by exit_criterion={criterion!r}: pass "
@@ -423,17 +343,14 @@ def evaluate_checkpoint(
         )
     if isinstance(task, Translation):
         task.check()
-    options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
+    # a calibration is of models that stop as they were calibrated
+    as_calibrated = max_depth is None and halting_threshold is None
+    calibration = getattr(model.config, "exit_calibration", None) if as_calibrated else None
+    options = {"max_depth": max_depth, "halting_threshold": halting_threshold, "progress": progress}
     for split in evaluation_splits(checkpoint, request, task):
         if isinstance(task, Translation) and is_first():
-            warn_of_longer(checkpoint.model, split)
-        examples, table = split.measure(
-            checkpoint.model, checkpoint.tokenizer, batch_size, **options, progress=progress
-        )
-        calibration = getattr(config, "exit_calibration", None)
-        # it is of models that stop as they were calibrated
-        if calibration is not None and max_depth is None and halting_threshold is None:
-            unusual = unusual_inputs(calibration, task.judged(split, examples))
-            table |= {} if unusual is None else {"unusual_inputs": unusual}
-        tables[split.name] = table
+            warn_of_longer(model, split)
+        examples, tables[split.name] = split.measure(model, checkpoint.tokenizer, batch_size, **options)
+        if calibration and (unusual := unusual_inputs(calibration, task.judged(split, examples))):
+            tables[split.name]["unusual_inputs"] = unusual
     return tables

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+from datasets import Value
 
 from ..data.columns import Columns, text_of, value_of
 from .arguments import EntityArguments
@@ -35,8 +36,6 @@ class EntitySpans(TokenClassification):
         return {WORDS: [word.group() for word in words_in(text)], "text": text}
 
     def features(self, columns: Columns) -> dict[str, Any]:
-        from datasets import Value
-
         return {**super().features(columns), "text": Value("string")}
 
     def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> list[str]:

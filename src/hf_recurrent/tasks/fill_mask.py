@@ -3,23 +3,21 @@
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from datasets import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from ..data.batches import PaddingCollator
 from ..models.common.token_targets import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
-from .metrics import masked_statistics, of_logits, perplexity, text_metrics, with_ponder_metrics
+from .metrics import masked_statistics, of_logits, perplexity, text_metrics
 from .text_generation import OfBlocks, plain_reading
 from .token_classification import CONTEXT_FREE, PerToken
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 MASK = "[MASK]"
 # of the masks of evaluations, whatever the seed of the run
@@ -39,6 +37,7 @@ class FillMask(PerToken, OfBlocks):
     model_kind, data_kind = "a masked language model", "has documents"
     arguments = MaskArguments
     preprocess_logits = staticmethod(of_logits(masked_statistics))
+    metrics = staticmethod(text_metrics)
     scores = ("nll", "perplexity", "token_accuracy")
     metric_name = "masked_accuracy"
     as_trained = ("pack", "line_by_line", "keep_linebreaks", "mlm_probability", "max_seq_length")
@@ -61,7 +60,7 @@ class FillMask(PerToken, OfBlocks):
             found.add_special_tokens({"mask_token": MASK})
         return found
 
-    def prepared(self, rows: "Dataset", tokenizer: Any) -> "Dataset":
+    def prepared(self, rows: Dataset, tokenizer: Any) -> Dataset:
         """Blocks with the masks of evaluations, and `labels`."""
         collator = self.collator(tokenizer, EVALUATION_SEED)
 
@@ -71,7 +70,7 @@ class FillMask(PerToken, OfBlocks):
 
         return rows.map(mask, desc="masks")
 
-    def block_split(self, name: str, rows: "Dataset") -> Split:
+    def block_split(self, name: str, rows: Dataset) -> Split:
         """A split of the blocks of which some token is masked. Raises a ValueError if there is none."""
         found = self.labelled(super().block_split(name, rows))
         if not len(found.dataset):
@@ -101,9 +100,6 @@ class FillMask(PerToken, OfBlocks):
 
     def collator(self, tokenizer: Any, seed: int = 0) -> "MaskingCollator":
         return MaskingCollator(tokenizer, self.data.mlm_probability, seed)
-
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        return with_ponder_metrics(prediction, text_metrics)
 
     def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
         nll = float(examples["nll"].mean())
@@ -150,7 +146,7 @@ class MaskingCollator:
         return {"input_ids": inputs, "labels": labels}
 
 
-def token_frequencies(train: "Dataset", size: int) -> np.ndarray:
+def token_frequencies(train: Dataset, size: int) -> np.ndarray:
     """How often each token occurs in training (V,)."""
     counts = np.zeros(size, np.int64)
     for piece in train.select_columns(["input_ids"]).with_format("numpy").iter(PIECE):

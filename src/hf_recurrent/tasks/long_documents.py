@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from datasets import Dataset
 
 from ..analysis.losses import PROSE, evaluate_split
 from ..benchmarks import document_tokenizer, encode_document
@@ -12,9 +13,6 @@ from ..data.corpus import TokenDocuments, encode_documents
 from .arguments import LongDocumentArguments
 from .base import Measured, Split, some_examples
 from .text_generation import Documents, prompt_of
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class LongDocuments(Documents):
@@ -28,7 +26,7 @@ class LongDocuments(Documents):
     default_tokenizer = "bytes"
     metric_name = "bits_per_byte"
 
-    def document_splits(self) -> "dict[str, Dataset]":
+    def document_splits(self) -> dict[str, Dataset]:
         """The splits, of documents, cut down to the requested numbers.
 
         Raises:
@@ -54,7 +52,7 @@ class LongDocuments(Documents):
     def suited(self, tokenizer: Any, name: str) -> Any:
         return super().suited(tokenizer, name) if self.data.is_own else tokenizer
 
-    def encoded(self, splits: "Mapping[str, Dataset]", tokenizer: Any) -> dict[str, TokenDocuments]:
+    def encoded(self, splits: Mapping[str, Dataset], tokenizer: Any) -> dict[str, TokenDocuments]:
         """The tokens of the documents to train and to validate on; those to test on stay texts.
 
         Raises:
@@ -69,7 +67,7 @@ class LongDocuments(Documents):
         wanted = [name for name in splits if name in ("train", "validation")]
         return {name: encode_documents(splits[name], tokenizer, self.data.num_proc) for name in wanted}
 
-    def evaluated(self, splits: "Mapping[str, Dataset]") -> list[Split]:
+    def evaluated(self, splits: Mapping[str, Dataset]) -> list[Split]:
         """The splits to evaluate at the end; a user's documents may have none but those to validate on."""
         names = [name for name in splits if name.startswith("test")] or [name for name in splits if name != "train"]
         return [Split(self, name, splits[name]) for name in names]

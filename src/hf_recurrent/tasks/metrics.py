@@ -12,8 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import EvalPrediction
 
-from ..metrics.classification import class_scores
-from ..metrics.entities import entity_scores, scores_entities
+from ..metrics.functional import class_scores, entity_scores, scores_entities
 from ..models.common.token_targets import NO_TARGET
 
 # the terms that training adds to the task's loss, and their sum

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from datasets import Dataset, List, Value
 
 from ..data.batches import ChoiceCollator, within
 from ..data.columns import LENGTH, Columns, text_of
 from .arguments import ChoiceArguments
 from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts
-from .metrics import with_ponder_metrics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 CONTEXT, CHOICES = "context", "choices"
 # columns of SWAG: what comes before all endings, what begins each of them, and how the endings' names begin
@@ -63,8 +60,6 @@ class MultipleChoice(Task):
         return {CONTEXT: text_of(row, columns.inputs[CONTEXT]), CHOICES: choices}
 
     def features(self, columns: Columns) -> dict[str, Any]:
-        from datasets import List, Value
-
         return {CONTEXT: Value("string"), CHOICES: List(Value("string"))}
 
     def declared_labels(self, columns: Columns) -> tuple[str, ...]:
@@ -77,7 +72,7 @@ class MultipleChoice(Task):
 
     # ---- encoding
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Token ids of each choice after its context, and `labels`; `length` is that of the longest choice, uncut."""
         limit = self.data.max_seq_length
         require_room(limit, tokenizer, pair=True)
@@ -92,11 +87,6 @@ class MultipleChoice(Task):
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
         warn_of_cuts(np.asarray(encoded[LENGTH][:]), limit, "max_seq_length", f"questions of {place}")
         return encoded.rename_column("label", "labels")
-
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        return with_ponder_metrics(
-            prediction, lambda logits, labels: {"accuracy": float((logits.argmax(-1) == labels).mean())}
-        )
 
     def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
         row = split.dataset[0]

@@ -4,11 +4,13 @@ Shapes: B windows of a batch, N of all, Q questions, S tokens of a window, L max
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from datasets import Dataset, List, Value
 
 from ..analysis.answers import as_numpy, best_spans, join_batches, to_device
 from ..analysis.evaluate import each_batch
@@ -19,10 +21,6 @@ from ..files import parse_json
 from ..metrics.answers import exact_match, f1, normalized
 from .arguments import SpanArguments
 from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room, require_tokens
-from .metrics import with_ponder_metrics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 QUESTION, CONTEXT, ANSWERS = "question", "context", "answers"
 # keys of answers: their texts, and where these begin in the context
@@ -69,24 +67,23 @@ class QuestionAnswering(Task):
         answers = value_of(row, column)
         if isinstance(answers, str):
             answers = parse_json(answers, f"{column} is {answers!r:.60}, which")
-        lists = [answers.get(key) for key in (TEXT, START)] if isinstance(answers, Mapping) else [None]
-        if not all(isinstance(values, list) for values in lists) or len(set(map(len, lists))) > 1:
+        try:
+            pairs = list(zip(answers[TEXT], answers[START], strict=True))
+        except (TypeError, KeyError, ValueError) as error:
             raise ValueError(
                 f"{column} is {answers!r:.60}: expected lists of the answers' texts and of their first characters in "
                 'the context, such as {"text": ["Paris"], "answer_start": [17]}'
-            )
-        for text, start in zip(*lists, strict=True):
+            ) from error
+        for text, start in pairs:
             there = example[CONTEXT][start:] if type(start) is int and start >= 0 else ""
             if not isinstance(text, str) or not text.strip() or not there.startswith(text):
                 raise ValueError(
                     f"{column} is an answer {text!r:.60} at {start!r:.60}, where the context has {there[:60]!r}: "
                     "expected the characters there"
                 )
-        return {**example, ANSWERS: dict(zip((TEXT, START), lists, strict=True))}
+        return {**example, ANSWERS: {TEXT: list(answers[TEXT]), START: list(answers[START])}}
 
     def features(self, columns: Columns) -> dict[str, Any]:
-        from datasets import List, Value
-
         answers = {TEXT: List(Value("string")), START: List(Value("int64"))}
         return {**super().features(columns), ANSWERS: answers}
 
@@ -96,7 +93,7 @@ class QuestionAnswering(Task):
 
     # ---- encoding
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Windows of contexts after their question: token ids, the ends of the first answer, `offsets` in the context.
 
         A window without the whole answer has the answer at its first token. `length` is that of question and context.
@@ -117,21 +114,20 @@ class QuestionAnswering(Task):
         def tokenize(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
             texts = batch[QUESTION], batch[CONTEXT]
             lengths = [len(ids) for ids in tokenizer(*texts, verbose=False)["input_ids"]]
-            options: dict[str, Any] = {"verbose": False, "return_offsets_mapping": True}
+            cut: dict[str, Any] = {}
             if limit is not None and max(lengths) > limit:
                 require_windows(batch[QUESTION], lengths, limit, stride, tokenizer)
-                options |= {"truncation": "only_second", "max_length": limit, "stride": stride}
-            encoded = tokenizer(*texts, **options, return_overflowing_tokens=True)
-            owners = encoded.pop("overflow_to_sample_mapping")
+                cut = {"truncation": "only_second", "max_length": limit, "stride": stride}
+            options = {"return_offsets_mapping": True, "return_overflowing_tokens": True, "verbose": False}
+            windows = tokenizer(*texts, **options, **cut)
             offsets = [
-                [pair if part == 1 else OUTSIDE for pair, part in zip(own, encoded.sequence_ids(row), strict=True)]
-                for row, own in enumerate(encoded.pop("offset_mapping"))
+                [pair if part == 1 else OUTSIDE for pair, part in zip(own, windows.sequence_ids(row), strict=True)]
+                for row, own in enumerate(windows.pop("offset_mapping"))
             ]
-            whole = {**batch, NUMBER: numbers, LENGTH: lengths}
+            owners, whole = windows.pop("overflow_to_sample_mapping"), {**batch, NUMBER: numbers, LENGTH: lengths}
             columns = {name: [values[owner] for owner in owners] for name, values in whole.items()}
-            ends = list(map(span_columns, offsets, columns[ANSWERS]))
-            columns |= {"start_positions": [first for first, _ in ends], "end_positions": [last for _, last in ends]}
-            return {**columns, **encoded, OFFSETS: offsets}
+            ends = np.array(list(map(span_columns, offsets, columns[ANSWERS])))
+            return {**columns, **windows, OFFSETS: offsets, **dict(zip(SpanCollator.ends, ends.T, strict=True))}
 
         options = {"batched": True, "with_indices": True, "remove_columns": examples.column_names}
         encoded = examples.map(tokenize, **options, num_proc=self.data.num_proc, desc="encoding")
@@ -151,35 +147,30 @@ class QuestionAnswering(Task):
         ends = torch.stack([first.argmax(-1), last.argmax(-1), is_read.int().argmax(-1)], dim=1)
         return (ends, *rest) if rest else ends
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
         """`span_accuracy` and `no_answer_accuracy` of windows, of which a question may have several.
 
         The first is the share of the windows with the whole answer in which both its ends are predicted, the second
         that of the others in which no answer is predicted. Either is missing where there are no such windows.
         """
-
-        def scores(columns: np.ndarray, labels: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
-            true = np.stack(labels, axis=1)
-            right = (columns[:, :2] == true).all(1)
-            has_answer = true[:, 0] != columns[:, 2]
-            shares = {"span_accuracy": right[has_answer], "no_answer_accuracy": right[~has_answer]}
-            return {name: float(each.mean()) for name, each in shares.items() if len(each)}
-
-        return with_ponder_metrics(prediction, scores)
+        true = np.stack(labels, axis=1)
+        right = (answers[:, :2] == true).all(1)
+        has_answer = true[:, 0] != answers[:, 2]
+        shares = {"span_accuracy": right[has_answer], "no_answer_accuracy": right[~has_answer]}
+        return {name: float(each.mean()) for name, each in shares.items() if len(each)}
 
     # ---- measuring
 
     def owners(self, split: Split) -> np.ndarray:
         """The question of each window (N,), from 0 to Q - 1."""
-        return np.unique(split.dataset[NUMBER][:], return_inverse=True)[1]
+        return np.array(split.dataset[NUMBER][:])
 
-    def questions(self, split: Split) -> "Dataset":
+    def questions(self, split: Split) -> Dataset:
         """A window of each question, which has its texts and difficulty."""
         return split.dataset.select(np.unique(self.owners(split), return_index=True)[1])
 
     def slices(self, split: Split) -> dict[str, Any]:
-        questions = self.questions(split)
-        return {name: questions[name][:] for name in split.slice_columns}
+        return super().slices(replace(split, dataset=self.questions(split)))
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         """What a model answers, and its table, whose `accuracy` is exact match, with `scores`.
@@ -189,7 +180,7 @@ class QuestionAnswering(Task):
         """
         progress = "reading questions" if options.pop("progress", False) else None
         run = {name: options.get(name) for name in ("max_depth", "halting_threshold")}
-        config, longest = model.config, self.data.max_answer_length
+        config, longest, owners = model.config, self.data.max_answer_length, self.owners(split)
         depth = run["max_depth"] or config.num_hidden_layers
 
         def of_batch(numbered: tuple[int, Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], dict, str | None]:
@@ -205,31 +196,29 @@ class QuestionAnswering(Task):
 
         found = each_batch(model, enumerate(split.batches(tokenizer, batch_size)), of_batch, progress=progress)
         windows, halting, units = zip(*found, strict=True)
-        owners = self.owners(split)
-        columns = self.question_answers(join_batches(windows), owners, self.questions(split))
+        columns = self.question_answers(pd.DataFrame(join_batches(windows)), owners, self.questions(split))
         for name, values in join_batches(halting).items():
             of_questions = pd.DataFrame(values).groupby(owners).agg(BY_QUESTION.get(name, "mean")).to_numpy()
             columns[name] = of_questions if values.ndim > 1 else of_questions[:, 0]
         record = HaltingRecord.of_run(config, columns, split.slices, unit=units[0], **run)
         return record.examples, {**halting_table(record), "scores": {"f1": float(record.examples["f1"].mean())}}
 
-    def question_answers(
-        self, windows: Mapping[str, np.ndarray], owners: np.ndarray, questions: "Dataset"
-    ) -> dict[str, np.ndarray]:
+    def question_answers(self, windows: pd.DataFrame, owners: np.ndarray, questions: Dataset) -> dict[str, np.ndarray]:
         """Columns (Q,) `label`, `prediction`, `answer`, `f1`, `confidence`, from the best window of each question."""
-        found = pd.DataFrame(windows)
-        best = found.loc[found.groupby(owners)["score"].idxmax()]
-        rows, rules = [], self.data
-        lead = found.groupby(owners)["null_score"].min().to_numpy() - best["score"].to_numpy()
-        lacks = rules.version_2_with_negative & (lead > rules.null_score_diff_threshold)
-        for question, begin, end, empty in zip(questions, best["begin"], best["end"], lacks, strict=True):
-            true = question[ANSWERS][TEXT]
-            answer = "" if empty else question[CONTEXT][begin:end]
+        of_questions, rules = windows.groupby(owners), self.data
+        windows = windows.assign(null_score=of_questions["null_score"].transform("min"))
+        best = windows.loc[of_questions["score"].idxmax()]
+        answers = []
+        for question, window in zip(questions, best.itertuples(), strict=True):
+            lacks = rules.version_2_with_negative and (
+                window.null_score - window.score > rules.null_score_diff_threshold
+            )
+            answer, true = "" if lacks else question[CONTEXT][window.begin : window.end], question[ANSWERS][TEXT]
             label = normalized(true[0]) if true else ""
             prediction = label if exact_match(answer, true) else normalized(answer)
-            rows.append({"label": label, "prediction": prediction, "answer": answer, "f1": f1(answer, true)})
-        answers = pd.DataFrame(rows).assign(confidence=best["confidence"].to_numpy())
-        return {name: answers[name].to_numpy() for name in answers}
+            answers.append((label, prediction, answer, f1(answer, true), window.confidence))
+        frame = pd.DataFrame(answers, columns=["label", "prediction", "answer", "f1", "confidence"])
+        return {name: frame[name].to_numpy() for name in frame}
 
     def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
         """The texts of each question, its true answers, the answer given, its `f1` and steps."""
@@ -244,9 +233,8 @@ class QuestionAnswering(Task):
         """The question, context and answer of the shortest one; of a long context what stands around the answer."""
         row = min(self.questions(split), key=lambda row: len(row[QUESTION]) + len(row[CONTEXT]))
         context, answers = row[CONTEXT], row[ANSWERS]
-        place = answers[START][0] if answers[TEXT] else 0
-        before = max(place - EXAMPLE_CHARACTERS // 2, 0) if len(context) > EXAMPLE_CHARACTERS else 0
-        shown = context[before : before + EXAMPLE_CHARACTERS]
+        place = next(iter(answers[START]), 0) if len(context) > EXAMPLE_CHARACTERS else 0
+        shown = context[max(place - EXAMPLE_CHARACTERS // 2, 0) :][:EXAMPLE_CHARACTERS]
         return {"text": row[QUESTION], "text_pair": shown, "answer": next(iter(answers[TEXT]), None)}
 
 

@@ -8,8 +8,26 @@ from ..metrics.functional import hardly_better
 from ..models.common.exit_criteria import CRITERIA
 from ..templating import NOTHING, bits, percent, steps
 
-# rows of a table by the names of its columns, and its title
-Titled = tuple[str, list[dict[str, str]]]
+# key of a result -> its heading, and the text of its value
+COLUMNS = {
+    "n": ("n", "{:,}".format),
+    "documents": ("documents", "{:,}".format),
+    "tokens": ("tokens", "{:,}".format),
+    "accuracy": ("accuracy", percent),
+    "majority_baseline": ("majority", percent),
+    "all_reads": ("all reads", percent),
+    "bits_per_byte": ("bits/byte", bits),
+    "bits_per_token": ("bits/token", bits),
+    "difference": ("more bits/token", "{:+.4f}".format),
+    "standard_error": ("±", "{:.4f}".format),
+    "token_accuracy": ("accuracy", percent),
+    "mean": ("mean steps", steps),
+    "mean_steps": ("mean steps", steps),
+    "p95": ("p95", steps),
+    "max": ("max", "{:g}".format),
+    "constant_bits_per_token": ("constant", bits),
+    "word_perplexity": ("per word", "{:,.5g}".format),
+}
 # carry -> what is reset from segment to segment
 RESETS = {"document": "nothing", "segment": "everything", "state": "the state vectors"}
 MEANINGS = {
@@ -20,25 +38,31 @@ MEANINGS = {
 COUNTED = {"word_accuracy": "words", "masked_accuracy": "masked tokens"}
 
 
-def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[Titled]:
-    """The results of splits, then of each split by the values of its columns and by position.
+def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """The results of splits, then of each split by position and by the values of its columns.
 
     Args:
         metric: the measure of the tables, one of `METRICS`.
+
+    Returns:
+        Titles, and rows of texts by their headings.
     """
+    title = heading(metric)
     if are_of_texts(tables):
-        yield from text_tables(tables)
-        return
-    label = lower(METRICS[metric].label)
-    yield label, [{"split": name, **numbers(table, metric)} for name, table in tables.items()]
+        title = "texts" if all("texts" in table for table in tables.values()) else "long documents"
+    yield title, [{"split": name, **cells(table, metric)} for name, table in tables.items()]
     for name, table in tables.items():
-        for column, found in table["slices"].items():
+        if len(table.get("carries", ())) > 1:
+            resets = [{"reset": RESETS[row["carry"]], **cells(row, metric)} for row in table["carries"]]
+            yield f"{name}, read in segments of {table['segment_length']:,} tokens", resets
+        if "by_position" in table:
+            yield f"{name} by position", [at_position(row, metric) for row in table["by_position"]]
+        of_tokens = {} if are_of_texts(tables) else table.get("tokens") or {}
+        for column, found in {**table.get("slices", {}), **table.get("by_column", {}), **of_tokens}.items():
             # a column that is the same everywhere compares nothing
             if len(found["rows"]) > 1:
-                yield f"{name} by {column}", [by(column, row, numbers(row, metric)) for row in found["rows"]]
-        for column, found in (table.get("tokens") or {}).items():
-            rows = [by(column, row, {"tokens": f"{row['n']:,}", **depth(row["steps"])}) for row in found["rows"]]
-            yield f"{name} by {column} of the token", rows
+                of = " of the token" if column in of_tokens else ""
+                yield f"{name} by {column}{of}", [by(column, row, metric) for row in found["rows"]]
 
 
 def are_of_texts(tables: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -46,94 +70,36 @@ def are_of_texts(tables: Mapping[str, Mapping[str, Any]]) -> bool:
     return all("carries" in table for table in tables.values())
 
 
-def lower(label: str) -> str:
-    """A label in lower case, but for one that is a name."""
+def heading(metric: str) -> str:
+    """The name of a measure, in lower case where it is no abbreviation."""
+    label = METRICS[metric].label
     return label if label.isupper() else label.lower()
 
 
-def by(column: str, row: Mapping[str, Any], shown: Mapping[str, str]) -> dict[str, Any]:
-    """A row of a slice: the value of the column, which may be called as one of the numbers, before these."""
-    return {f"{column} (column)" if column in shown else column: row["value"], **shown}
-
-
-def numbers(row: Mapping[str, Any], metric: str) -> dict[str, str]:
-    """Accuracy, baseline and steps of a split or slice; of a language model the last read and all reads apart."""
+def cells(row: Mapping[str, Any], metric: str) -> dict[str, str]:
+    """The results of a split or slice that `COLUMNS` has, as texts by their headings."""
     reads = row.get("labelled_tokens")
-    label = "last read" if reads else lower(METRICS[metric].label)
-    found = {"n": f"{row['n']:,}", label: percent(row["accuracy"])}
-    found["mean" if metric == "r_squared" else "majority"] = percent(row["majority_baseline"])
-    return {**found, **({"all reads": percent(reads["accuracy"])} if reads else {}), **depth(row["steps"])}
-
-
-def depth(found: Mapping[str, float] | None) -> dict[str, str]:
-    """Mean, 95th percentile and maximum of steps; nothing of a fixed depth."""
-    shown = found or dict.fromkeys(("mean", "p95", "max"))
-    most = shown["max"]
+    headings = {"accuracy": "last read" if reads else heading(metric)}
+    headings |= {"majority_baseline": "mean"} if metric == "r_squared" else {}
+    found = {**row, **(row.get("steps") or {}), **({"all_reads": reads["accuracy"]} if reads else {})}
     return {
-        "mean steps": steps(shown["mean"]),
-        "p95": steps(shown["p95"]),
-        "max": NOTHING if most is None else f"{most:g}",
+        headings.get(key, usual): NOTHING if found[key] is None else text(found[key])
+        for key, (usual, text) in COLUMNS.items()
+        if key in found and not isinstance(found[key], Mapping)
     }
 
 
-def text_tables(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[Titled]:
-    """Losses of texts or documents by split, by what is reset, by position and by column."""
-    rows = []
-    for name, table in tables.items():
-        found = {"split": name, "documents": f"{table['documents']:,}", **losses(table)}
-        found["constant"] = bits(table["constant_bits_per_token"])
-        if table["word_perplexity"] is not None:
-            found["per word"] = f"{table['word_perplexity']:,.5g}"
-        rows.append(found)
-    yield "texts" if all("texts" in table for table in tables.values()) else "long documents", rows
-    for name, table in tables.items():
-        if len(table["carries"]) > 1:
-            resets = [
-                {"reset": RESETS[row["carry"]], "bits/token": bits(row["bits_per_token"]), "more bits/token": more(row)}
-                for row in table["carries"]
-            ]
-            yield f"{name}, read in segments of {table['segment_length']:,} tokens", resets
-        positions = []
-        for row in table["by_position"]:
-            place = f"{row['first']:,}" + ("" if row["first"] == row["last"] else f"\u2013{row['last']:,}")
-            found = {"tokens before": place, "tokens": f"{row['tokens']:,}"}
-            found |= {f"bits, reset {RESETS[carry]}": bits(value) for carry, value in row["bits_per_token"].items()}
-            positions.append({**found, **mean_depth(row)})
-        yield f"{name} by position", positions
-        for column, found in table.get("by_column", {}).items():
-            yield f"{name} by {column}", [by(column, row, losses(row)) for row in found["rows"]]
+def by(column: str, row: Mapping[str, Any], metric: str) -> dict[str, str]:
+    """A row of a slice: the value of the column, which may be called as one of the results, before these."""
+    shown = cells(row, metric)
+    return {f"{column} (column)" if column in shown else column: row["value"], **shown}
 
 
-def losses(row: Mapping[str, Any]) -> dict[str, str]:
-    """Bits, accuracy and steps of a split, or of the texts with a value of a column."""
-    found = {"tokens": f"{row['tokens']:,}"}
-    found |= {"bits/byte": bits(row["bits_per_byte"]), "bits/token": bits(row["bits_per_token"])}
-    found |= {"accuracy": percent(row["token_accuracy"])} if "token_accuracy" in row else {}
-    return {**found, **mean_depth(row)}
-
-
-def mean_depth(row: Mapping[str, Any]) -> dict[str, str]:
-    mean = row.get("mean_steps")
-    return {} if mean is None else {"mean steps": steps(mean)}
-
-
-def more(row: Mapping[str, Any]) -> str:
-    """How many more bits a token a way of carrying states needs, with the standard error."""
-    if row["difference"] is None:
-        return NOTHING
-    error = "" if row["standard_error"] is None else f" ± {row['standard_error']:.4f}"
-    return f"{row['difference']:+.4f}{error}"
-
-
-def further_scores(table: Mapping[str, Any]) -> Iterator[str]:
-    """The further scores of a table with their names; `f1` of two classes says which it is of."""
-    for name, value in table.get("scores", {}).items():
-        of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
-        yield f"{name.replace('_', ' ')}{of_class} {value:.3f}"
-    if "bleu" in table:
-        yield f"BLEU {table['bleu']:.1f} ({table['bleu_signature']})"
-    if table.get("perplexity"):
-        yield f"perplexity {table['perplexity']:,.5g}"
+def at_position(row: Mapping[str, Any], metric: str) -> dict[str, str]:
+    """A row of positions in texts, with the losses of all ways to carry states."""
+    place = f"{row['first']:,}" + ("" if row["first"] == row["last"] else f"\u2013{row['last']:,}")
+    losses = {f"bits, reset {RESETS[carry]}": bits(value) for carry, value in row["bits_per_token"].items()}
+    return {"tokens before": place, **cells(row, metric), **losses}
 
 
 def sentences(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[str]:
@@ -155,6 +121,17 @@ def sentences(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[
             "Warning: this is hardly better than the most frequent answer (majority). More steps (--max_steps), "
             "another learning rate (--learning_rate) or more examples may help."
         )
+
+
+def further_scores(table: Mapping[str, Any]) -> Iterator[str]:
+    """The further scores of a table with their names; `f1` of two classes says which it is of."""
+    for name, value in table.get("scores", {}).items():
+        of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
+        yield f"{name.replace('_', ' ')}{of_class} {value:.3f}"
+    if "bleu" in table:
+        yield f"BLEU {table['bleu']:.1f} ({table['bleu_signature']})"
+    if table.get("perplexity"):
+        yield f"perplexity {table['perplexity']:,.5g}"
 
 
 def stopping(name: str, table: Mapping[str, Any]) -> str:

@@ -1,19 +1,18 @@
 """Texts or pairs of texts with a label, several labels, or a number: `text-classification`."""
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from datasets import Dataset
 
 from ..data.batches import within
 from ..data.columns import LENGTH, Columns, check_slices, has_column, require_columns
 from ..data.glue import TASKS as GLUE
 from ..data.labels import JOINED, MULTI, REGRESSION, SINGLE
-from ..metrics.baselines import text_baseline
-from ..metrics.classification import class_scores, number_scores, set_scores
-from ..metrics.functional import r_squared
+from ..metrics.functional import accuracy, class_scores, number_scores, r_squared, set_scores
 from .arguments import ClassificationArguments
 from .base import (
     Split,
@@ -26,14 +25,14 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
-from .metrics import with_ponder_metrics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
 PAIR_NAMES = (*dict.fromkeys(task.texts for task in GLUE.values() if len(task.texts) == 2), ("text", "text_pair"))
+# training texts that a baseline reads at most, so that it takes seconds
+MOST_TEXTS = 50_000
+# every run of letters or digits, and every other sign, is a word
+WORD = r"\w+|[^\w\s]"
 METRICS = {MULTI: "exact_labels", REGRESSION: "r_squared"}
 
 
@@ -82,7 +81,7 @@ class TextClassification(Task):
 
     # ---- encoding
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         info, limit = self.source.info, self.data.max_seq_length
         columns = text_columns(examples) if info is None else info.text_columns
         if info is None:
@@ -110,15 +109,12 @@ class TextClassification(Task):
     def reads_pairs(self) -> bool:
         return len(text_columns(next(iter(self.source.splits.values())))) > 1
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        return with_ponder_metrics(prediction, self.scores_of_logits)
-
-    def scores_of_logits(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Scores of logits (N, C), or numbers (N, 1), with labels as a model takes them."""
-        several = self.labels.problem_type == MULTI
-        one_number = self.labels.problem_type == REGRESSION
-        answers = logits > 0 if several else logits if one_number else logits.argmax(-1)
-        return self.label_scores(answers, labels > 0 if several else labels)
+        kind = self.labels.problem_type
+        if kind == MULTI:
+            return self.label_scores(answers > 0, labels > 0)
+        return self.label_scores(answers if kind == REGRESSION else answers.argmax(-1), labels)
 
     def label_scores(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Scores of class ids (N,), sets of classes (N, C) bool, or numbers; the first one is that of tables."""
@@ -128,7 +124,7 @@ class TextClassification(Task):
         if kind == MULTI:
             return set_scores(answers, labels)
         if not self.data.is_own:
-            return {"accuracy": float((answers == labels).mean())}
+            return {"accuracy": accuracy(answers, labels)}
         return class_scores(answers, labels, len(self.labels.names))
 
     @property
@@ -175,14 +171,13 @@ class TextClassification(Task):
             return []
         of_numbers = self.labels.problem_type == REGRESSION
 
-        def read(rows: "Dataset") -> tuple[list[str], np.ndarray]:
+        def read(rows: Dataset) -> tuple[list[str], np.ndarray]:
             columns = (rows[name][:] for name in text_columns(rows))
-            texts = [" ".join(texts) for texts in zip(*columns, strict=True)]
-            return texts, np.asarray(rows["labels"][:], dtype=float if of_numbers else int)
+            labels = np.asarray(rows["labels"][:], dtype=float if of_numbers else int)
+            return [" ".join(texts) for texts in zip(*columns, strict=True)], labels
 
-        tests = [read(split.dataset) for split in splits.evaluation]
         try:
-            found, size = text_baseline(*read(splits.train), [text for texts, _ in tests for text in texts])
+            answer, size = text_baseline(*read(splits.train))
         except ImportError:
             warnings.warn(
                 "not compared with TF-IDF and logistic regression, which needs scikit-learn: pip install "
@@ -191,12 +186,46 @@ class TextClassification(Task):
             )
             return []
         values = {}
-        for split, (texts, labels) in zip(splits.evaluation, tests, strict=True):
-            own, found = found[: len(texts)], found[len(texts) :]
-            right = own == labels if labels.ndim == 1 else (own == labels).all(-1)
-            values[split.name] = [r_squared(own, labels) if of_numbers else float(right.mean())]
+        for split in splits.evaluation:
+            texts, labels = read(split.dataset)
+            found = answer(texts)
+            right = (found == labels).reshape(len(labels), -1).all(1)
+            values[split.name] = [r_squared(found, labels) if of_numbers else float(right.mean())]
         name = f"TF-IDF with {'ridge' if of_numbers else 'logistic'} regression"
         return [{"name": name, "parameters": size, "values": values, "same_model": False}]
+
+
+def text_baseline(texts: Sequence[str], labels: np.ndarray) -> tuple[Callable[[Sequence[str]], np.ndarray], int]:
+    """What the words of texts tell of their labels, in whatever order they stand: the least that a model should beat.
+
+    TF-IDF with logistic regression, of numbers with ridge regression, at scikit-learn's settings. Of more than
+    `MOST_TEXTS` training texts it reads so many, the same random ones each time.
+
+    Args:
+        labels: classes (N,) as whole numbers, sets of C labels (N, C) as zeros and ones, or numbers (N,).
+
+    Returns:
+        A function of texts to predictions, of the kind of the labels; and the number of coefficients.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
+
+    chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_TEXTS]
+    vectorizer = TfidfVectorizer(token_pattern=WORD)
+    words = vectorizer.fit_transform([texts[place] for place in chosen])
+    model = Ridge() if np.issubdtype(labels.dtype, np.floating) else LogisticRegression()
+    model = OneVsRestClassifier(model) if labels.ndim == 2 else model
+    with warnings.catch_warnings():
+        # of a fit that would go on, and of labels that all texts have
+        warnings.simplefilter("ignore")
+        model.fit(words, labels[chosen])
+    fitted = [each for each in getattr(model, "estimators_", [model]) if hasattr(each, "coef_")]
+    size = sum(each.coef_.size + np.size(each.intercept_) for each in fitted)
+    return lambda texts: model.predict(vectorizer.transform(texts)), size
 
 
 def text_columns(examples: Any) -> list[str]:

@@ -6,13 +6,15 @@ Shapes: B examples of a batch, S tokens, V vocabulary.
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from datasets import Dataset
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..analysis.answers import SHIFTED
@@ -21,7 +23,7 @@ from ..analysis.losses import BLOCKS, DOCUMENTS, Corpus, collect_text_losses, te
 from ..benchmarks import read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from ..data.arguments import DataArguments
-from ..data.batches import PIECE, PaddingCollator, token_counts
+from ..data.batches import PaddingCollator, token_counts
 from ..data.columns import LENGTH, narrowest
 from ..data.documents import NUM_BYTES, Blocks, DocumentSource
 from ..data.loading import Data, benchmark_data
@@ -30,11 +32,18 @@ from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, unknown_token_id, wi
 from ..metrics.functional import accuracy, last_read_accuracy
 from ..models.common.token_targets import NO_TARGET
 from .arguments import TextArguments
-from .base import MAX_EXAMPLE_TOKENS, Measured, Split, Splits, Task, by_length, require_known_words, short_example
-from .metrics import next_token_statistics, of_logits, text_metrics, with_ponder_metrics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
+from .base import (
+    MAX_EXAMPLE_TOKENS,
+    Measured,
+    Split,
+    Splits,
+    Task,
+    by_length,
+    require_known_words,
+    short_example,
+    warn_of_cuts,
+)
+from .metrics import next_token_statistics, of_logits, text_metrics
 
 # characters of a stream that a tokenizer is trained on, and blocks of it that are evaluated
 TRAINING_CHARACTERS, STREAM_EVALUATION = 10**8, 1000
@@ -48,6 +57,13 @@ def next_token_ids(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(logits.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
 
 
+def read_metrics(ids: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """`accuracy` of each example's last labelled token, and `token_accuracy` of all of them, of `next_token_ids`."""
+    # `Trainer` pads labels and predictions alike to join batches of different lengths
+    known = labels != NO_TARGET
+    return {"accuracy": last_read_accuracy(ids, labels), "token_accuracy": accuracy(ids[known], labels[known])}
+
+
 class TextGeneration(Task):
     """The answers to the reads of a benchmark's strings; of a user's own texts, all tokens (`OwnTexts`)."""
 
@@ -58,6 +74,7 @@ class TextGeneration(Task):
     arguments = TextArguments
     make_collator: Callable[[Any], Callable] = partial(PaddingCollator, lists_of_labels=True)
     preprocess_logits = staticmethod(next_token_ids)
+    metrics = staticmethod(read_metrics)
     scores: Sequence[str] = ("accuracy", "token_accuracy")
     metric_name = "last_read_accuracy"
     explains = True
@@ -66,7 +83,7 @@ class TextGeneration(Task):
     def __new__(cls, data: DataArguments | None = None) -> "TextGeneration":
         return super().__new__(cls if data is None or not data.is_own else OwnTexts)
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Token ids of a benchmark's strings, and one label for each token: `read_labels`."""
         info, vocabulary = self.source.info, tokenizer.get_vocab()
 
@@ -77,9 +94,6 @@ class TextGeneration(Task):
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
         require_known_words(encoded, tokenizer, info, "input_ids")
         return encoded
-
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        return with_ponder_metrics(prediction, read_metrics)
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
         kinds = flip_flop_kinds(tokenizer) if self.data.benchmark == "flip_flop" else None
@@ -98,16 +112,6 @@ class TextGeneration(Task):
 
     def limitations(self) -> Iterator[str]:
         yield "It was trained on the answers to reads alone: what it generates elsewhere means nothing."
-
-
-def read_metrics(ids: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """`accuracy` of each example's last labelled token, and `token_accuracy` of all of them, of `next_token_ids`."""
-    # `Trainer` pads labels and predictions alike to join batches of different lengths
-    labelled = labels != NO_TARGET
-    return {
-        "accuracy": last_read_accuracy(ids, labels),
-        "token_accuracy": accuracy(ids[labelled], labels[labelled]),
-    }
 
 
 def flip_flop_kinds(tokenizer: Any) -> TokenKinds:
@@ -135,21 +139,13 @@ class Documents(Task):
     label_names = ()
     frame = "language"
 
-    def read_file(self, path: str, reading: Reading) -> "Dataset":
+    def read_file(self, path: str, reading: Reading) -> Dataset:
         by_line = getattr(self.data, "line_by_line", False)
         if not is_folder(path):
             return read_rows(path, reading, whole_text=format_of(path) == "text" and not by_line)
         found = folder_texts(path, reading, in_folders=False)
-        if not by_line:
-            return found
-        return type(found).from_list(
-            [{"text": line, "name": row["name"]} for row in found for line in row["text"].split("\n")]
-        )
-
-    def inputs_of(self, found: Sequence[str], place: str) -> tuple[dict[str, Any], dict[str, str]]:
-        if len(found) == 1 and self.data.text_column is None:
-            return {"text": found[0]}, {"text_column": found[0]}
-        return super().inputs_of(found, place)
+        lines = ({"text": line, "name": row["name"]} for row in found for line in row["text"].split("\n"))
+        return Dataset.from_list(list(lines)) if by_line else found
 
     @cached_property
     def documents(self) -> DocumentSource:
@@ -174,8 +170,12 @@ class Documents(Task):
         """The tokenizer, which pads on the left and puts nothing around a text."""
         if name in TRAINED_KINDS:
             return tokenizer
-        if tokenizer.pad_token_id is None:
-            raise ValueError(f"the tokenizer of {name} has no padding token: set tokenizer.pad_token and save it")
+        for role, use in {"pad_token": "fills batches", "eos_token": "stands after each document"}.items():
+            if getattr(tokenizer, role) is None:
+                raise ValueError(
+                    f"the tokenizer of {name} has no {role}, which {use}: set it and save the tokenizer, or take "
+                    "another one"
+                )
         if not tokenizer.is_fast:
             raise ValueError(
                 f"tokenizer is {name!r}, a {type(tokenizer).__name__}, which is written in Python: documents need a "
@@ -199,25 +199,17 @@ class OfBlocks(Documents):
             )
         super().limit_length(most)
 
-    def suited(self, tokenizer: Any, name: str) -> Any:
-        if tokenizer.eos_token_id is None:
-            raise ValueError(
-                f"the tokenizer of {name} has no end-of-text token, which stands after each document: set its "
-                "eos_token and save it, or take another one"
-            )
-        return super().suited(tokenizer, name)
-
     def blocks(self, tokenizer: Any) -> Blocks:
         return Blocks(self.documents, tokenizer, self.data.block_size, self.data.pack)
 
-    def block_split(self, name: str, rows: "Dataset") -> Split:
+    def block_split(self, name: str, rows: Dataset) -> Split:
         """A split of blocks, sliced by columns of difficulty; those with parts of several documents have none."""
         columns = () if self.data.pack else (LENGTH, *self.data.slice_by)
         for column in columns:
             rows = rows.remove_columns(column).add_column(column, narrowest(list(map(str, rows[column]))))
         return Split(self, name, rows, columns)
 
-    def prepared(self, rows: "Dataset", tokenizer: Any) -> "Dataset":
+    def prepared(self, rows: Dataset, tokenizer: Any) -> Dataset:
         """Blocks as they are evaluated."""
         return rows
 
@@ -228,56 +220,39 @@ class OfBlocks(Documents):
             ValueError: documents cannot be read, or are too short for a block.
         """
         source, blocks, data = self.documents, self.blocks(tokenizer), self.data
-        streams, limit = source.reading.streaming, data.max_eval_samples
-        if streams:
-            self.require_whole_block(blocks("train"))
+        limit = data.max_eval_samples
+        if source.reading.streaming:
             train: Any = BlockStream(blocks, data.max_train_samples)
+            limit = limit or STREAM_EVALUATION
         else:
             # a first pass, so that every error comes before anything is written
             source.counts  # noqa: B018
             train = blocks.dataset("train", data.max_train_samples)
-            self.require_whole_block(iter(train))
-            self.warn_of_cut_blocks("train", train)
-        found = {}
-        for split in source.all_splits:
-            if split != "train":
-                rows = blocks.dataset(split, STREAM_EVALUATION if streams and limit is None else limit)
-                self.check_blocks(split, rows, "give more, or name other data")
-                warn_of_unknown_tokens(split, rows, unknown_token_id(tokenizer))
-                found[split] = self.prepared(rows, tokenizer)
+        first = next(blocks("train"), {"input_ids": ()})
+        tokens = len(first["input_ids"])
+        if not tokens or (data.pack and tokens < data.block_size):
+            remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
+            raise ValueError(
+                f"{data.length_name} is {data.block_size}, but {source.place} has {tokens} tokens to train on: {remedy}"
+            )
+        if not source.reading.streaming:
+            self.check_blocks("train", train)
+        found = {split: blocks.dataset(split, limit) for split in source.all_splits if split != "train"}
+        for split, rows in found.items():
+            self.check_blocks(split, rows)
+            warn_of_unknown_tokens(split, rows, unknown_token_id(tokenizer))
+        found = {split: self.prepared(rows, tokenizer) for split, rows in found.items()}
         role = "test" if "test" in found else "validation"
         validation = {split: rows for split, rows in found.items() if split == "validation"}
         return Splits(train, validation, [self.block_split(role, found[role])])
 
-    def require_whole_block(self, blocks: Iterator[Mapping[str, Any]]) -> None:
-        """Raise a ValueError if there are no blocks to train on, or fewer tokens than one has."""
-        tokens, data = len(next(blocks, {"input_ids": ()})["input_ids"]), self.data
-        if not tokens or (data.pack and tokens < data.block_size):
-            remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
-            raise ValueError(
-                f"{data.length_name} is {data.block_size}, but {self.documents.place} has {tokens} tokens to train on: "
-                f"{remedy}"
-            )
-
-    def check_blocks(self, split: str, rows: "Dataset", remedy: str) -> None:
+    def check_blocks(self, split: str, rows: Dataset) -> None:
         """Raise a ValueError for a split without blocks, and warn of documents of which the end is not read."""
         if not len(rows):
-            raise ValueError(f"{self.documents.place_of(split)} has no two tokens of text: {remedy}")
-        self.warn_of_cut_blocks(split, rows)
-
-    def warn_of_cut_blocks(self, split: str, rows: "Dataset") -> None:
-        if self.data.pack or self.data.reading.streaming:
-            return
-        lengths, size = np.asarray(rows[LENGTH][:]), self.data.block_size
-        cut = lengths > size
-        if cut.any():
-            lost = int((lengths[cut] - size).sum())
-            warnings.warn(
-                f"{split}: {int(cut.sum()):,} of {len(lengths):,} documents have more than "
-                f"{self.data.length_name}={size} tokens, at most {lengths.max():,}, and were cut: {lost:,} of "
-                f"{int(lengths.sum()):,} tokens are not read",
-                stacklevel=3,
-            )
+            raise ValueError(f"{self.documents.place_of(split)} has no two tokens of text: give more, or name others")
+        if not (self.data.pack or self.data.reading.streaming):
+            lengths = np.asarray(rows[LENGTH][:])
+            warn_of_cuts(lengths, self.data.block_size, self.data.length_name, f"documents of {split}")
 
     def checkpoint_splits(
         self, tokenizer: Any, names: Sequence[str], choose: Callable, **options: Any
@@ -285,20 +260,18 @@ class OfBlocks(Documents):
         self.documents.counts  # noqa: B018
         for name in names:
             rows = choose(self.blocks(plain_reading(tokenizer)).dataset(name, None))
-            self.check_blocks(name, rows, "name another file")
+            self.check_blocks(name, rows)
             yield self.block_split(name, self.prepared(rows, tokenizer))
 
 
-class LanguageCollator:
+class LanguageCollator(PaddingCollator):
     """Pads blocks; `labels` are all tokens, -100 at padding."""
 
     def __init__(self, tokenizer: Any):
-        self.pad = PaddingCollator(tokenizer)
+        super().__init__(tokenizer, lists_of_labels=True)
 
-    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        batch = self.pad([{"input_ids": example["input_ids"]} for example in examples])
-        # the padding token may be the end-of-text token, which is to be learned
-        return {**batch, "labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, NO_TARGET)}
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        return super().__call__([dict.fromkeys(("input_ids", "labels"), row["input_ids"]) for row in examples])
 
 
 class OwnTexts(OfBlocks, TextGeneration):
@@ -306,6 +279,7 @@ class OwnTexts(OfBlocks, TextGeneration):
 
     make_collator = LanguageCollator
     preprocess_logits = staticmethod(next_token_statistics)
+    metrics = staticmethod(text_metrics)
     scores = ("nll", "perplexity", "token_accuracy")
     # bytes are the same for all tokenizers, where they are known
     metric_name = "bits_per_byte"
@@ -318,12 +292,9 @@ class OwnTexts(OfBlocks, TextGeneration):
             return
         if args.max_steps <= 0:
             raise ValueError("streaming is true: the number of blocks is not known, so set max_steps")
-        given = {name: getattr(args, name) for name in ("batch_sampling", "batch_tokens")}
-        given["dataloader_num_workers"] = args.dataloader_num_workers or None
-        strategy = args.train_sampling_strategy
-        given["train_sampling_strategy"] = None if strategy in ("random", "sequential") else strategy
-        for name, value in given.items():
-            if value is not None:
+        for name in ("batch_sampling", "batch_tokens", "dataloader_num_workers", "train_sampling_strategy"):
+            value = getattr(args, name)
+            if value not in (None, 0, "random", "sequential"):
                 raise ValueError(f"{name} is {value!r} and streaming true: blocks come one after another; leave it out")
         if self.data.on_error == "skip":
             warnings.warn(
@@ -333,9 +304,6 @@ class OwnTexts(OfBlocks, TextGeneration):
         # each process reads all blocks and takes its own: those of a batch need not be equally long
         args.accelerator_config.dispatch_batches = False
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        return with_ponder_metrics(prediction, text_metrics)
-
     # ---- measuring
 
     def checkpoint_splits(
@@ -343,11 +311,10 @@ class OwnTexts(OfBlocks, TextGeneration):
     ) -> Iterator[Split]:
         """Splits of blocks; `by_token` gives them `labels`, for the answers that count by themselves."""
         for split in super().checkpoint_splits(tokenizer, names, choose):
-            if not by_token:
-                yield split
-                continue
-            labelled = split.dataset.map(lambda row: {"labels": [*row["input_ids"][1:], NO_TARGET]}, desc="next tokens")
-            yield Split(self, split.name, by_length(labelled), split.slice_columns)
+            if by_token:
+                next_tokens = [[*ids[1:], NO_TARGET] for ids in split.dataset["input_ids"]]
+                split = replace(split, dataset=by_length(split.dataset.add_column("labels", next_tokens)))
+            yield split
 
     def batches(self, split: Split, tokenizer: Any, batch_size: int) -> DataLoader:
         """Padded batches in order of length, with `shift_labels` (B, S) or else the number of each `text`."""
@@ -425,12 +392,11 @@ def plain_reading(tokenizer: Any) -> Any:
     return found
 
 
-def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> None:
+def warn_of_unknown_tokens(split: str, rows: Dataset, unknown: int | None) -> None:
     """Warn of text that the tokenizer does not know: it is predicted as one token, and its bytes make bits seem few."""
     if unknown is None:
         return
-    pieces = rows.select_columns(["input_ids"]).with_format("numpy").iter(PIECE)
-    found = sum(int((np.concatenate(list(piece["input_ids"])) == unknown).sum()) for piece in pieces)
+    found = sum(ids.count(unknown) for ids in rows["input_ids"])
     if found:
         warnings.warn(
             f"{split}: {found:,} of {int(token_counts(rows).sum()):,} tokens stand for words that the tokenizer does "

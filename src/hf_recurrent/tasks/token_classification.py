@@ -8,23 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from datasets import Dataset, List, Value
 
 from ..data.batches import PaddingCollator, within
 from ..data.columns import LENGTH, Columns
 from ..data.loading import Source
 from ..data.words import first_tokens, words_of, words_of_tokens
-from ..metrics.entities import is_iob, scores_entities
+from ..files import plain
+from ..metrics.functional import is_iob, scores_entities
 from ..models.common.token_targets import NO_TARGET
 from .arguments import WordArguments
 from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, require_tokens, warn_of_cuts
-from .metrics import tag_scores, token_classes, with_ponder_metrics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
+from .metrics import tag_scores, token_classes
 
 # columns of encoded examples: words, their labels, and the number of the word that each token is of, -1 for none
 WORDS, WORD_LABELS, WORD_IDS = "words", "word_labels", "word_ids"
@@ -81,24 +80,20 @@ class TokenClassification(PerToken):
         return {WORDS: words_of(row, columns.inputs[WORDS])}
 
     def features(self, columns: Columns) -> dict[str, Any]:
-        from datasets import List, Value
-
         return {WORDS: List(Value("string"))}
 
     def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> Any:
         found, count = super().label(row, columns, declared), len(words_of(row, columns.inputs[WORDS]))
         # None are labels that are kept secret
-        if found is not None and not isinstance(found, list):
-            raise ValueError(f"{columns.label} is {found!r:.60}: expected a list of labels, one for each word")
-        if found is not None and len(found) != count:
+        if found is not None and (not isinstance(found, list) or len(found) != count):
             raise ValueError(
-                f"{columns.label} is a list of {len(found)} labels for {count} words: expected one for each"
+                f"{columns.label} is {found!r:.60}: expected a list of labels, one for each of {count} words"
             )
         return found
 
     # ---- encoding
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Token ids, `labels` of the first token of each word, and `word_ids`, beside words and slice columns.
 
         A tokenizer reads words with a space between them, as it reads the text that a pipeline is given.
@@ -141,7 +136,7 @@ class TokenClassification(PerToken):
             )
         return replace(splits, train=train, evaluation=evaluation)
 
-    def split(self, name: str, examples: "Dataset", tokenizer: Any) -> Split:
+    def split(self, name: str, examples: Dataset, tokenizer: Any) -> Split:
         found = self.labelled(super().split(name, examples, tokenizer))
         if not len(found.dataset):
             raise ValueError(f"{self.source.place_of(name)} has no labelled word: name other examples")
@@ -158,7 +153,7 @@ class TokenClassification(PerToken):
         train = self.encode(source.splits["train"], tokenizer, source.place_of("train"))
         return (self.with_knowledge(split, train) for split in splits)
 
-    def with_knowledge(self, split: Split, train: "Dataset") -> Split:
+    def with_knowledge(self, split: Split, train: Dataset) -> Split:
         """A split with what training tells of words without their context: their usual label, and how usual that is.
 
         The labels of a word count beside one occurrence that has the labels of all words, so that no label is
@@ -182,12 +177,9 @@ class TokenClassification(PerToken):
 
     # ---- training
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
-        def scores(classes: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-            known = labels != NO_TARGET
-            return tag_scores(classes[known], labels[known], known.sum(1), self.labels.names)
-
-        return with_ponder_metrics(prediction, scores)
+    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        known = labels != NO_TARGET
+        return tag_scores(answers[known], labels[known], known.sum(1), self.labels.names)
 
     @property
     def scores(self) -> Sequence[str]:
@@ -204,12 +196,12 @@ class TokenClassification(PerToken):
 
     def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
         """The words of each example, and for each that is labelled its label, prediction and steps."""
-        names = np.array(self.labels.names)
-        values = {f"{name}s": names[examples[name]] for name in ("label", "prediction")}
-        values |= {"steps": examples["steps"]} if "steps" in examples else {}
-        columns = (self.by_example(split, pd.Series(each)) for each in values.values())
-        for words, *parts in zip(split.dataset[WORDS], *columns, strict=True):
-            yield {WORDS: words, **{name: part.tolist() for name, part in zip(values, parts, strict=True)}}
+        names, kept = np.array(self.labels.names), ("label", "prediction", "steps")
+        columns = {name: self.by_example(split, examples[name]) for name in kept if name in examples}
+        for number, words in enumerate(split.dataset[WORDS]):
+            row = {name: values[number] for name, values in columns.items()}
+            tags = {f"{name}s": names[row.pop(name)].tolist() for name in ("label", "prediction")}
+            yield {WORDS: words, **plain(row), **tags}
 
     # ---- for a card
 
@@ -246,14 +238,13 @@ def all_labels(word_ids: list[int], labels: list[int], names: tuple[str, ...]) -
         for number, name in enumerate(names)
         if name[:2] == "B-" and f"I-{name[2:]}" in names
     }
-    firsts = first_labels(word_ids, labels)
     return [
         first if first != NO_TARGET or number < 0 else inside.get(labels[number], labels[number])
-        for number, first in zip(word_ids, firsts, strict=True)
+        for number, first in zip(word_ids, first_labels(word_ids, labels), strict=True)
     ]
 
 
-def labelled_words(examples: "Dataset") -> Iterator[tuple[str, int]]:
+def labelled_words(examples: Dataset) -> Iterator[tuple[str, int]]:
     """The words that have a labelled token, in order, and their labels."""
     for words, numbers, labels in zip(*(examples[name] for name in (WORDS, WORD_IDS, "labels")), strict=True):
         yield from ((words[number], label) for number, label in zip(numbers, labels, strict=True) if label != NO_TARGET)

@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from datasets import Dataset
 
 from ..analysis.answers import join_batches, stack_output, to_device
 from ..analysis.evaluate import each_batch
@@ -40,9 +41,6 @@ from .base import (
     warn_of_cuts,
 )
 from .metrics import summarize, target_statistics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 SOURCE, TARGET = PAIR = ("source", "target")
 # names of columns of sources and targets
@@ -131,7 +129,7 @@ class Translation(Task):
             options["examples"] = some_examples(self.source.splits["train"], data.max_train_samples)
         return sequence_tokenizer(data.benchmark, **options)
 
-    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
+    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
         """Token ids of sources, and as `labels` those of targets, beside the texts and slice columns.
 
         Of a user's own, `length` is that of the source in tokens before a cut, its end included, and `reference` is the
@@ -181,9 +179,9 @@ class Translation(Task):
 
     # ---- training
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: Any) -> dict[str, float]:
         """`summarize` of the statistics that the trainer kept of each example."""
-        return summarize(prediction.predictions)
+        return summarize(answers)
 
     def finalize(self, model: Any, splits: Splits, args: Any) -> None:
         settings = model.generation_config
