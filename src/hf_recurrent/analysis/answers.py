@@ -297,9 +297,9 @@ def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
     return isinstance(examples["answer"].iloc[0], np.ndarray)
 
 
-def each_right(examples: pd.DataFrame) -> np.ndarray:
+def each_right(right: Iterable[Any]) -> np.ndarray:
     """Whether each answer is right: (N,) of examples, or (T,) of the tokens of all of them."""
-    return np.concatenate([np.atleast_1d(right) for right in examples["right"]])
+    return np.concatenate([np.atleast_1d(own) for own in right])
 
 
 def each_error(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> list[np.ndarray]:

@@ -54,7 +54,16 @@ from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import exit_digest
 from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
-from .answers import Batch, answers_are_of_tokens, each_error, each_right, has_labels, prepare_batch
+from .answers import (
+    Batch,
+    answers_are_of_tokens,
+    each_error,
+    each_right,
+    has_labels,
+    prepare_batch,
+    to_device,
+    token_mask,
+)
 from .depth_record import in_record
 from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
 from .halting import bucketize, is_numeric
@@ -171,19 +180,20 @@ def calibrate(
         ValueError: an argument does not fit, labels are missing, or there are too few examples for the guarantee.
     """
     goal.check()
-    names = check_criteria(model, criteria)
+    names, tests = check_criteria(model, criteria), tests or {}
     batches, labelled = prepare(model, examples, goal.labelled)
-    prepared = {name: prepare(model, own, goal.labelled)[0] for name, own in (tests or {}).items()}
+    test_batches = {name: prepare(model, own, goal.labelled)[0] for name, own in tests.items()}
     full = Setting(FIXED, max_depth=full_depth(model, batches[0], max_depth))
     families = {FIXED: fixed_depths(model, full.max_depth), **{name: settings_of(name) for name in names}}
     competing = [name for name, own in families.items() if own and not (only_exits and name == FIXED)]
     n = sum(len(batch.labels) for batch in batches)
     goal.check_number(n, competing)
     trials = Trials(model, full, labelled)
-    found = tried(trials, batches, families, goal, goal.level(len(competing)), progress)
+    level = goal.level(len(competing))
+    found = tried(trials, batches, families, goal, level, progress)
     rows: dict[Setting, dict[str, Any]] = {}
     for own in families.values():
-        rows |= curve(own, found, found[full], goal, goal.level(len(competing)))
+        rows |= curve(own, found, found[full], goal, level)
     full_row = run_row(found[full])
     ahead = fitting(rows, full_row[MEAN_DEPTH], goal)
 
@@ -191,9 +201,13 @@ def calibrate(
         return trials.times(batches, group, goal.batch_sizes, goal.repeats, progress)
 
     choice, times = choose(ahead, competing, goal, timed)
-    rows = {
-        key: {**row, **times.get(key, dict.fromkeys(("times", RELATIVE_TIME, "noise")))} for key, row in rows.items()
-    }
+    untimed = dict.fromkeys(("times", RELATIVE_TIME, "noise"))
+    rows = {key: {**row, **times.get(key, untimed)} for key, row in rows.items()}
+
+    def rows_of(criterion: str, *names: str) -> list[dict[str, Any]]:
+        own = ((key, row) for key, row in rows.items() if key.criterion == criterion)
+        return [{**{name: getattr(key, name) for name in names}, **row} for key, row in own]
+
     table = {
         "n": n,
         "tolerance": goal.tolerance,
@@ -207,26 +221,21 @@ def calibrate(
         "repeats": goal.repeats,
         "only_exits": only_exits,
         "full_depth": {**full_row, **times.get(full, {}), "majority_baseline": majority_baseline(found[full])},
-        "fixed_depths": [{"max_depth": key.max_depth, **rows[key]} for key in reversed(rows) if key.criterion == FIXED],
+        "fixed_depths": rows_of(FIXED, "max_depth")[::-1],
         "criteria": {
             name: {
-                "curve": [
-                    {"threshold": key.threshold, "patience": key.patience, **row}
-                    for key, row in rows.items()
-                    if key.criterion == name
-                ],
+                "curve": rows_of(name, "threshold", "patience"),
                 "chosen": next((key.value for key in ahead if key.criterion == name), None),
             }
             for name in names
         },
-        "chosen": None if choice is None else {**choice.as_data(), "min_depth": model.config.min_depth},
-        "calibrated": None if choice is None else rows[choice],
-        "inputs": None if choice is None else input_statistics(found[choice]),
+        **dict.fromkeys(("chosen", "calibrated", "inputs")),
         "tests": {},
     }
     if choice is not None:
-        checked = {name: check(trials, choice, own, goal) for name, own in prepared.items()}
-        table["tests"] = test_tables(checked, tests or {}, goal, answer_name)
+        table["chosen"] = {**choice.as_data(), "min_depth": model.config.min_depth}
+        table |= {"calibrated": rows[choice], "inputs": input_statistics(found[choice])}
+        table["tests"] = check(trials, choice, tests, test_batches, goal, answer_name)
     return plain(table)
 
 
@@ -242,37 +251,35 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> tuple[list[Batch]
     batches = list(examples.batches)
     if not batches:
         raise ValueError("there are no examples to calibrate on, or to test with")
-    if all(map(has_labels, batches)):
-        found = [prepare_batch(model, batch) for batch in batches]
-        unlabelled = (
-            batch.labels < 0 if batch.labels.ndim == 1 else (batch.labels == NO_TARGET).all(1) for batch in found
-        )
-        if any(rows.any() for rows in unlabelled):
-            raise ValueError(
-                "labels hold numbers below 0, which mark examples without a right answer: leave those out, or "
-                "calibrate without labels"
-            )
-        return found, True
-    if labelled:
+    has_all = all(map(has_labels, batches))
+    if not has_all and labelled:
         raise ValueError(
             "the examples have no labels, so there is no accuracy to keep: pass labels, or calibrate without them, by "
             "the answers of full depth (--without-labels)"
         )
-    if model.config.capabilities.two_stacks:
-        raise ValueError("the examples have no targets, and a decoder's answers are compared token by token on those")
-    marked = [{**batch, "labels": compared_labels(model, batch)} for batch in batches]
-    return [prepare_batch(model, batch) for batch in marked], False
+    if not has_all:
+        if model.config.capabilities.two_stacks:
+            raise ValueError(
+                "the examples have no targets, and a decoder's answers are compared token by token on those"
+            )
+        batches = [{**batch, "labels": compared_labels(model, to_device(batch, model))} for batch in batches]
+    found = [prepare_batch(model, batch) for batch in batches]
+    if any((batch.labels.reshape(len(batch.labels), -1).max(1) < 0).any() for batch in found):
+        raise ValueError(
+            "labels hold numbers below 0, which mark examples without a right answer: leave those out, or calibrate "
+            "without labels"
+        )
+    return found, has_all
 
 
-def compared_labels(model: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+def compared_labels(model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Labels that mark what is compared: a class or choice (B,), or of a text the tokens (B, S) whose answers count."""
-    ids = torch.as_tensor(batch["input_ids"])
+    ids = inputs["input_ids"]
     if is_classifier(model) and model.config.problem_type == MULTI:
         return torch.zeros(len(ids), model.config.num_labels)
     if is_classifier(model) or ids.ndim > 2:
         return torch.zeros(len(ids), dtype=torch.long)
-    mask = torch.as_tensor(batch.get("attention_mask", torch.ones_like(ids)))
-    return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(mask == 0, NO_TARGET)
+    return (torch.zeros_like(ids) if labels_tokens(model) else ids).masked_fill(~token_mask(inputs), NO_TARGET)
 
 
 def tried(
@@ -302,19 +309,19 @@ def tried(
 
 def run_row(examples: pd.DataFrame) -> dict[str, Any]:
     """Accuracy and steps of a setting."""
-    return {
-        "accuracy": each_right(examples).mean() if "right" in examples else None,
-        MEAN_DEPTH: examples["steps"].mean(),
-    }
+    return {"accuracy": accuracy_of(examples), MEAN_DEPTH: examples["steps"].mean()}
+
+
+def accuracy_of(examples: pd.DataFrame, column: str = "right") -> float | None:
+    """Share of answers that are right by a column; None without labels."""
+    return each_right(examples[column]).mean() if column in examples else None
 
 
 def majority_baseline(examples: pd.DataFrame) -> float | None:
     """Accuracy of always giving the most frequent of the right answers; None without labels."""
     if "right" not in examples:
         return None
-    labels = examples["label"]
-    if answers_are_of_tokens(examples):
-        labels = pd.Series(np.concatenate(labels.to_numpy()))
+    labels = examples["label"].explode() if answers_are_of_tokens(examples) else examples["label"]
     return float(labels.value_counts(normalize=True).iloc[0])
 
 
@@ -337,18 +344,17 @@ def curve(
     # one answer is an error or none
     p_values_of = bounded_risk_p_values if answers_are_of_tokens(full) else risk_p_values
     p_values = p_values_of([error.sum() for error in wrong], len(full), goal.tolerance)
+    safe = fixed_sequence(p_values, level)
     return {
         setting: {
             **run_row(found[setting]),
             "disagreement": errors(found[setting], full, False).mean(),
             "lost": sum(map(np.sum, each_error(found[setting], full, True))) if "right" in full else None,
-            "risk": error.mean(),
-            "p_value": p_value,
-            "safe": is_safe,
+            "risk": wrong[place].mean(),
+            "p_value": p_values[place],
+            "safe": safe[place],
         }
-        for setting, error, p_value, is_safe in zip(
-            settings, wrong, p_values, fixed_sequence(p_values, level), strict=True
-        )
+        for place, setting in enumerate(settings)
     }
 
 
@@ -391,18 +397,21 @@ def choose(
     Returns:
         The choice, and all times.
     """
-    by_time = goal.budget is not None and goal.budget[0] == RELATIVE_TIME
-    most = math.inf if goal.budget is not None and not by_time else goal.budget[1] if by_time else 1.0
-    left = list(ahead)
-    if not by_time:
+    measure, most = goal.budget or (None, 1.0)
+    if measure == RELATIVE_TIME:
+        groups = [ahead[first : first + FINALISTS] for first in range(0, len(ahead), FINALISTS)]
+    else:
+        most = math.inf if measure == MEAN_DEPTH else most
         first = {key.criterion: key for key in reversed(ahead)}
-        left = sorted((key for key in ahead if key is first[key.criterion]), key=lambda key: key.criterion != FIXED)
+        leaders = sorted(first.values(), key=lambda key: (key.criterion != FIXED, ahead.index(key)))
+        groups = [leaders[:FINALISTS]] if leaders else []
     times: dict[Setting, dict[str, Any]] = {}
     fast: list[Setting] = []
-    while left and not fast:
-        group, left = left[:FINALISTS], left[FINALISTS:] if by_time else []
+    for group in groups:
         times |= timed(group)
         fast = [key for key in group if key.criterion in competing and times[key][RELATIVE_TIME] < most]
+        if fast:
+            break
     if goal.budget is None and fast:
         best = min((times[key] for key in fast), key=lambda own: own[RELATIVE_TIME])
         # what differs by noise goes to fewer steps
@@ -410,100 +419,79 @@ def choose(
     return next((key for key in ahead if key in fast and times[key][RELATIVE_TIME] <= most), None), times
 
 
-class Checked(NamedTuple):
-    """The answers of a chosen setting and of full depth to a split, and the setting's relative time."""
-
-    early: pd.DataFrame
-    full: pd.DataFrame
-    relative_time: float
-
-
-def check(trials: Trials, choice: Setting, batches: Sequence[Batch], goal: Goal) -> Checked:
-    """A chosen setting on a test split."""
-    found = trials.answers(batches, (choice, trials.full))
-    times = trials.times(batches, (choice,), goal.batch_sizes, goal.repeats)
-    return Checked(found[choice], found[trials.full], times[choice][RELATIVE_TIME])
-
-
-def test_tables(
-    checked: Mapping[str, Checked],
+def check(
+    trials: Trials,
+    choice: Setting,
     tests: Mapping[str, Examples],
+    batches: Mapping[str, Sequence[Batch]],
     goal: Goal,
     answer_name: Callable[[Any], str],
 ) -> dict[str, dict[str, Any]]:
-    """`split_table` of each test split, after that of `ALL_TESTS` together if there are several."""
-    tables = {name: split_table(found, tests[name], goal, answer_name) for name, found in checked.items()}
-    if len(tables) < 2 or any(tests[name].difficulty is None for name in checked):
+    """`split_table` of the choice on each test split, after that of `ALL_TESTS` together if there are several.
+
+    Args:
+        batches: of each split, prepared.
+    """
+    frames, times = {}, {}
+    for name, (_, texts, difficulty) in tests.items():
+        found = trials.answers(batches[name], (choice, trials.full))
+        times[name] = trials.times(batches[name], (choice,), goal.batch_sizes, goal.repeats)[choice][RELATIVE_TIME]
+        early, full = found[choice], found[trials.full]
+        more = {"text": list(texts) or None, "difficulty": difficulty, "full_right": full.get("right")}
+        more = {column: values for column, values in more.items() if values is not None}
+        frames[name] = early.assign(error=errors(early, full, goal.labelled), **more)
+    tables = {name: split_table(frame, times[name], answer_name, spearman) for name, frame in frames.items()}
+    if len(frames) < 2 or not all("difficulty" in frame for frame in frames.values()):
         return tables
-    texts = [text for name in checked for text in tests[name].texts]
-    difficulty = np.concatenate([np.asarray(tests[name].difficulty) for name in checked])
-    early, full = (
-        pd.concat([getattr(found, name) for found in checked.values()], ignore_index=True) for name in ("early", "full")
-    )
-    time = np.average(
-        [found.relative_time for found in checked.values()],
-        weights=[len(found.full) for found in checked.values()],
-    )
-    whole = Checked(early, full, time)
-    return {ALL_TESTS: split_table(whole, Examples((), texts, difficulty), goal, answer_name, True), **tables}
+    whole = pd.concat(frames.values(), ignore_index=True, join="inner")
+    time = np.average([*times.values()], weights=[*map(len, frames.values())])
+    # every difficulty counts alike
+    return {ALL_TESTS: split_table(whole, time, answer_name, balanced_spearman), **tables}
 
 
 def split_table(
-    found: Checked,
-    examples: Examples,
-    goal: Goal,
-    answer_name: Callable[[Any], str],
-    balanced: bool = False,
+    examples: pd.DataFrame, time: float, answer_name: Callable[[Any], str], correlation: Callable[..., float | None]
 ) -> dict[str, Any]:
     """The chosen setting compared with full depth, on examples of a test split.
 
     Args:
-        balanced: whether every difficulty counts alike in the correlation with steps.
+        examples: answers at the setting, whether those of full depth are right (`full_right`), shares of `error`s and,
+            where they are known, each `text` and `difficulty`.
+        time: of the setting, compared with full depth.
     """
-    early, full = found.early, found.full
-    difficulty = None if examples.difficulty is None else np.asarray(examples.difficulty)
-    ordered = difficulty is not None and is_numeric(difficulty)
+    difficulty, related, rows = examples.get("difficulty"), None, []
+    if difficulty is not None:
+        for label, own in examples.groupby(bucketize(difficulty), observed=True):
+            full = accuracy_of(own, "full_right")
+            rows.append({"value": label, "n": len(own), **run_row(own), "full_accuracy": full})
+        related = correlation(examples["steps"], difficulty) if is_numeric(difficulty) else None
     return {
-        "n": len(early),
-        **run_row(early),
-        "full_accuracy": run_row(full)["accuracy"],
-        "risk": errors(early, full, goal.labelled).mean(),
-        RELATIVE_TIME: found.relative_time,
-        "spearman": (balanced_spearman if balanced else spearman)(early["steps"], difficulty) if ordered else None,
-        "by_difficulty": [] if difficulty is None else difficulty_rows(early, full, difficulty),
-        "examples": shown_examples(early, examples.texts, difficulty, answer_name),
+        "n": len(examples),
+        **run_row(examples),
+        "full_accuracy": accuracy_of(examples, "full_right"),
+        "risk": examples["error"].mean(),
+        RELATIVE_TIME: time,
+        "spearman": related,
+        "by_difficulty": rows,
+        "examples": shown_examples(examples, answer_name) if "text" in examples else [],
     }
 
 
-def difficulty_rows(early: pd.DataFrame, full: pd.DataFrame, difficulty: np.ndarray) -> list[dict[str, Any]]:
-    """Results of each bucket of difficulty."""
-    rows = []
-    for label, members in early.groupby(bucketize(difficulty), observed=True):
-        accuracies = [each_right(own.loc[members.index]).mean() if "right" in own else None for own in (early, full)]
-        row = {"value": label, "n": len(members), MEAN_DEPTH: members["steps"].mean()}
-        rows.append({**row, **dict(zip(("accuracy", "full_accuracy"), accuracies, strict=True))})
-    return rows
-
-
-def shown_examples(
-    examples: pd.DataFrame, texts: Sequence[str], difficulty: np.ndarray | None, answer_name: Callable[[Any], str]
-) -> list[dict[str, Any]]:
+def shown_examples(examples: pd.DataFrame, answer_name: Callable[[Any], str]) -> list[dict[str, Any]]:
     """A few examples of each number of steps, from few to many."""
-    if not len(texts):
-        return []
     buckets = pd.Series(bucketize(examples["steps"]).codes)
     # the first of each bucket, then the second ones
     turns = buckets.groupby(buckets).cumcount()
     places = np.lexsort((examples["steps"], turns))[:SHOWN_EXAMPLES]
     return [
         {
-            "text": texts[place],
-            "steps": examples["steps"][place],
-            "label": answer_name(examples["label"][place]) if "label" in examples else None,
-            "prediction": answer_name(examples["answer"][place]),
-            "difficulty": None if difficulty is None else difficulty[place],
+            "text": row["text"],
+            "steps": row["steps"],
+            "label": answer_name(row["label"]) if "label" in row else None,
+            "prediction": answer_name(row["answer"]),
+            "difficulty": row.get("difficulty"),
         }
-        for place in sorted(places, key=lambda place: examples["steps"][place])
+        for row in examples.iloc[places].sort_values("steps", kind="stable").to_dict("records")
     ]
 
 
@@ -553,31 +541,20 @@ def apply_calibration(model: Any, table: Mapping[str, Any], **source: Any) -> di
         table: a result of `calibrate` with a choice.
         source: `benchmark`, `config` and `split` of the examples, for the record in `exit_calibration`.
     """
-    choice = dict(table["chosen"])
+    choice, config = dict(table["chosen"]), model.config
     min_depth = choice.pop("min_depth")
     setting = Setting(**choice)
     fields = {"num_hidden_layers": table["max_depth"], **setting.fields, "min_depth": min_depth}
-    if setting.criterion == FIXED and model.config.halting == "none":
+    if setting.criterion == FIXED and config.halting == "none":
         del fields["halting_threshold"], fields["hard_stop"]
-    if model.config.capabilities.two_stacks:
+    if config.capabilities.two_stacks:
         # by which the encoder stops, and the decoder's steps
-        others = ("halting_threshold", "num_decoder_layers")
-        fields = {name: getattr(model.config, name) for name in others} | fields
-    model.config.update(fields)
-    if setting.criterion == FIXED and drops_classifiers(model):
+        fields = {name: getattr(config, name) for name in ("halting_threshold", "num_decoder_layers")} | fields
+    config.update(fields)
+    if setting.criterion == FIXED and is_classifier(model) and model.by_step:
         del model.classifiers[setting.max_depth :]
     kept = ("n", "tolerance", "confidence", "risk", "budget", "inputs")
-    record = {
-        **source,
-        **{name: table[name] for name in kept},
-        **choice,
-        "fields": fields,
-        "weights": exit_digest(model, fields["exit_criterion"]),
-    }
-    model.config.exit_calibration = record
+    weights = exit_digest(model, fields["exit_criterion"])
+    record = {**source, **{name: table[name] for name in kept}, **choice, "fields": fields, "weights": weights}
+    config.exit_calibration = record
     return {**fields, "exit_calibration": record}
-
-
-def drops_classifiers(model: Any) -> bool:
-    """Whether a fixed depth changes the weights of a model, because each of its steps has a classifier."""
-    return is_classifier(model) and model.by_step

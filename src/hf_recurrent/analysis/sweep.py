@@ -91,7 +91,7 @@ def sweep_thresholds(
     timed = timed_in_turn(model, settings, prepared, repeats, read, progress)
     times = {value: median_seconds(seconds) for value, (seconds, _) in timed.items()}
     examples = {value: pd.DataFrame(join_batches(found)) for value, (_, found) in timed.items()}
-    right = {value: each_right(found) for value, found in examples.items()}
+    right = {value: each_right(found["right"]) for value, found in examples.items()}
     full, *rows = (
         {
             "threshold": value,
@@ -120,7 +120,7 @@ def sweep_thresholds(
 
 def results(examples: pd.DataFrame, most_steps: Mapping[str, int]) -> dict[str, Any]:
     """Accuracies and `stacks` of a row."""
-    row = {"accuracy": each_right(examples).mean()}
+    row = {"accuracy": each_right(examples["right"]).mean()}
     if "right_tokens" in examples:
         row["token_accuracy"] = examples["right_tokens"].sum() / examples["labelled"].sum()
     if "labelled" in examples:
