@@ -15,18 +15,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from scipy.stats import mannwhitneyu
 from torch import nn
 
-from ..inference.modes import inference_mode
-from ..inference.processes import collected, dealt
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from ..models.common.token_targets import NO_TARGET
-from .answers import prepare_batch
-from .evaluate import progress_bar
+from .answers import as_numpy, prepare_batch, token_mask
+from .evaluate import each_batch
 from .model_facts import is_classifier, require_early_answers, stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
@@ -64,25 +61,25 @@ class Goals(NamedTuple):
 
 
 class Recorder(nn.Module):
-    """In the place of a probe: keeps what it is to judge, and stops no unit."""
+    """In the place of a probe: keeps in a list what it is to judge, and stops no unit."""
 
-    def __init__(self):
+    def __init__(self, seen: list[torch.Tensor]):
         super().__init__()
-        self.seen: list[torch.Tensor] = []
+        self.seen = seen
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(n, F) -> (n,)."""
         self.seen.append(features)
-        return features.new_zeros(features.shape[0], dtype=torch.float32)
+        return features.new_zeros(len(features), dtype=torch.float32)
 
 
 @contextmanager
 def recorded_features(model: Any) -> Iterator[list[torch.Tensor]]:
     """What a probe is asked to judge in calls of the model; a probe that it has is put back afterwards."""
-    probe = getattr(model, "exit_probe", None)
-    model.exit_probe = recorder = Recorder()
+    probe, seen = getattr(model, "exit_probe", None), []
+    model.exit_probe = Recorder(seen)
     try:
-        yield recorder.seen
+        yield seen
     finally:
         del model.exit_probe
         if probe is not None:
@@ -124,10 +121,11 @@ def fit_probe(
     answers = judged_answers(model, batches, max_depth=max_depth, seed=seed, progress=progress)
     held_out = held_out_units(answers.example, seed)
     probe, updates = fit(answers, held_out, size, seed)
-    features, right = answers.of(held_out)
-    with torch.no_grad():
-        probability = probe(features).double().cpu().numpy()
-    right = right.cpu().numpy()
+    features, judged = answers.of(held_out)
+    probability, right = as_numpy(probe(features)), judged.cpu().numpy()
+    hits, misses = probability[right], probability[~right]
+    pairs = len(hits) * len(misses)
+    auc = float(mannwhitneyu(hits, misses).statistic / pairs) if pairs else None
     units, steps = answers.right.shape
     return probe, {
         "examples": len(answers.example.unique()),
@@ -136,14 +134,13 @@ def fit_probe(
         "held_out": len(answers.example[held_out].unique()),
         "right": float(right.mean()),
         "accuracy": float(((probability > 0.5) == right).mean()),
-        "auc": area_under_curve(probability, right),
+        "auc": auc,
         "brier": float(((probability - right) ** 2).mean()),
         "updates": updates,
         "seconds": time.perf_counter() - start,
     }
 
 
-@torch.no_grad()
 def judged_answers(
     model: Any,
     batches: Iterable[Mapping[str, Any]],
@@ -162,42 +159,40 @@ def judged_answers(
         ValueError: as `fit_probe`.
     """
     require_answers(model, max_depth)
-    goals = read_goals(model, batches)
-    labelled = count_labelled(goals)
+    goals = list(read_goals(model, batches))
+    labelled = sum(int(each.labelled.sum()) for each in goals)
     if not labelled:
         raise ValueError("there are no labelled examples to fit a probe to")
     goals = goals[:: max(1, labelled // (RUN_SHARE * most_units))]
-    share = most_units / count_labelled(goals)
-    head, steps, generator = model.answer_head(), full_depth(model, max_depth) - 1, torch.Generator().manual_seed(seed)
-    options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_depth": 1}
+    share = most_units / sum(int(each.labelled.sum()) for each in goals)
+    generator = torch.Generator().manual_seed(seed)
     # drawn for all batches, of which each of several processes runs its share
-    draws = [each.labelled & (torch.rand(len(each.wanted), generator=generator) < share) for each in goals]
-    found = []
-    with inference_mode(model):
-        own = list(dealt(zip(goals, draws, strict=True)))
-        for each, chosen in progress_bar(own, progress, "running the model", "batch"):
-            with recorded_features(model) as seen:
-                model(**each.inputs, **options, max_depth=max_depth)
-            features = by_unit(seen, steps, None if is_classifier(model) else len(each.inputs["input_ids"]))
-            chunks = len(features) // len(each.wanted)
-            places = chosen.repeat(chunks).nonzero().squeeze(-1)
-            features, wanted = features[places.to(features.device)], each.wanted[chosen].to(features.device)
-            wanted = wanted.repeat(chunks, *(1,) * (wanted.dim() - 1))
-            logits = (head.logits_after(states, steps) for steps, states in enumerate(features.unbind(1), 1))
-            right = torch.stack([is_right(own, wanted) for own in logits], dim=1)
-            found.append(JudgedAnswers(features.float().cpu(), right.cpu(), each.example[chosen].repeat(chunks)))
-    features, right, example = map(torch.cat, zip(*collected(found), strict=True))
+    drawn = [(each, each.labelled & (torch.rand(len(each.wanted), generator=generator) < share)) for each in goals]
+    head, steps = model.answer_head(), full_depth(model, max_depth) - 1
+    options = {"exit_criterion": "probe", "exit_threshold": 1.0, "exit_patience": 1, "min_depth": 1}
+
+    def judge(item: tuple[Goals, torch.Tensor]) -> JudgedAnswers:
+        each, chosen = item
+        with recorded_features(model) as seen:
+            model(**each.inputs, **options, max_depth=max_depth)
+        # step by step, of one chunk after another
+        features = torch.cat([torch.stack(seen[first : first + steps], 1) for first in range(0, len(seen), steps)])
+        # a classifier is judged after each chunk of a text
+        chunks = len(features) // len(each.wanted)
+        chosen, wanted, example = (own.repeat_interleave(chunks, 0) for own in (chosen, each.wanted, each.example))
+        features, wanted = features[chosen.to(features.device)], wanted[chosen].to(features.device)
+        right = [is_right(head.logits_after(own, step), wanted) for step, own in enumerate(features.unbind(1), 1)]
+        return JudgedAnswers(features.float().cpu(), torch.stack(right, 1).cpu(), example[chosen])
+
+    found = each_batch(model, drawn, judge, progress="running the model" if progress else None)
+    features, right, example = map(torch.cat, zip(*found, strict=True))
     return JudgedAnswers(features.to(model.device), right.to(model.device), example)
-
-
-def count_labelled(goals: Iterable[Goals]) -> int:
-    return sum(int(each.labelled.sum()) for each in goals)
 
 
 def require_answers(model: Any, max_depth: int | None) -> None:
     """Raise a ValueError unless the model has answers, right or wrong, at several depths."""
     require_early_answers(model)
-    head = replace(model.answer_head(), probe=Recorder())
+    head = replace(model.answer_head(), probe=Recorder([]))
     if head.answers in ("tokens", "span", "choice"):
         unread = model.base_model.unread_answers(ExitRule(CRITERIA["probe"], None, 1, 1), head)
         if unread is not None:
@@ -218,59 +213,38 @@ def full_depth(model: Any, max_depth: int | None) -> int:
     return list(stack_depths(model.config).values())[-1] if max_depth is None else max_depth
 
 
-def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> list[Goals]:
-    """The batches on the model's device, with the answers wanted.
+def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> Iterator[Goals]:
+    """The batches on the model's device, with the answers wanted; where chunks are read, each sequence by itself.
 
     Raises:
         ValueError: they have no labels.
     """
-    found, first = [], 0
+    first = 0
     for batch in batches:
-        own = goals_of(model, batch, first)
-        found.extend(equal_lengths(own) if model.config.capabilities.reads == "chunks" else [own])
-        first += len(own.inputs["input_ids"])
-    return found
+        goals = goals_of(model, batch, first)
+        first += len(goals.inputs["input_ids"])
+        yield from apart(goals) if model.config.capabilities.reads == "chunks" else [goals]
 
 
 def goals_of(model: Any, batch: Mapping[str, Any], first: int) -> Goals:
     """The goals of a batch, whose `first` example has that number; tokens are in the order of rows."""
-    inputs, labels, by_token = prepare_batch(model, batch)
-    labels = torch.as_tensor(labels)
+    inputs, values, by_token = prepare_batch(model, batch)
+    labels = torch.as_tensor(values)
     rows = torch.arange(first, first + len(labels))
     if is_classifier(model):
         return Goals(inputs, labels if model.answer_head().answers == "labels" else labels.flatten(), rows)
     has_target = model.config.capabilities.two_stacks
-    mask = inputs.get("decoder_attention_mask" if has_target else "attention_mask", torch.ones_like(labels))
-    tokens = mask.cpu().bool()
+    tokens = (inputs["decoder_attention_mask"].bool() if has_target else token_mask(inputs)).cpu()
     wanted = labels if has_target or by_token else nn.functional.pad(labels[:, 1:], (0, 1), value=NO_TARGET)
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 
 
-def equal_lengths(goals: Goals) -> Iterator[Goals]:
-    """The goals of sequences of the same length, without padding: all their chunks are then of the same size."""
-    ids = goals.inputs["input_ids"]
-    mask = goals.inputs.get("attention_mask", torch.ones_like(ids)).bool()
-    lengths = mask.sum(1)
-    numbers = goals.example.unique_consecutive()
-    for length in lengths.unique().tolist():
-        rows = lengths == length
-        inputs = {name: values[rows][mask[rows]].view(-1, length) for name, values in goals.inputs.items()}
-        here = torch.isin(goals.example, numbers[rows.cpu()])
+def apart(goals: Goals) -> Iterator[Goals]:
+    """The goals of each sequence, without padding: chunks of sequences of other lengths have other tokens."""
+    for row, kept in enumerate(token_mask(goals.inputs)):
+        here = goals.example == goals.example.min() + row
+        inputs = {name: values[row : row + 1, kept] for name, values in goals.inputs.items()}
         yield Goals(inputs, goals.wanted[here], goals.example[here])
-
-
-def by_unit(seen: list[torch.Tensor], steps: int, rows: int | None) -> torch.Tensor:
-    """Recorded features (n, F), step by step and chunk by chunk -> (U, K, F).
-
-    Args:
-        steps: K.
-        rows: the number of sequences whose tokens are the units; None if units are sequences, or chunks of them, which
-            then follow chunk by chunk.
-    """
-    chunks = [torch.stack(seen[first : first + steps], dim=1) for first in range(0, len(seen), steps)]
-    if rows is None or len(chunks) == 1:
-        return torch.cat(chunks)
-    return torch.cat([chunk.unflatten(0, (rows, -1)) for chunk in chunks], dim=1).flatten(0, 1)
 
 
 def is_right(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -299,7 +273,7 @@ def fit(answers: JudgedAnswers, held_out: torch.Tensor, size: int, seed: int) ->
         ValueError: all answers are right, or all are wrong.
     """
     features, right = answers.of(~held_out)
-    if bool(right.all()) or not bool(right.any()):
+    if right.all() or not right.any():
         raise ValueError(
             f"all {len(right):,} answers to fit to are {'right' if right.any() else 'wrong'}, so there is nothing to "
             f"learn: pass examples of which the model answers some rightly and some wrongly after 1 to "
@@ -310,33 +284,23 @@ def fit(answers: JudgedAnswers, held_out: torch.Tensor, size: int, seed: int) ->
         probe = ExitProbe(features.shape[-1], size).to(features.device)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     generator = torch.Generator().manual_seed(seed)
-    held_features, held_right = answers.of(held_out)
-    best, least, best_update = copy.deepcopy(probe.state_dict()), math.inf, 0
+
+    def loss_of(features: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return nn.functional.binary_cross_entropy_with_logits(probe.log_odds(features), right.float())
+
+    best, least, best_update = copy.deepcopy(probe), math.inf, 0
     for update in range(1, MOST_UPDATES + 1):
         batch = torch.randint(len(right), (BATCH_SIZE,), generator=generator).to(features.device)
         optimizer.zero_grad()
-        logistic_loss(probe, features[batch], right[batch]).backward()
+        loss_of(features[batch], right[batch]).backward()
         optimizer.step()
         if update % CHECK_EVERY:
             continue
         with torch.no_grad():
-            loss = float(logistic_loss(probe, held_features, held_right))
+            loss = float(loss_of(*answers.of(held_out)))
         if loss < least:
-            best, least, best_update = copy.deepcopy(probe.state_dict()), loss, update
+            best, least, best_update = copy.deepcopy(probe), loss, update
         elif update >= best_update + PATIENCE * CHECK_EVERY:
             break
-    probe.load_state_dict(best)
-    probe.zero_grad()
-    return probe.eval(), best_update
-
-
-def logistic_loss(probe: ExitProbe, features: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return nn.functional.binary_cross_entropy_with_logits(probe.log_odds(features), right.float())
-
-
-def area_under_curve(scores: np.ndarray, positive: np.ndarray) -> float | None:
-    """Area under the ROC curve: how often a positive (n,) has a larger score (n,) than a negative; ties count half."""
-    if positive.all() or not positive.any():
-        return None
-    hits, misses = scores[positive], scores[~positive]
-    return float(mannwhitneyu(hits, misses).statistic / (len(hits) * len(misses)))
+    best.zero_grad()
+    return best.eval(), best_update

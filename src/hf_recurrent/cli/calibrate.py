@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from ..files import Change
     from ..tasks.base import Split, Task
     from ..tasks.checkpoints import Checkpoint as LoadedCheckpoint
-    from ..tasks.checkpoints import Request
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
 # examples in a batch of what is not timed
 BATCH_SIZE = 64
+ERRORS = {
+    "lost": "full depth is right and the setting wrong",
+    "differs": "the setting answers otherwise than full depth",
+}
 
 Checkpoint = Annotated[
     str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that iterates one block.")
@@ -103,7 +106,7 @@ def calibrate(
     from ..hub.results import may_quote, without_quotes
     from ..tasks import OF_TEXTS, OF_WORDS
     from ..tasks.checkpoints import load_checkpoint, requested_task
-    from .shared import conditions, destination
+    from .shared import conditions, destination, encoded
 
     quiet_libraries()
     goal = Goal(tolerance, confidence, parse_budget(budget), not without_labels, parse_sizes(batch_size), repeats)
@@ -114,9 +117,13 @@ def calibrate(
         goal.check_number(limit, check_criteria(loaded.model, criterion))
         files = {} if test_file is None else {"test": test_file}
         request = examples.request((split, *(test_split or ())), files=files, labelled=not without_labels)
-        warn_of_training_files(loaded, request)
+        warn_of_training_files(loaded, request.files.values())
         task = requested_task(loaded, request)
-        splits = list(calibration_splits(loaded, request, task, limit, seed))
+        splits = list(encoded(loaded, request, limit, seed, task))
+        if len(splits) == 1:
+            # a data set without tests gives its validation examples, and a benchmark what was asked for already
+            others = encoded(loaded, replace(request, splits=()), limit, seed, task)
+            splits += [rows for rows in others if rows.name not in request.splits]
         column = difficulty_column(difficulty, task, splits[0].slice_columns)
         own, *tests = (with_texts(rows, loaded.tokenizer, column) for rows in splits)
         ways = {"criteria": criterion, "only_exits": only_exits, "max_depth": max_depth}
@@ -134,84 +141,10 @@ def calibrate(
             raise typer.Exit(1)
         found["arguments"] = None if request.is_own else words_after(checkpoint, context.obj, found)
         store(change, loaded, found, source, in_place)
-        results = show_on_card(change, checkpoint if in_place else change.new, found)
     for path in change.written if in_place else [folder]:
         wrote(path)
-    if results and results["splits"]:
+    if loaded.results and loaded.results["splits"]:
         out.print("The card shows the calibration. `hf-recurrent evaluate` with --card measures its splits again.")
-
-
-def words_after(checkpoint: str, words: Sequence[str], found: dict[str, Any]) -> str:
-    """The words of a command after the checkpoint, with which a calibrated copy is calibrated again."""
-    after, kept, skipped = words[words.index(checkpoint) + 1 :], [], False
-    for word in after:
-        name = word.partition("=")[0].replace("-", "_")
-        if not skipped and name not in ("__output", "__in_place"):
-            kept.append(word)
-        skipped = word == "--output"
-    if found["chosen"]["criterion"] == "fixed_depth" and "--max_depth" not in kept:
-        # the checkpoint takes fewer steps now
-        kept += ["--max_depth", str(found["max_depth"])]
-    return shlex.join(kept)
-
-
-def store(
-    change: "Change", checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], in_place: bool
-) -> None:
-    """Let a checkpoint stop as was chosen: in its own folder, or in a copy."""
-    from ..analysis.calibration import apply_calibration
-    from ..files import write_json
-    from ..hub.checkpoint import put_config, save_checkpoint
-    from ..hub.results import CALIBRATION_FILE
-
-    weights = len(checkpoint.model.state_dict())
-    fields = apply_calibration(checkpoint.model, found, **source)
-    if in_place and len(checkpoint.model.state_dict()) == weights:
-        put_config(change, fields)
-    else:
-        save_checkpoint(checkpoint.model, change.new, None if in_place else checkpoint.tokenizer)
-    write_json(change.new / CALIBRATION_FILE, found)
-
-
-def show_on_card(change: "Change", folder: str | Path, found: dict[str, Any]) -> dict[str, Any] | None:
-    """Put a calibration on the card of a checkpoint, if it has one -> its results before."""
-    from ..hub.results import put_results, read_results, stored_digest, with_calibration
-    from ..models.common.exit_criteria import FIXED
-
-    before = read_results(folder)
-    if before is None:
-        return None
-    results = with_calibration(before, found, change.new)
-    if results["training"] and found["chosen"]["criterion"] == FIXED and any(change.new.glob("model*.safetensors")):
-        # classifiers of steps that are no longer taken may be gone
-        results["training"] = {**results["training"], "weights": stored_digest(change.new)}
-    put_results(change, results, before=before)
-    return before
-
-
-def warn_of_training_files(checkpoint: "LoadedCheckpoint", request: "Request") -> None:
-    """Warn if a file to calibrate or test on has the name of the file of training."""
-    for place in request.files.values():
-        if Path(place).name == checkpoint.trained_file:
-            warnings.warn(
-                f"the checkpoint was trained on a file {checkpoint.trained_file!r}: a guarantee asks for examples "
-                f"that training had not, so give others if {place} is that file",
-                stacklevel=2,
-            )
-
-
-def calibration_splits(
-    checkpoint: "LoadedCheckpoint", request: "Request", task: "Task", limit: int, seed: int
-) -> Iterator["Split"]:
-    """The requested splits, of which the first is for calibration; without a second one the first test split, too."""
-    from .shared import encoded
-
-    yield from encoded(checkpoint, request, limit, seed, task)
-    if len(request.splits) > 1 or request.files:
-        return
-    # a data set without tests gives its validation examples, and a benchmark what was asked for already
-    others = encoded(checkpoint, replace(request, splits=()), limit, seed, task)
-    yield from (rows for rows in others if rows.name not in request.splits)
 
 
 def parse_budget(text: str | None) -> tuple[str, float] | None:
@@ -224,10 +157,9 @@ def parse_budget(text: str | None) -> tuple[str, float] | None:
 
     if text is None:
         return None
-    measures = {"depth": MEAN_DEPTH, "time": RELATIVE_TIME}
     name, _, share = text.partition("=")
     try:
-        return measures[name], float(share)
+        return {"depth": MEAN_DEPTH, "time": RELATIVE_TIME}[name], float(share)
     except (KeyError, ValueError) as error:
         raise ValueError(f"budget is {text!r}: pass a share of full depth, as in depth=0.5 or time=0.5") from error
 
@@ -242,6 +174,17 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     if not words or not all(word.isdecimal() and 0 < int(word) <= options.MOST for word in words):
         raise ValueError(f"--batch_size is {text!r}: pass numbers of examples with commas between, as in 1,32")
     return tuple(dict.fromkeys(map(int, words)))
+
+
+def warn_of_training_files(checkpoint: "LoadedCheckpoint", files: Iterable[str]) -> None:
+    """Warn if a file to calibrate or test on has the name of the file of training."""
+    for place in files:
+        if Path(place).name == checkpoint.trained_file:
+            warnings.warn(
+                f"the checkpoint was trained on a file {checkpoint.trained_file!r}: a guarantee asks for examples "
+                f"that training had not, so give others if {place} is that file",
+                stacklevel=2,
+            )
 
 
 def difficulty_column(name: str | None, task: "Task", columns: Sequence[str]) -> str | None:
@@ -280,12 +223,13 @@ def with_texts(split: "Split", tokenizer: Any, column: str | None) -> tuple[str,
     names = [name for name in known if name in rows.column_names and name != target]
     # blocks, with masks, have no texts
     read = [rows[name][:] for name in names] or [tokenizer.batch_decode(rows["input_ids"][:])]
-    # a text may be a list of words
-    whole = [[text if isinstance(text, str) else " ".join(text) for text in texts] for texts in read]
-    texts = [" | ".join(parts) for parts in zip(*whole, strict=True)]
-    return split.name, Examples(
-        split.batches(tokenizer, BATCH_SIZE), texts, None if column is None else rows[column][:]
-    )
+    texts = [
+        # a text may be a list of words
+        " | ".join(text if isinstance(text, str) else " ".join(text) for text in parts)
+        for parts in zip(*read, strict=True)
+    ]
+    difficulty = None if column is None else rows[column][:]
+    return split.name, Examples(split.batches(tokenizer, BATCH_SIZE), texts, difficulty)
 
 
 def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
@@ -298,60 +242,104 @@ def answer_name(checkpoint: "LoadedCheckpoint") -> Callable[[Any], str]:
         # several labels are joined names already
         if isinstance(answer, str) or tag == "multiple-choice":
             return str(answer)
+        ids = np.ravel(answer)
         if tag in ("text-classification", "token-classification"):
-            return " ".join(str(config.id2label[label]) for label in np.ravel(answer).tolist())
-        parts = [[token] for token in answer] if tag == "fill-mask" else [answer]
-        return " ".join(tokenizer.decode(part, skip_special_tokens=True) for part in parts)
+            return " ".join(str(config.id2label[label]) for label in ids.tolist())
+        parts = ids[:, None] if tag == "fill-mask" else ids[None]
+        return " ".join(tokenizer.batch_decode(parts, skip_special_tokens=True))
 
     return name
+
+
+def words_after(checkpoint: str, words: Sequence[str], found: dict[str, Any]) -> str:
+    """The words of a command after the checkpoint, with which a calibrated copy is calibrated again."""
+    kept, after = [], iter(words[words.index(checkpoint) + 1 :])
+    for word in after:
+        if word == "--output":
+            # its value
+            next(after)
+        elif word.partition("=")[0].replace("-", "_") not in ("__output", "__in_place"):
+            kept.append(word)
+    if found["chosen"]["criterion"] == "fixed_depth" and "--max_depth" not in kept:
+        # the checkpoint takes fewer steps now
+        kept += ["--max_depth", str(found["max_depth"])]
+    return shlex.join(kept)
+
+
+def store(
+    change: "Change", checkpoint: "LoadedCheckpoint", found: dict[str, Any], source: dict[str, str], in_place: bool
+) -> None:
+    """Let a checkpoint stop as was chosen, in its own folder or in a copy, and show it on the card, if there is one."""
+    from ..analysis.calibration import apply_calibration
+    from ..files import write_json
+    from ..hub.checkpoint import put_config, save_checkpoint
+    from ..hub.results import CALIBRATION_FILE, put_results, read_results, stored_digest, with_calibration
+
+    model = checkpoint.model
+    weights = len(model.state_dict())
+    fields = apply_calibration(model, found, **source)
+    # classifiers of steps that are no longer taken may be gone
+    changed = len(model.state_dict()) != weights
+    if in_place and not changed:
+        put_config(change, fields)
+    else:
+        save_checkpoint(model, change.new, None if in_place else checkpoint.tokenizer)
+    write_json(change.new / CALIBRATION_FILE, found)
+    before = read_results(change.folder if in_place else change.new)
+    if before is not None:
+        results = with_calibration(before, found, change.new)
+        if changed and results["training"]:
+            results["training"] = {**results["training"], "weights": stored_digest(change.new)}
+        put_results(change, results, before=before)
 
 
 def show(found: dict[str, Any]) -> None:
     """Print what was chosen, and how it does on further splits."""
     show_rows(f"{found['split']}: {found['n']:,} examples, at most {found['max_depth']} steps", setting_rows(found))
-    for line in (*verdict(found), *little_learned(found)):
-        out.print(line, markup=False)
+    out.print(*verdict(found), *little_learned(found), sep="\n", markup=False)
     for name, test in found["tests"].items():
         column, rows = found["difficulty"] or "", (*test["by_difficulty"], {"value": "all", **test})
         show_rows(name, ({column: row["value"], **test_cells(row)} for row in rows))
-        trend = (
-            "" if test["spearman"] is None else f", rank correlation of steps and difficulty {test['spearman']:+.2f}"
-        )
-        out.print(f"{name}: risk {percent(test['risk'])}, time {percent(test['relative_time'])}{trend}", markup=False)
+        line, related = f"{name}: risk {percent(test['risk'])}, time {percent(test['relative_time'])}", test["spearman"]
+        if related is not None:
+            line += f", rank correlation of steps and difficulty {related:+.2f}"
         if found["budget"] is None and test["risk"] > found["tolerance"]:
-            out.print(
-                f"On {name} the risk is {percent(test['risk'])}, above the tolerance of "
-                f"{number(found['tolerance'] * 100)}%: the guarantee holds for data like the calibration's only.",
-                markup=False,
+            line += (
+                f". This risk is above the tolerance of {number(found['tolerance'] * 100)}%: the guarantee holds for "
+                "data like the calibration's only."
             )
+        out.print(line, markup=False)
 
 
 def setting_rows(found: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Full depth; the certified fixed depth with the fewest steps; the whole curve of a single criterion, or of several
-    the setting chosen of each.
-    """
+    """Full depth, and of fixed depths and of each criterion the certified setting with the fewest steps."""
+    yield setting_cells("full depth", found["full_depth"])
+    leaders = {"fixed depth": fastest(found["fixed_depths"])}
+    for name, own in found["criteria"].items():
+        leaders[name] = next((row for row in own["curve"] if value_of(row) == own["chosen"]), None)
+    for name, row in leaders.items():
+        yield setting_cells(f"{name}: none" if row is None else f"{name} {value_of(row):g}", row or {})
 
-    def cells(kind: str, row: dict[str, Any]) -> dict[str, str]:
-        time, own = row.get("relative_time"), "safe" in row
-        return {
-            "": kind,
-            "value": f"{value_of(row):g}" if own else "",
-            "accuracy": percent(row["accuracy"]),
-            "steps": steps(row["mean_depth"]),
-            "time": "" if time is None else percent(time),
-            "errors": percent(row["risk"]) if own else "",
-            "certified": ("yes" if row["safe"] else "no") if own else "",
-        }
 
-    yield cells("full depth", found["full_depth"])
-    fixed, criteria = fastest(found["fixed_depths"]), found["criteria"]
-    families = {"fixed depth": [] if fixed is None else [fixed]}
-    for name, own in criteria.items():
-        families[name] = [row for row in own["curve"] if len(criteria) == 1 or value_of(row) == own["chosen"]]
-    for name, rows in families.items():
-        yield from (cells(name, row) for row in rows)
-        if not rows:
-            yield {"": name, "value": "none"}
+def setting_cells(name: str, row: dict[str, Any]) -> dict[str, str]:
+    time, own = row.get("relative_time"), "safe" in row
+    return {
+        "setting": name,
+        "accuracy": percent(row["accuracy"]) if row else "",
+        "steps": steps(row["mean_depth"]) if row else "",
+        "time": "" if time is None else percent(time),
+        "errors": percent(row["risk"]) if own else "",
+        "certified": ("yes" if row["safe"] else "no") if own else "",
+    }
+
+
+def test_cells(row: dict[str, Any]) -> dict[str, str]:
+    return {
+        "n": f"{row['n']:,}",
+        "accuracy": percent(row["accuracy"]),
+        "full depth": percent(row["full_accuracy"]),
+        "steps": steps(row["mean_depth"]),
+    }
 
 
 def fastest(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
@@ -365,13 +353,11 @@ def value_of(row: dict[str, Any]) -> float:
     return next(row[name] for name in ("threshold", "max_depth", "patience") if row.get(name) is not None)
 
 
-def test_cells(row: dict[str, Any]) -> dict[str, str]:
-    return {
-        "n": f"{row['n']:,}",
-        "accuracy": percent(row["accuracy"]),
-        "full depth": percent(row["full_accuracy"]),
-        "steps": steps(row["mean_depth"]),
-    }
+def setting_name(row: dict[str, Any]) -> str:
+    """A setting for readers."""
+    if row.get("max_depth") is not None:
+        return f"a fixed depth of {row['max_depth']}"
+    return f"{row['criterion']} at {value_of(row):g}"
 
 
 def little_learned(found: dict[str, Any]) -> list[str]:
@@ -389,33 +375,28 @@ def little_learned(found: dict[str, Any]) -> list[str]:
 
 def verdict(found: dict[str, Any]) -> list[str]:
     """The choice, and what is guaranteed."""
-    error = {
-        "lost": "full depth is right and the setting wrong",
-        "differs": "the setting answers otherwise than full depth",
-    }[found["risk"]]
-    sizes = " and ".join(map(str, found["batch_sizes"]))
-    lines = [
-        f"errors: {error}; time: of a forward pass compared with full depth, in batches of {sizes} ({found['device']}, "
-        f"of each batch the median of {found['repeats']} alternating passes). Only the settings ahead are timed."
-    ]
     chosen, budget = found["chosen"], found["budget"]
+    sizes = " and ".join(map(str, found["batch_sizes"]))
+    meaning = (
+        f"errors: {ERRORS[found['risk']]}; time: of a forward pass compared with full depth, in batches of {sizes} "
+        f"({found['device']}, of each batch the median of {found['repeats']} alternating passes). Only the settings "
+        "ahead are timed."
+    )
     exits = [{"criterion": name, **row} for name, own in found["criteria"].items() for row in own["curve"]]
     fixed, early = fastest(found["fixed_depths"]), fastest(exits)
-    most = f"at most {number(found['tolerance'] * 100)}%"
+    most, sure = f"at most {number(found['tolerance'] * 100)}%", f"with a confidence of {percent(found['confidence'])}"
     if chosen is None:
+        reason = f"spares steps with {most} errors {sure}" if budget is None else "is within the budget"
         if early is not None or (fixed is not None and not found["only_exits"]):
-            return [*lines, "No certified setting is faster than full depth."]
-        certain = f"{most} errors with a confidence of {percent(found['confidence'])}"
-        return [*lines, f"No setting {f'spares steps with {certain}' if budget is None else 'is within the budget'}."]
+            return [meaning, "No certified setting is faster than full depth."]
+        return [meaning, f"No setting {reason}."]
     covered = "answers to examples like these"
     if "unit" in found:
         covered = "labelled tokens of a sequence, on average over sequences like these,"
-    guarantee = (
-        f". With a confidence of {percent(found['confidence'])} {most} of the {covered} are errors, with these weights."
-        if budget is None
-        else ", the best one within the budget; nothing is guaranteed of its errors."
-    )
-    lines.append(f"Chosen: {setting_name(chosen)}{guarantee}")
+    guarantee = f". {sure.capitalize()} {most} of the {covered} are errors, with these weights."
+    if budget is not None:
+        guarantee = ", the best one within the budget; nothing is guaranteed of its errors."
+    lines = [meaning, f"Chosen: {setting_name(chosen)}{guarantee}"]
     other, kind = (early, "exit") if chosen["criterion"] == "fixed_depth" else (fixed, "fixed depth")
     if other is not None:
         lines.append(
@@ -423,10 +404,3 @@ def verdict(found: dict[str, Any]) -> list[str]:
             f"{setting_name(other)}, takes {percent(other['relative_time'])}."
         )
     return lines
-
-
-def setting_name(row: dict[str, Any]) -> str:
-    """A setting for readers."""
-    if row.get("max_depth") is not None:
-        return f"a fixed depth of {row['max_depth']}"
-    return f"{row['criterion']} at {value_of(row):g}"
