@@ -90,7 +90,7 @@ def test_titles_are_findings(table):
             table, "depth"
         ): f"By depth: steps {first['steps']['mean']:.2f} → {last['steps']['mean']:.2f}",
         plots.plot_difficulty(table, "operator"): f"accuracy {min(named):.1%} to {max(named):.1%}",
-        plots.plot_threshold_curve(CURVE, "accuracy"): "Threshold 0.5: 40.0% of the time, accuracy -25.0 points",
+        plots.plot_thresholds(CURVE, "accuracy"): "Threshold 0.5: 40.0% of the time, accuracy -25.0 points",
         plots.plot_heat_map(HEAT_MAP): "One example stops after 0 to 1 steps (first 64 of 80)",
     }
     for figure, title in titles.items():

@@ -29,11 +29,11 @@ def test_figures_are_listed_and_lie_where_they_should(drawn):
 
 def test_the_trade_off_shows_each_threshold(drawn):
     _, table, _ = drawn
-    accuracy, work, time = plots.plot_trade_off(table).axes
     rows = [*table["thresholds"], table["full_depth"]]
+    accuracy, work, time = plots.plot_thresholds(rows, "exact match").axes
     lines = {line.get_label(): line.get_ydata().tolist() for line in work.get_lines()}
-    for stack, label in (("encoder", "encoder"), ("decoder", "decoder"), ("both", "both stacks")):
-        assert lines[label] == [row["stacks"][stack]["share"] for row in rows]
+    for stack in ("encoder", "decoder", "both"):
+        assert lines[stack] == [row["stacks"][stack]["share"] for row in rows]
     for axes, key in ((accuracy, "accuracy"), (time, "relative_time")):
         assert axes.get_lines()[0].get_ydata().tolist() == [row[key] for row in rows]
     names = [label.get_text() for label in time.get_xticklabels()]

@@ -132,7 +132,7 @@ def test_pixels(succeed, pixels, tmp_path):
     assert float(rows[0][3]) == pytest.approx(found.reads[0, place + 1], abs=0.006)
     assert f"prediction: {found.prediction} (" in out
     assert "4 x 4 pixels" in out
-    assert "each token halts by itself" in out
+    assert "each token halts by itself" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_pixels(succeed, pixels, tmp_path):
         ("router", [TEXT, "--head", "2"], "head is 2: this model has heads 0 to 1"),
         ("router", [TEXT, "--output", "figure.pdf"], "output is 'figure.pdf': the figure is a PNG file"),
         ("router", [TEXT, "--device", "banana"], "device='banana' is not available here"),
-        ("pixels", ["1 2 3"], "text has 3 pixels, which make no square: pass 2 x 2 = 4 or 3 x 3 = 9"),
+        ("pixels", ["1 2 3"], "text has 3 pixels, which make no square: pass 4 or 9"),
         ("pixels", ["1 2 3 4", "--head", "0"], "head is 0: of pixels the mean over heads is shown, leave it"),
     ],
 )

@@ -24,32 +24,28 @@ from ..models.common.exit_criteria import CRITERIA
 from ..templating import percent
 from .halting import difficulty_key, is_ordered
 from .losses import DOCUMENT, SEGMENT, STATE
-from .model_facts import BOTH, DECODER, ENCODER, MODEL
+from .model_facts import DECODER, ENCODER
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 DOTS_PER_INCH = 110
 WIDTH, MAX_WIDTH = 6.4, 14.0
 HEADROOM = 1.2
-MAX_TOKEN_CHARACTERS, MAX_TITLE_CHARACTERS = 16, 75
+MAX_TOKEN_CHARACTERS = 16
 # rows of a map of one example, and columns whose names have room
 MAX_ROWS, MAX_NAMES = 64, 24
+TITLE = {"loc": "left", "fontsize": 9, "parse_math": False}
 LEGEND = {"frameon": False, "ncols": 2, "fontsize": 8}
 # of means, of the highest values, and of constants to compare with
 MEAN, TOP = {"color": BLUE, "marker": "o"}, {"color": BLUE, "marker": "^", "linestyle": ":"}
 ANSWERS, CONSTANT = {"color": ORANGE, "marker": "o"}, {"color": GREY, "marker": "_", "linestyle": "--"}
 # wide and pale, for another line must not be hidden
 BEHIND = {"color": GREY, "linewidth": 5, "alpha": 0.4}
-# of ways of carrying state, and of stacks
+# of several lines of one kind
+SERIES = MEAN, {"color": GREY, "marker": "s", "linestyle": "--"}, {"color": ORANGE, "marker": "^", "linestyle": ":"}
 CARRIES = {
-    DOCUMENT: ("all carried", MEAN),
-    SEGMENT: ("all reset at each segment", {"color": GREY, "marker": "s", "linestyle": "--"}),
-    STATE: ("state vectors reset at each segment", {"color": ORANGE, "marker": "^", "linestyle": ":"}),
-}
-STACKS = {
-    MODEL: (None, MEAN),
-    BOTH: ("both stacks", MEAN),
-    ENCODER: (ENCODER, {"color": GREY, "marker": "s", "linestyle": ":"}),
-    DECODER: (DECODER, {"color": GREY, "marker": "^", "linestyle": "--"}),
+    DOCUMENT: "all carried",
+    SEGMENT: "all reset at each segment",
+    STATE: "state vectors reset at each segment",
 }
 
 
@@ -93,9 +89,8 @@ def save_figures(
     """Draw every figure that a table of statistics allows into `folder`/assets, and list them for the card.
 
     Args:
-        table: of halting, long documents, experts, a sweep or a calibration.
+        table, examples: as for `figures_of`.
         prefix: beginning of the files' names.
-        examples: more data about halting, see `halting_figures`.
 
     Returns:
         For each figure its `kind`, `path` (relative to `folder`) and `column`: that of a figure by difficulty or by
@@ -116,32 +111,44 @@ def save(figure: Figure, path: str | os.PathLike) -> Path:
     return write_bytes(path, buffer.getvalue())
 
 
-def figures_of(table: Mapping[str, Any], **examples: Any) -> Iterator[tuple[str, str | None, Figure]]:
-    """Kind, column and figure of all that a table allows."""
+def figures_of(
+    table: Mapping[str, Any],
+    curve: Sequence[Mapping[str, Any]] = (),
+    heat_map: Mapping[str, Any] | None = None,
+    memory: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[str, str | None, Figure]]:
+    """Kind, column and figure of all that a table of halting, documents, experts, a sweep or a calibration allows.
+
+    Args:
+        curve, heat_map, memory: with a table of halting, a `threshold_curve`, a `token_heat_map` and a `memory_map`.
+    """
     if "modules" in table:
         yield "expert_usage", None, plot_expert_usage(table)
     elif "carries" in table:
         yield "loss_position", None, plot_loss_by_position(table)
     elif "thresholds" in table:
-        yield "trade_off", None, plot_trade_off(table)
+        rows = [*table["thresholds"], {**table["full_depth"], "threshold": None}]
+        yield "trade_off", None, plot_thresholds(rows, table["measured"])
     elif "tests" in table:
         # the first is of all splits together
         rows = next(iter(table["tests"].values()))["by_difficulty"]
         if rows and is_ordered(row["value"] for row in rows):
             yield "calibrated_steps", table["difficulty"], plot_calibrated_steps(table, rows)
     else:
-        yield from halting_figures(table, **examples)
+        yield from halting_figures(table)
+    if curve:
+        rows = sorted(curve, key=lambda row: row["threshold"])
+        yield "threshold", None, plot_thresholds(rows, accuracy_name(table))
+    if heat_map:
+        yield "heat_map", None, plot_heat_map(heat_map)
+    if memory:
+        yield "memory", None, plot_memory_map(memory)
 
 
-def halting_figures(
-    table: Mapping[str, Any],
-    curve: Sequence[Mapping[str, Any]] = (),
-    heat_map: Mapping[str, Any] | None = None,
-    memory: Mapping[str, Any] | None = None,
-) -> Iterator[tuple[str, str | None, Figure]]:
-    """`figures_of` a `halting_table`, and of a `threshold_curve`, a `token_heat_map` and a `memory_map`."""
-    two = table.get("decoder") is not None
-    stacks = {ENCODER: table, DECODER: {**table, **table["decoder"]}} if two else {None: table}
+def halting_figures(table: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Figure]]:
+    """`figures_of` a `halting_table`."""
+    two = "decoder" in table
+    stacks = {ENCODER: table, DECODER: {**table, **(table["decoder"] or {})}} if two else {None: table}
     for stack, found in stacks.items() if not table["fixed_depth"] else ():
         yield "steps", stack, plot_steps(found)
         # an exit criterion mixes no states
@@ -153,12 +160,6 @@ def halting_figures(
             yield "stacks" if two else "difficulty", column, plot_difficulty(table, column)
     for column, data in (table.get("tokens") or {}).items():
         yield "token_steps", column, plot_token_steps(data["rows"], column)
-    if curve:
-        yield "threshold", None, plot_threshold_curve(curve, accuracy_name(table))
-    if heat_map:
-        yield "heat_map", None, plot_heat_map(heat_map)
-    if memory:
-        yield "memory", None, plot_memory_map(memory)
 
 
 # ---- primitives
@@ -173,12 +174,8 @@ def new_figure(title: str, panels: int, size: tuple[float, float]) -> tuple[Figu
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#e2e8f0", linewidth=0.8)
         axes.set_axisbelow(True)
-    set_title(panels[0], title)
+    panels[0].set_title(title, **TITLE)
     return figure, panels
-
-
-def set_title(axes: Axes, title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10 if len(title) < MAX_TITLE_CHARACTERS else 8, parse_math=False)
 
 
 def draw_chart(title: str, rows: pd.DataFrame, panels: Sequence[Panel], label: str) -> Figure:
@@ -223,7 +220,7 @@ def draw_maps(maps: Sequence[Map], meaning: str, across: str, down: str = "", na
         image = axes.imshow(one.values, cmap=one.colours, vmin=0, aspect="auto", interpolation="nearest")
         axes.grid(False)
         figure.colorbar(image, ax=axes, label=meaning)
-        set_title(axes, one.title)
+        axes.set_title(one.title, **TITLE)
         axes.set_ylabel(down)
         number_axis(axes.yaxis)
         if len(one.names):
@@ -259,7 +256,7 @@ def change(values: pd.Series, written: Any = "{:.2f}".format, ordered: bool = Tr
 
 
 def accuracy_name(table: Mapping[str, Any]) -> str:
-    if table.get("decoder") is not None:
+    if "decoder" in table:
         return "exact match"
     return "last-read accuracy" if "labelled_tokens" in table else "accuracy"
 
@@ -297,12 +294,7 @@ def plot_difficulty(table: Mapping[str, Any], column: str) -> Figure:
     Of a language model, both are those at the last read. Of two stacks, they are the mean steps of the tokens of each,
     and exact match, as in Figure 4 of the Sparse Universal Transformer paper.
     """
-    data, key, name, two = (
-        table["slices"][column],
-        difficulty_key(table),
-        accuracy_name(table),
-        table.get("decoder") is not None,
-    )
+    data, key, name, two = table["slices"][column], difficulty_key(table), accuracy_name(table), "decoder" in table
     rows, ordered = pd.json_normalize(data["rows"]), data["numeric"]
     # no model can beat a constant answer on examples of one label, as in slices by label
     rows["constant"] = rows["majority_baseline"].where(rows["majority_baseline"] < 1)
@@ -340,32 +332,27 @@ def plot_calibrated_steps(calibration: Mapping[str, Any], rows: Sequence[Mapping
     return draw_chart(f"Steps of the calibrated exit by {column}: {change(table['mean_depth'])}", table, panels, column)
 
 
-def plot_threshold_curve(curve: Sequence[Mapping[str, Any]], name: str) -> Figure:
-    """Accuracy (called `name`), mean steps and relative time at each halting threshold."""
-    rows = sorted(curve, key=lambda row: row["threshold"])
-    steps = {"mean_steps": ("executed", MEAN), "mean_ponder_cost": ("ponder cost", TOP)}
-    return draw_thresholds(rows[0], rows, name, Panel("mean depth steps", steps))
+def plot_thresholds(rows: Sequence[Mapping[str, Any]], name: str) -> Figure:
+    """Accuracy (called `name`), work and time at each halting threshold; the last row is at full depth.
 
-
-def plot_trade_off(table: Mapping[str, Any]) -> Figure:
-    """Accuracy at each threshold, the block calls that it executes and its time, in shares of full depth."""
-    rows = [*table["thresholds"], {**table["full_depth"], "threshold": None}]
-    calls = {f"stacks.{stack}.share": STACKS[stack] for stack in table["full_depth"]["stacks"]}
-    fast = min(table["thresholds"], key=lambda row: row["relative_time"])
-    return draw_thresholds(fast, rows, table["measured"], Panel("block calls", calls, percent=True))
-
-
-def draw_thresholds(shown: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], name: str, work: Panel) -> Figure:
-    """Accuracy, work and time of `rows`, the last of which is at full depth; the title is about one row, `shown`."""
-    points = 100 * (shown["accuracy"] - rows[-1]["accuracy"])
+    Work is the share of block calls of each stack, or mean steps where block calls are not known.
+    """
+    table, (*lower, full) = pd.json_normalize([*rows]), rows
+    fast = min(lower or rows, key=lambda row: row["relative_time"])
     title = (
-        f"Threshold {shown['threshold']:g}: {percent(shown['relative_time'])} of the time, {name} {points:+.1f} points"
+        f"Threshold {fast['threshold']:g}: {percent(fast['relative_time'])} of the time, {name} "
+        f"{100 * (fast['accuracy'] - full['accuracy']):+.1f} points"
     )
-    names = ["full depth" if row["threshold"] is None else f"{row['threshold']:g}" for row in rows]
-    accuracy = Panel(name, {"accuracy": (None, ANSWERS)}, percent=True, from_zero=False)
-    time = Panel("time of a pass", {"relative_time": (None, {"color": GREY, "marker": "o"})}, percent=True)
-    table = pd.json_normalize([*rows]).assign(value=names)
-    return draw_chart(title, table, [accuracy, work, time], "halting threshold at test time")
+    table["value"] = ["full depth" if row["threshold"] is None else f"{row['threshold']:g}" for row in rows]
+    stacks = [*full.get("stacks", ())]
+    calls = {f"stacks.{stack}.share": (stack, style) for stack, style in zip(stacks, SERIES, strict=False)}
+    steps = {"mean_steps": ("executed", MEAN), "mean_ponder_cost": ("ponder cost", TOP)}
+    panels = [
+        Panel(name, {"accuracy": (None, ANSWERS)}, percent=True, from_zero=False),
+        Panel("block calls", calls, percent=True) if stacks else Panel("mean depth steps", steps),
+        Panel("time of a pass", {"relative_time": (None, CONSTANT)}, percent=True),
+    ]
+    return draw_chart(title, table, panels, "halting threshold at test time")
 
 
 # ---- maps of examples, and of experts
@@ -413,7 +400,8 @@ def plot_loss_by_position(table: Mapping[str, Any]) -> Figure:
     for row in table["carries"]:
         if row["carry"] == SEGMENT:
             found = f"resetting costs {row['difference']:.3f} bits per token"
-    panel = Panel("bits per token", {carry: CARRIES[carry] for carry in bits}, from_zero=False)
+    lines = {carry: (CARRIES[carry], style) for carry, style in zip(CARRIES, SERIES, strict=True) if carry in bits}
+    panel = Panel("bits per token", lines, from_zero=False)
     label = f"tokens of the {text} before, at least (a {piece} has {table['segment_length']:,})"
     bits["value"] = rows["first"].map("{:,}".format)
     return draw_chart(f"Loss by position in the {text}: {found}", bits, [panel], label)

@@ -17,7 +17,7 @@ from ...inference.modes import inference_mode
 from ...models.common.classification import predicts_number
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
-from ..answers import as_numpy, predicts_tokens, several_labels, to_device
+from ..answers import answer_name, as_numpy, predicts_tokens, several_labels, to_device
 from ..evaluate import attention_implementation
 from ..model_facts import adds_probabilities, answers_tokens, halting_unit, is_classifier, stopping_rule
 
@@ -33,11 +33,10 @@ class NotExplainedError(ValueError):
 
 
 class Picture(NamedTuple):
-    """A square of pixels: their `places` (side * side,) among the tokens, and `values` (side, side) to `brightest`."""
+    """A square of pixels: their `places` (side * side,) among the tokens, and their `values` (side, side)."""
 
     places: np.ndarray
     values: np.ndarray
-    brightest: int
 
     def square(self, values: np.ndarray) -> np.ndarray:
         """(..., S) values of tokens as those of the pixels, (..., side, side)."""
@@ -205,14 +204,14 @@ def explain_encoded(
 
 def format_prediction(logits: torch.Tensor, config: Any, tokenizer: Any) -> tuple[str, float | None]:
     """Name of the predicted label, labels or token, and its probability, from logits (1, C) or (1, S, V)."""
-    if logits.dim() == 2 and predicts_number(config):
-        return f"{logits.item():.4g}", None
-    if logits.dim() == 2 and config.problem_type == MULTI:
+    language = logits.dim() == 3
+    if not language and predicts_number(config):
+        return answer_name(logits.item(), config), None
+    if not language and config.problem_type == MULTI:
         names, shares = several_labels(logits, config)
         return names[0], float(shares[0])
     share, best = logits.flatten(0, -2)[-1].float().softmax(-1).max(-1)
-    name = tokenizer.convert_ids_to_tokens(int(best)) if logits.dim() == 3 else str(config.id2label[int(best)])
-    return name, float(share)
+    return tokenizer.convert_ids_to_tokens(int(best)) if language else answer_name(best, config), float(share)
 
 
 def read_tokens(config: Any, texts: np.ndarray, language: bool) -> np.ndarray:
@@ -292,10 +291,9 @@ def pictures_of(tokenizer: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Pic
         side = max(math.isqrt(len(places)), 2)
         if side * side != len(places):
             raise NotExplainedError(
-                f"text has {len(places)} pixels, which make no square: pass {side} x {side} = {side**2} or "
-                f"{side + 1} x {side + 1} = {(side + 1) ** 2} of them"
+                f"text has {len(places)} pixels, which make no square: pass {side**2} or {(side + 1) ** 2} of them"
             )
-        pictures.append(Picture(places, values[places].reshape(side, side), max(of_token.values())))
+        pictures.append(Picture(places, values[places].reshape(side, side)))
     return tuple(pictures)
 
 

@@ -3,48 +3,36 @@
 A text has an attention map for each step, and below them gates, or halting, by step and token. A picture has a map of
 the steps of its pixels, and maps of the attention of the tokens that are read out.
 
-Everything is placed by hand, from the top, in inches: matplotlib's layout engines take seconds for many small maps.
-
-Shapes: T steps or layers, S tokens.
+Sizes are in inches: matplotlib's layout engines take seconds for many small maps.
 """
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 
 from ...templating import percent
 from ..plots import BLUE, DOTS_PER_INCH, number_axis, save, shorten
 from .explanation import MAX_TOKENS, Explanation
 
-WIDTH, EDGE, GAP, HEADING, TITLE = 8.8, 0.12, 0.1, 0.5, 0.22
+WIDTH, HEADING = 8.8, 0.65
 # steps that are drawn, and how many maps stand side by side by the number of tokens
 MAX_MAPS = 32
 MAP_COLUMNS = ((8, 7), (16, 5), (MAX_TOKENS, 3))
-# points of names, and inches of a character of the largest
-SMALLEST, LARGEST, POINTS_PER_INCH = 5.0, 8.0, 72
-CHARACTER = 0.62 * LARGEST / POINTS_PER_INCH
 # of pictures
 MAX_READS, PICTURE_COLUMNS = 16, 6
-PICTURE_SIDE = (WIDTH - 2 * EDGE - GAP * (PICTURE_COLUMNS - 1)) / PICTURE_COLUMNS
+# of names of tokens: points, inches of a character, and of a line
+FONT_SIZE, CHARACTER, LINE = 6.5, 0.06, 0.1
 # light to dark, and grey where a token takes no step
 ATTENTION, OTHER = (colormaps[name].with_extremes(bad="#e2e8f0") for name in ("Blues", "Oranges"))
-
-
-class Square(NamedTuple):
-    """A map with a title; `look` are arguments of `imshow`."""
-
-    title: str
-    values: np.ndarray
-    look: dict[str, Any]
+SHARES: dict[str, Any] = {"vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
 
 
 def plot_explanation(found: Explanation, path: str | os.PathLike, head: int | None = None) -> Path:
@@ -65,30 +53,30 @@ def draw_tokens(found: Explanation, head: int | None) -> Figure:
     idle = found.idle()[:steps]
     attention = np.where(idle[..., None], np.nan, found.head_attention(head)[:steps])
     by_token = found.halting if found.gates is None else np.where(idle, np.nan, found.gates[:steps])
-    names = max(0.1 + max(map(len, tokens)) * CHARACTER, 0.35)
+    names = 0.35 + max(map(len, tokens)) * CHARACTER
     columns = next(columns for limit, columns in MAP_COLUMNS if length <= limit)
-    side, panel = (WIDTH - names - 2 * EDGE - GAP * (columns - 1)) / columns, 0.17 * max(steps, 4)
-    below = HEADING + math.ceil(steps / columns) * (side + TITLE) + names
-    figure = new_figure(below + (0 if by_token is None else HEADING + panel + names))
-    squares = [Square(f"step {step + 1}", attention[step], {"cmap": ATTENTION, "vmax": 1}) for step in range(steps)]
-    # names of every token, or of every n-th where they would overlap
-    points = side * POINTS_PER_INCH / length
-    marked = range(0, length, math.ceil(SMALLEST / points))
-    look = {"labels": [tokens[place] for place in marked], "fontsize": min(max(points, SMALLEST), LARGEST)}
-    for step, image in enumerate(draw_squares(figure, (EDGE + names, HEADING), squares, columns, side)):
+    rows, side = math.ceil(steps / columns), (WIDTH - names) / columns
+    heights = [HEADING + rows * side + names, HEADING + 0.17 * max(steps, 4) + names]
+    above, *below = new_parts(heights if by_token is not None else heights[:1])
+    # of every token, or of every n-th where names would overlap
+    marked = range(0, length, math.ceil(length * LINE / side))
+    look = {"labels": [tokens[place] for place in marked], "fontsize": FONT_SIZE, "parse_math": False}
+    for step, axes in enumerate(grid(above, heights[0], steps, columns, names)):
+        image = axes.imshow(attention[step], cmap=ATTENTION, **SHARES)
+        axes.set_title(f"step {step + 1}", fontsize=7, pad=2)
         # the last map of each column has the names of the tokens that are attended to
         if step + columns >= steps:
-            image.axes.set_xticks(marked, rotation=90, parse_math=False, **look)
+            axes.set_xticks(marked, rotation=90, **look)
         if step % columns == 0:
-            image.axes.set_yticks(marked, parse_math=False, **look)
-        image.axes.tick_params(length=0, pad=2)
+            axes.set_yticks(marked, **look)
+        axes.tick_params(length=0, pad=2)
     which = f"head {head}" if head is not None else f"greatest of {num_heads} heads" if num_heads > 1 else "one head"
     part = "" if steps == found.num_steps else f", first {steps} of {found.num_steps} steps"
-    write_heading(figure, 0.0, f"Attention, row reads from column ({which}{part}){answer(found)}", image)
+    write_heading(above, heights[0], f"Attention, row reads from column ({which}{part}){answer(found)}", image)
     if by_token is not None:
-        axes = area(figure, EDGE + names, below + HEADING, WIDTH - names - 2 * EDGE, panel)
+        (axes,) = grid(below[0], heights[1], 1, 1, names)
         extent = -0.5, length - 0.5, steps + 0.5, 0.5
-        image = axes.imshow(by_token[:steps], cmap=OTHER, vmin=0, vmax=1, aspect="auto", extent=extent)
+        image = axes.imshow(by_token[:steps], cmap=OTHER, extent=extent, **SHARES)
         axes.set_ylabel("step", fontsize=8)
         number_axis(axes.yaxis)
         axes.set_xticks(range(length), tokens, rotation=90, parse_math=False)
@@ -99,72 +87,64 @@ def draw_tokens(found: Explanation, head: int | None) -> Figure:
             places, ends = np.arange(length), np.minimum(found.steps, steps) + 0.5
             axes.hlines(ends, places - 0.45, places + 0.45, color=BLUE, linewidth=2.5, clip_on=False)
         axes.set_ylim(steps + 0.5, 0.5)
-        write_heading(figure, below, text, image)
-    return figure
+        write_heading(below[0], heights[1], text, image)
+    return above.figure
 
 
 def draw_pictures(found: Explanation) -> Figure:
     """Each picture, the steps of its pixels, and at most `MAX_READS` maps of attention from the tokens read out."""
-    rows = []
-    for text, picture in enumerate(found.pictures):
-        squares = [Square("pixels", picture.values, {"cmap": "gray", "vmax": picture.brightest})]
+    shown = min(found.num_steps, MAX_READS) if found.readers.any() else 0
+    number_maps = 1 + (found.steps is not None) + shown
+    height = HEADING + math.ceil(number_maps / PICTURE_COLUMNS) * WIDTH / PICTURE_COLUMNS
+    parts = new_parts([height] * len(found.pictures))
+    for number, (picture, part) in enumerate(zip(found.pictures, parts, strict=True)):
+        # title, values, colours and the largest value
+        maps: list[tuple] = [("pixels", picture.values, "gray", picture.values.max() or 1)]
         if found.steps is not None:
             taken = picture.square(found.steps)
             title = f"steps: {taken.min()} to {taken.max()}, mean {taken.mean():.2f}"
-            squares.append(Square(title, taken, {"cmap": "Blues", "vmax": found.num_steps}))
-        if found.readers.any():
-            for step, weights in enumerate(picture.square(found.reads)[: min(found.num_steps, MAX_READS)], 1):
-                # colours of its own for each map: one that attends to a single pixel would leave the others blank
-                most = np.nan_to_num(weights).max()
-                title = f"{found.stage} {step}" + (f": up to {most:.3g}" if most else "")
-                squares.append(Square(title, weights, {"cmap": OTHER, "vmax": most or 1.0}))
-        name = f"Picture {text + 1}" if len(found.pictures) > 1 else "Picture"
-        side = len(picture.values)
-        read = f"; attention from {found.reader}, 1 is an even share" if found.readers.any() else ""
-        rows.append((f"{name}, {side} x {side} pixels{'' if text else answer(found)}{read}", squares))
-    heights = [HEADING + math.ceil(len(squares) / PICTURE_COLUMNS) * (PICTURE_SIDE + TITLE) for _, squares in rows]
-    figure, top = new_figure(sum(heights) + EDGE), 0.0
-    for (heading, squares), height in zip(rows, heights, strict=True):
-        write_heading(figure, top, heading)
-        draw_squares(figure, (EDGE, top + HEADING), squares, PICTURE_COLUMNS, PICTURE_SIDE)
-        top += height
-    return figure
+            maps.append((title, taken, "Blues", found.num_steps))
+        for step, weights in enumerate(picture.square(found.reads)[:shown], 1):
+            # colours of its own for each map: one that attends to a single pixel would leave the others blank
+            most = np.nan_to_num(weights).max()
+            title = f"{found.stage} {step}" + (f": up to {most:.3g}" if most else "")
+            maps.append((title, weights, OTHER, most or 1.0))
+        squares = grid(part, height, len(maps), PICTURE_COLUMNS)
+        for axes, (title, values, colours, most) in zip(squares, maps, strict=True):
+            axes.imshow(values, cmap=colours, **{**SHARES, "vmax": most})
+            axes.set_title(title, fontsize=7, pad=2)
+        name = f"Picture {number + 1}" if len(parts) > 1 else "Picture"
+        size = " x ".join(map(str, picture.values.shape))
+        read = f"; attention from {found.reader}, 1 is an even share" if shown else ""
+        write_heading(part, height, f"{name}, {size} pixels{'' if number else answer(found)}{read}")
+    return part.figure
 
 
-def new_figure(height: float) -> Figure:
-    """A white sheet of `WIDTH` x `height` inches."""
-    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
+def new_parts(heights: list[float]) -> list[SubFigure]:
+    """Parts of a white sheet, `WIDTH` wide, below each other."""
+    figure = Figure(figsize=(WIDTH, sum(heights)), dpi=DOTS_PER_INCH, facecolor="white")
     FigureCanvasAgg(figure)
-    return figure
+    return figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
 
 
-def area(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches, from the top."""
-    whole = figure.get_figheight()
-    return figure.add_axes((left / WIDTH, 1 - (top + height) / whole, width / WIDTH, height / whole))
+def grid(part: SubFigure, height: float, number: int, columns: int, names: float = 0.1) -> list[Axes]:
+    """Axes without ticks in rows, in a part of this height, below its heading and with room for names."""
+    place = {"left": names / WIDTH, "right": 0.99, "top": 1 - HEADING / height, "bottom": names / height}
+    gaps = {"wspace": 0.08, "hspace": 0.15}
+    axes = part.subplots(math.ceil(number / columns), columns, squeeze=False, gridspec_kw=place | gaps).ravel()
+    for square in axes:
+        square.set(xticks=[], yticks=[])
+    for unused in axes[number:]:
+        unused.remove()
+    return axes[:number].tolist()
 
 
-def draw_squares(
-    figure: Figure, corner: tuple[float, float], squares: Sequence[Square], columns: int, side: float
-) -> list[AxesImage]:
-    """Maps `side` wide below their titles, in rows of so many columns from a corner at (left, top)."""
-    images = []
-    for number, square in enumerate(squares):
-        row, column = divmod(number, columns)
-        axes = area(figure, corner[0] + column * (side + GAP), corner[1] + row * (side + TITLE) + TITLE, side, side)
-        axes.set_title(square.title, fontsize=7, pad=2)
-        axes.set(xticks=[], yticks=[])
-        images.append(axes.imshow(square.values, vmin=0, interpolation="nearest", aspect="auto", **square.look))
-    return images
-
-
-def write_heading(figure: Figure, top: float, text: str, image: AxesImage | None = None) -> None:
+def write_heading(part: SubFigure, height: float, text: str, image: AxesImage | None = None) -> None:
     """A line of text and, at its right, the meaning of an image's colours."""
-    place = EDGE / WIDTH, 1 - (top + HEADING / 2) / figure.get_figheight()
-    figure.text(*place, text, fontsize=9, va="center", parse_math=False)
+    part.text(0.015, 1 - 0.25 / height, text, fontsize=9, va="center", parse_math=False)
     if image is not None:
-        colours = area(figure, WIDTH - EDGE - 1.5, top + 0.14, 1.4, 0.1)
-        bar = figure.colorbar(image, cax=colours, orientation="horizontal", ticks=(0, 0.5, 1), format="%.3g")
+        colours = part.add_axes((0.83, 1 - 0.25 / height, 0.16, 0.1 / height))
+        bar = part.colorbar(image, cax=colours, orientation="horizontal", ticks=(0, 0.5, 1), format="%.3g")
         bar.ax.tick_params(length=2, pad=1, labelsize=6)
 
 
