@@ -13,7 +13,7 @@ from hf_recurrent import (
     HuginnRecurrentConfig,
     OuroRecurrentConfig,
 )
-from hf_recurrent.benchmarks.long_documents.tokenizers import byte_tokenizer
+from hf_recurrent.benchmarks.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.models.engine import packed_rows
 from perf import albert_exits, core, counted, language_exits, stored

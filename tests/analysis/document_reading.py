@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 
-from hf_recurrent.data.corpus import TokenDocuments
-from hf_recurrent.data.segments import DocumentReader
+from hf_recurrent.data.segments import DocumentReader, TokenDocuments
 from support.families import LANGUAGE_VARIANTS, VOCAB_SIZE
 
 STREAMING = [variant.name for variant in LANGUAGE_VARIANTS if variant.constant_cache and variant.chunking != "count"]

@@ -13,8 +13,7 @@ from datasets import Dataset
 from safetensors.numpy import load_file
 
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.data.corpus import TokenDocuments, encode_documents
-from hf_recurrent.data.segments import DocumentReader
+from hf_recurrent.data.segments import DocumentReader, TokenDocuments, encode_documents
 
 REFERENCE = Path(__file__).parents[1] / "parity" / "block-recurrent" / "unit_batching"
 
@@ -160,10 +159,10 @@ def test_reader_without_rewind_can_be_read_again():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch_size": 0}, "batch_size is 0: expected at least 1"),
-        ({"segment_length": 0}, "segment_length is 0"),
-        ({"shard": (2, 2)}, r"shard is \(2, 2\)"),
-        ({"documents": corpus(0, 0)}, "2 documents and no token"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"segment_length": 0}, "segment_length 0"),
+        ({"shard": (2, 2)}, r"shard \(2, 2\)"),
+        ({"documents": corpus(0, 0)}, "documents has 0 that are not empty"),
         ({"documents": corpus(5, 0), "rewind": True, "shard": (0, 2)}, "1 that are not empty, for 2 processes"),
     ],
 )
@@ -186,10 +185,6 @@ def test_documents_are_the_tokens_of_whole_texts():
     tokenizer, one = build_tokenizer("listops"), Dataset.from_dict({"text": ["[MAX 1 2 ]"]})
     assert len(tokenizer("[MAX 1 2 ]")["input_ids"]) == 6
     assert encode_documents(one, tokenizer).lengths.tolist() == [4]
-    with pytest.raises(ValueError, match="dataset has the columns name: expected one named text"):
-        encode_documents(rows.select_columns("name"), tokenizer)
-    with pytest.raises(ValueError, match="1 documents without a single token"):
-        encode_documents(rows.select([2]), tokenizer)
 
 
 def test_fingerprint_is_of_lengths_and_ends():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hf_recurrent.data import documents as documents_module
-from hf_recurrent.data.documents import Document, by_document, document_tokens, packed
+from hf_recurrent.data.documents import Document, cut_into_blocks, document_tokens
 from hf_recurrent.data.tokenizers import train_tokenizer
 from support.own_data import task_on, write_file
 
@@ -49,7 +49,7 @@ def test_blocks_hold_every_token_once_and_in_order(monkeypatch, block_size, piec
     ids = [[*(4 + byte for byte in text.encode()), end] for text in texts]
     given = [Document(str(number), text, {"name": str(number)}) for number, text in enumerate(texts)]
 
-    found = list(packed(document_tokens(given, tokenizer), block_size))
+    found = list(cut_into_blocks(document_tokens(given, tokenizer), block_size, pack=True))
     stream = [token for own in ids for token in own]
     wanted = [stream[start : start + block_size] for start in range(0, len(stream), block_size)]
     wanted = wanted[:-1] if len(wanted[-1]) == 1 else wanted
@@ -57,7 +57,7 @@ def test_blocks_hold_every_token_once_and_in_order(monkeypatch, block_size, piec
     kept = stream[: sum(map(len, wanted))]
     assert sum(block["num_bytes"] for block in found) == pytest.approx(len(kept) - kept.count(end))
 
-    found = list(by_document(document_tokens(given, tokenizer), block_size))
+    found = list(cut_into_blocks(document_tokens(given, tokenizer), block_size, pack=False))
     assert [block["input_ids"].tolist() for block in found] == [own[:block_size] for own in ids]
     assert [block["length"] for block in found] == list(map(len, ids))
     assert [block["name"] for block in found] == [str(number) for number in range(len(texts))]
@@ -82,7 +82,7 @@ def test_documents_are_the_same_wherever_they_are_read_from(tmp_path):
     for place in write_all(tmp_path, SPEECHES):
         found = source(place)
         assert whole(found, "train") == whole(found, "validation") == SPEECHES
-        assert found.counts["train"].documents == 30
+        assert found.counts["train"]["documents"] == 30
 
 
 @pytest.mark.parametrize("name", ["book.txt", "book.md", "book.txt.gz"])
@@ -143,7 +143,7 @@ def test_of_a_few_documents_the_end_of_each_is_held_out(tmp_path, number, share)
     assert train[0] == "a"
     assert [first + last for first, last in zip(train[1:], held_out, strict=True)] == texts[1:]
     assert [len(last) for last in held_out] == [len(text) * share // 100 for text in texts[1:]]
-    assert [found.counts[split].documents for split in found.all_splits] == [number, number - 1]
+    assert [found.counts[split]["documents"] for split in found.all_splits] == [number, number - 1]
     assert all(document.ends for split in found.all_splits for document in found.documents(split))
     assert task.source.version.endswith(", ends held out")
 
@@ -156,7 +156,7 @@ def test_what_is_left_out_is_counted(tmp_path):
         pytest.warns(UserWarning, match=r"rows.jsonl: 2 empty texts were left out"),
         pytest.warns(UserWarning, match=r"rows.jsonl: 1 broken rows were left out: row 4: text is 3, which is no text"),
     ):
-        assert (found.counts["train"].documents, found.counts["train"].empty) == (2, 2)
+        assert found.counts["train"] == {"documents": 2, "empty": 2, "skipped": 1}
     with pytest.raises(ValueError, match=r"rows.jsonl, row 4: text is 3, which is no text; correct it, or pass"):
         whole(source(path), "train")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
-from hf_recurrent.benchmarks.long_documents.tokenizers import embedding_rows
+from hf_recurrent.benchmarks.tokenizers import embedding_rows
 from hf_recurrent.data.tokenizers import (
     PADDING_SIDES,
     TRAINED_KINDS,
@@ -242,8 +242,7 @@ def test_nothing_stands_around_a_text_so_that_a_prompt_goes_on(tmp_path, kind):
     [
         ("wrods", SENTENCES, None, "kind='wrods': expected one of bpe, words, b"),
         ("bpe", SENTENCES, 259, "vocab_size=259: expected an integer from 26"),
-        ("bpe", SENTENCES, 10**12, r"from 260 \(.*\) to 16777216"),
-        ("bytes", SENTENCES, 300, "vocab_size=300: the vocabulary of 'by"),
+        ("bpe", SENTENCES, 10**12, "from 260 to 16777216"),
         ("words", ["", " \n"], None, "have no words: give texts that are not e"),
     ],
 )
@@ -253,7 +252,7 @@ def test_bad_arguments(kind, texts, size, message):
 
 
 def test_damaged_folders(tmp_path):
-    with pytest.raises(ValueError, match=r"tokenizer='./none': there is no such folder"):
+    with pytest.raises(ValueError, match=r"tokenizer='./none' does not load"):
         load_tokenizer("./none", frame="language")
     with pytest.raises(ValueError, match="the folder has no tokenizer"):
         load_tokenizer(str(tmp_path), frame="language")

@@ -1,13 +1,10 @@
 """Pixels for the tiny models, and what they read of them."""
 
 import numpy as np
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from hf_recurrent.analysis.explain import Explanation
 from hf_recurrent.analysis.explain.explanation import pictures_of
-from hf_recurrent.benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
-from hf_recurrent.benchmarks.tokenizers import MODEL_INPUTS, framed
+from hf_recurrent.benchmarks.tokenizers import SPECIAL_TOKENS, symbol_tokenizer
 from support.families import BY_NAME, VOCAB_SIZE
 
 # the tiny models know 24 words, of which four are special
@@ -16,11 +13,7 @@ SIDE = 4
 
 
 def pixel_tokenizer():
-    vocabulary = token_ids([str(value) for value in range(BRIGHTEST + 1)])
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = framed(vocabulary)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_input_names=list(MODEL_INPUTS), **SPECIAL_TOKENS)
+    return symbol_tokenizer([str(value) for value in range(BRIGHTEST + 1)], None)
 
 
 def picture(seed=0, side=SIDE):

@@ -9,8 +9,7 @@ from command_lines import read
 from tiny_run import QUIET, killed, write_recipe
 
 from hf_recurrent.analysis.losses import evaluate_documents
-from hf_recurrent.data.corpus import TokenDocuments
-from hf_recurrent.data.segments import DocumentReader
+from hf_recurrent.data.segments import DocumentReader, TokenDocuments
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.documents import DocumentRun, train_step
 from hf_recurrent.training.run_folder import checkpoint_to_resume, last_complete_checkpoint

@@ -169,7 +169,7 @@ CASES = [
     ("films", {"train_split": "a"}, "train_split is 'a' and train_file .*: both choose examples"),
     ("films", {"dataset_config_name": "en"}, "dataset_config_name is 'en', but train_file names a file"),
     ("films", {"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300 and tokenizer 'bytes'"),
-    ("films", {"tokenizer": "./none"}, "tokenizer='./none': there is no such folder"),
+    ("films", {"tokenizer": "./none"}, "tokenizer='./none' does not load"),
     ("films", {"tokenizer": "DATA/tokenizer"}, "has neither a padding nor an end-of-text token"),
     ("films", {"do_regression": True, "label_delimiter": ";"}, "do_regression is true and label_delimiter ';'"),
     ("films", {"max_seq_length": 1}, "max_seq_length is 1"),

@@ -15,9 +15,8 @@ import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy, pad
 
-from ..benchmarks.long_documents.tokenizers import token_num_bytes
-from ..data.corpus import encode_documents
-from ..data.segments import DocumentReader, Segment
+from ..benchmarks.tokenizers import token_num_bytes
+from ..data.segments import DocumentReader, Segment, encode_documents
 from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import dealt, of_all, share

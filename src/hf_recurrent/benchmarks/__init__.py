@@ -9,11 +9,11 @@
 from .api import build_tokenizer, load_benchmark, normalize_expression
 from .flip_flop.strings import Read, check_string, read_labels
 from .info import BenchmarkInfo
-from .long_documents.tokenizers import document_tokenizer, encode_document
 from .registry import benchmark_info, list_benchmarks
 from .sequence_tokenizers import sequence_tokenizer
 from .show import Description, Example, describe_example, examples, render_example
 from .tasks import task_id
+from .tokenizers import document_tokenizer, encode_document
 
 __all__ = [
     "BenchmarkInfo",

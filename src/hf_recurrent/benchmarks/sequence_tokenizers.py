@@ -11,14 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .long_documents.tokenizers import train_bpe_tokenizer
 from .registry import get_benchmark
-from .special_tokens import SPECIAL_TOKENS
-from .tokenizers import ended, word_level
+from .tokenizers import SPECIAL_TOKENS, complete, train_bpe_tokenizer, word_level
 from .wmt14_en_de.text_forms import TEXT_FORMS
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 NUM_MERGES = 32_764
@@ -105,7 +102,7 @@ def word_tokenizer(words: Sequence[str], pattern: str | None = None) -> "PreTrai
         words: in the order of their ids, which come after those of the special tokens.
         pattern: regular expression of what is a word of its own even without space around it.
     """
-    return _complete(word_level(words, pattern))
+    return complete(word_level(words, pattern), "seq2seq", split_special_tokens=False)
 
 
 def bytes_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "PreTrainedTokenizerFast":
@@ -115,12 +112,9 @@ def bytes_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "Pre
         ValueError: the texts give fewer merges.
     """
     try:
-        tokenizer = train_bpe_tokenizer(texts(), len(SPECIAL_TOKENS) + _BYTES + num_merges)
+        return train_bpe_tokenizer(texts(), len(SPECIAL_TOKENS) + _BYTES + num_merges, frame="seq2seq")
     except ValueError as error:
         raise ValueError(f"num_merges={num_merges}: the texts do not give as many ({error})") from error
-    tokenizer.backend_tokenizer.post_processor = ended()
-    tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = "right"
-    return tokenizer
 
 
 def merges_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "PreTrainedTokenizerFast":
@@ -161,17 +155,4 @@ def merges_tokenizer(texts: Callable[[], Iterable[str]], num_merges: int) -> "Pr
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.BPEDecoder(suffix=_END_OF_WORD)
     # a text may hold the word "[PAD]"
-    return _complete(tokenizer, split_special_tokens=True)
-
-
-def _complete(tokenizer: "Tokenizer", **options: bool) -> "PreTrainedTokenizerFast":
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer.post_processor = ended()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_input_names=["input_ids", "attention_mask"],
-        clean_up_tokenization_spaces=False,
-        **options,
-        **SPECIAL_TOKENS,
-    )
+    return complete(tokenizer, "seq2seq")

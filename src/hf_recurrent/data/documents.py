@@ -6,6 +6,7 @@ each line is one.
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..benchmarks.long_documents.documents import make_example
-from ..benchmarks.long_documents.tokenizers import encode_document, is_byte_tokenizer
+from ..benchmarks.tokenizers import encode_document, is_byte_tokenizer
 from .columns import LENGTH, slices_of, text_of, value_of
 from .loading import Data, Source
 from .reading import fingerprint, warn_of_skipped
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 HUNDRED = 100
-# characters that are encoded at once, to the end of a line, and texts that are encoded together
-PIECE, TEXTS = 1 << 18, 1000
+# characters that are encoded at once, to the end of a line, and pieces that are encoded together
+PIECE, TOGETHER = 1 << 18, 100
 # a single token predicts nothing
 FEWEST = 2
 NUM_BYTES = "num_bytes"
@@ -55,15 +56,6 @@ class Document(NamedTuple):
             start = end
 
 
-@dataclass
-class Counts:
-    """The documents of a split, those without text, and the broken rows that were left out."""
-
-    documents: int = 0
-    empty: int = 0
-    skipped: int = 0
-
-
 @dataclass(frozen=True)
 class DocumentSource(Source):
     """A user's own documents. Nothing is read before it is asked for."""
@@ -78,40 +70,39 @@ class DocumentSource(Source):
         return [*self.rows, *(["validation"] if self.holds_out else [])]
 
     def place_of(self, split: str) -> str:
-        if self.holds_out and split not in self.rows:
-            return f"the part of {self.place} that is held out"
-        return super().place_of(split)
+        return super().place_of(split) if split in self.rows else f"the part of {self.place} that is held out"
 
-    def given(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+    def given(self, split: str, counts: Counter | None = None) -> Iterator[Document]:
         """The documents of a place that are not empty, in order.
+
+        Args:
+            counts: takes the numbers of texts that are "empty" and of broken rows that are "skipped".
 
         Raises:
             ValueError: one is no text.
         """
-        counts, place, columns = counts or Counts(), self.place_of(split), self.columns[split]
-        (column,), skipped = columns.texts, []
+        place, columns, empty, skipped = self.place_of(split), self.columns[split], 0, []
+        (column,) = columns.texts
         for number, row in enumerate(self.each_row(split), 1):
-            where = f"{place}/{row['name']}" if "name" in row and place.lower() == self.place.lower() else place
             text = value_of(row, column)
             if text is None or (isinstance(text, str) and not text.strip()):
-                counts.empty += 1
+                empty += 1
                 continue
             try:
-                document = Document(where, text_of(row, column), slices_of(row, columns.slices))
+                text, values = text_of(row, column), slices_of(row, columns.slices)
             except ValueError as error:
                 if self.reading.on_error != "skip":
                     raise ValueError(f"{place}, row {number}: {error}; correct it, or pass --on_error skip") from error
                 skipped.append(f"row {number}: {error}")
                 continue
-            if not self.arguments.keep_linebreaks:
-                document = document._replace(text=document.text.replace("\n", " "))
-            counts.documents += 1
-            yield document
-        counts.skipped = len(skipped)
-        if skipped and not self.reading.streaming:
+            where = f"{place}/{row['name']}" if "name" in row else place
+            yield Document(where, text if self.arguments.keep_linebreaks else text.replace("\n", " "), values)
+        if counts is not None:
+            counts.update(empty=empty, skipped=len(skipped))
+        if not self.reading.streaming:
             warn_of_skipped(place, skipped)
 
-    def documents(self, split: str, counts: Counts | None = None) -> Iterator[Document]:
+    def documents(self, split: str, counts: Counter | None = None) -> Iterator[Document]:
         """The documents of a split; where there is no other than training's, a part of these is "validation".
 
         Of many documents every n-th is held out, the first among them; of fewer, one of which would be more than its
@@ -121,15 +112,14 @@ class DocumentSource(Source):
             yield from self.given(split, counts)
             return
         wanted, share = split == "validation", self.arguments.held_out_percentage
-        if self.cuts is not None:
-            for document, cut in zip(self.given("train", counts), self.cuts, strict=True):
+        for number, document in enumerate(self.given("train", counts)):
+            if self.cuts is not None:
+                cut = self.cuts[number]
                 text = document.text[cut:] if wanted else document.text[:cut]
                 if text:
                     # a single document goes on after its part for training
                     yield document._replace(text=text, ends=wanted or len(self.cuts) > 1)
-            return
-        for number, document in enumerate(self.given("train", counts)):
-            if (number * share % HUNDRED < share) is wanted:
+            elif (number * share % HUNDRED < share) is wanted:
                 yield document
 
     @cached_property
@@ -161,30 +151,29 @@ class DocumentSource(Source):
         return found
 
     @cached_property
-    def counts(self) -> dict[str, Counts]:
-        """Split -> what a pass over it finds.
+    def counts(self) -> dict[str, Counter]:
+        """Split -> the numbers of its "documents", and of texts that are "empty" and rows that are "skipped".
 
         Raises:
             ValueError: a text cannot be read, or a split has no text.
         """
-        found = {split: Counts() for split in self.all_splits}
+        found = {split: Counter() for split in self.all_splits}
         for split, counts in found.items():
             with warnings.catch_warnings():
-                # what is held out is read with the training documents
-                warnings.simplefilter("ignore" if split not in self.rows else "default")
-                number = sum(1 for _ in self.documents(split, counts))
-            counts.documents = number
-            if not number:
-                empty = f" ({counts.empty:,} empty texts were left out)" if counts.empty else ""
-                raise ValueError(f"{self.place_of(split)} has no text{empty}: name another file, split or column")
-            if counts.empty and split in self.rows:
-                warnings.warn(f"{self.place_of(split)}: {counts.empty:,} empty texts were left out", stacklevel=2)
+                if split not in self.rows:
+                    # it was read with the training documents
+                    warnings.simplefilter("ignore")
+                counts["documents"] = sum(1 for _ in self.documents(split, counts))
+            left_out = f"{counts['empty']:,} empty texts were left out"
+            if not counts["documents"]:
+                raise ValueError(f"{self.place_of(split)} has no text ({left_out}): name another file, split or column")
+            if counts["empty"] and split in self.rows:
+                warnings.warn(f"{self.place_of(split)}: {left_out}", stacklevel=2)
         return found
 
     def identity(self, split: str) -> list[Any]:
         """Whatever decides the documents of a split."""
-        rows = self.rows["train" if self.holds_out else split]
-        arguments = self.arguments
+        rows, arguments = self.rows["train" if self.holds_out else split], self.arguments
         held_out = [arguments.held_out_percentage, self.cuts] if self.holds_out else []
         columns = next(iter(self.columns.values()))
         return [split, rows._fingerprint, columns, arguments.keep_linebreaks, self.reading.on_error, *held_out]
@@ -210,35 +199,21 @@ class DocumentSource(Source):
 
     def data(self) -> Data:
         """The facts of the documents; `splits` are none, for blocks or copies are made of them."""
-        streaming = self.reading.streaming
-        columns = next(iter(self.columns.values()))
-        facts: dict[str, Any] = {
-            "files": {split: str(path).rpartition("/")[2] for split, path in self.paths.items()} or None
-        }
-        facts |= {"text_column": columns.texts[0], "streaming": streaming or None}
-        by_line = getattr(self.arguments, "line_by_line", False)
-        facts |= {"line_by_line": by_line or None, "keep_linebreaks": None if self.arguments.keep_linebreaks else False}
+        arguments, streaming = self.arguments, self.reading.streaming
+        files = {split: str(path).rpartition("/")[2] for split, path in self.paths.items()}
+        facts = {"files": files or None, "text_column": next(iter(self.columns.values())).texts[0]}
+        facts |= {"streaming": streaming or None, "line_by_line": getattr(arguments, "line_by_line", False) or None}
+        facts["keep_linebreaks"] = None if arguments.keep_linebreaks else False
         if self.holds_out:
-            facts["validation_split_percentage"] = self.arguments.held_out_percentage
+            facts["validation_split_percentage"] = arguments.held_out_percentage
         if not streaming:
-            facts["documents"] = {split: counts.documents for split, counts in self.counts.items()}
-            facts["skipped"] = {
-                split: counts.skipped for split, counts in self.counts.items() if counts.skipped
-            } or None
-        name, config = self.hub_name
-        on_hub = not self.paths and "/" in name
-        return Data(
-            name=self.name,
-            config=config or "default",
-            # a run of a version that held out whole ones does not go on
-            version=f"{self.version}, ends held out" if self.holds_out and len(self.cuts or ()) > 1 else self.version,
-            splits={},
-            slice_columns=(*self.arguments.slice_by, LENGTH),
-            places={split: self.place_of(split) for split in self.all_splits},
-            dataset_id=name if on_hub else None,
-            revision=self.arguments.dataset_revision,
-            facts=facts,
-        )
+            facts["documents"] = {split: counts["documents"] for split, counts in self.counts.items()}
+            skipped = {split: counts["skipped"] for split, counts in self.counts.items() if counts["skipped"]}
+            facts["skipped"] = skipped or None
+        # a run of a version that held out whole ones does not go on
+        ends = ", ends held out" if self.holds_out and len(self.cuts or ()) > 1 else ""
+        places = {split: self.place_of(split) for split in self.all_splits}
+        return self.described({}, facts, version=f"{self.version}{ends}", places=places)
 
 
 def whole_documents(source: DocumentSource, split: str) -> Iterator[dict[str, object]]:
@@ -260,69 +235,51 @@ class Tokens(NamedTuple):
 
 def document_tokens(documents: Iterable[Document], tokenizer: "PreTrainedTokenizerBase") -> Iterator[Tokens]:
     """The tokens of documents in order, with the end-of-text token after each document that ends."""
-    for group in piece_groups(documents):
-        texts = [text for text, *_ in group]
+
+    def pieces() -> Iterator[tuple[Document, str, bool]]:
+        for document in documents:
+            *others, last = document.pieces
+            yield from ((document, piece, False) for piece in others)
+            yield document, last, True
+
+    # no warning that a text is longer than a model's context: it is cut
+    options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
+    remaining = pieces()
+    while group := list(islice(remaining, TOGETHER)):
+        texts = [text for _, text, _ in group]
         if is_byte_tokenizer(tokenizer):
             encoded = [encode_document(tokenizer, text) for text in texts]
         else:
-            # no warning that a text is longer than a model's context: it is cut
-            options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
             encoded = tokenizer(texts, **options)["input_ids"]
-        for (text, last, ends, values), ids in zip(group, encoded, strict=True):
-            share = len(text.encode()) / max(len(ids), 1)
-            end = [tokenizer.eos_token_id] if ends else []
-            num_bytes = np.append(np.full(len(ids), share), [0.0] * len(end))
-            yield Tokens(np.append(ids, end).astype(np.int32), num_bytes, last, values)
+        for (document, text, last), ids in zip(group, encoded, strict=True):
+            end = [tokenizer.eos_token_id] if last and document.ends else []
+            num_bytes = np.full(len(ids), len(text.encode()) / max(len(ids), 1))
+            num_bytes = np.append(num_bytes, np.zeros(len(end)))
+            yield Tokens(np.append(ids, end).astype(np.int32), num_bytes, last, document.values)
 
 
-def piece_groups(documents: Iterable[Document]) -> Iterator[list[tuple[str, bool, bool, Mapping[str, Any]]]]:
-    """Pieces to encode together; of each, whether no piece follows, whether the document ends, and its values."""
-    group, characters = [], 0
-    for document in documents:
-        pieces = list(document.pieces)
-        for number, piece in enumerate(pieces, 1):
-            last = number == len(pieces)
-            group.append((piece, last, last and document.ends, document.values))
-            characters += len(piece)
-            if len(group) == TEXTS or characters >= PIECE:
-                yield group
-                group, characters = [], 0
-    if group:
-        yield group
+def cut_into_blocks(tokens: Iterable[Tokens], block_size: int, pack: bool) -> Iterator[dict[str, Any]]:
+    """Blocks of at most `block_size` tokens: `input_ids` (N,) and `num_bytes`.
 
-
-def packed(tokens: Iterable[Tokens], block_size: int) -> Iterator[dict[str, Any]]:
-    """All tokens in order, cut into blocks: `input_ids` (N,) and `num_bytes`.
-
-    The last block may be shorter; one of a single token, which predicts nothing, is left out.
+    With `pack` all tokens in order, of which the last block may have fewer. Else the beginning of each document, with
+    its `length` in tokens and its values. Blocks of a single token, which predicts nothing, are left out.
     """
-    ids, num_bytes = np.zeros(0, np.int32), np.zeros(0)
+    ids, num_bytes, length = np.zeros(0, np.int32), np.zeros(0), 0
     for piece in tokens:
-        ids, num_bytes = np.append(ids, piece.ids), np.append(num_bytes, piece.num_bytes)
-        whole = len(ids) // block_size * block_size
-        for start in range(0, whole, block_size):
-            yield block(ids[start : start + block_size], num_bytes[start : start + block_size])
-        ids, num_bytes = ids[whole:], num_bytes[whole:]
+        length += len(piece.ids)
+        if pack or len(ids) < block_size:
+            ids, num_bytes = np.append(ids, piece.ids), np.append(num_bytes, piece.num_bytes)
+        if pack:
+            whole = len(ids) // block_size * block_size
+            for start in range(0, whole, block_size):
+                yield block(ids[start : start + block_size], num_bytes[start : start + block_size])
+            ids, num_bytes = ids[whole:], num_bytes[whole:]
+        elif piece.last:
+            if length >= FEWEST:
+                yield {**block(ids[:block_size], num_bytes[:block_size]), LENGTH: length, **piece.values}
+            ids, num_bytes, length = ids[:0], num_bytes[:0], 0
     if len(ids) >= FEWEST:
         yield block(ids, num_bytes)
-
-
-def by_document(tokens: Iterable[Tokens], block_size: int) -> Iterator[dict[str, Any]]:
-    """The beginning of each document, at most `block_size` tokens, with its `length` in tokens and its values.
-
-    Documents of a single token, which predicts nothing, are left out.
-    """
-    parts, length = [], 0
-    for piece in tokens:
-        if length < block_size:
-            parts.append(piece)
-        length += len(piece.ids)
-        if not piece.last:
-            continue
-        ids, num_bytes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "num_bytes"))
-        if length >= FEWEST:
-            yield {**block(ids[:block_size], num_bytes[:block_size]), LENGTH: length, **piece.values}
-        parts, length = [], 0
 
 
 def block(ids: np.ndarray, num_bytes: np.ndarray) -> dict[str, Any]:
@@ -341,7 +298,7 @@ class Blocks:
     def __call__(self, split: str) -> Iterator[dict[str, Any]]:
         """The blocks of a split in order."""
         tokens = document_tokens(self.source.documents(split), self.tokenizer)
-        return (packed if self.pack else by_document)(tokens, self.block_size)
+        return cut_into_blocks(tokens, self.block_size, self.pack)
 
     def dataset(self, split: str, limit: int | None) -> "Dataset":
         """The first blocks of a split, at most `limit`, as a `Dataset`; those of a stream are in memory."""
@@ -352,8 +309,7 @@ class Blocks:
             slices = next(iter(self.source.columns.values())).slices
             features |= {LENGTH: Value("int64"), **dict.fromkeys(slices, Value("string"))}
         if self.source.reading.streaming:
-            found = list(islice(self(split), limit))
-            return Dataset.from_dict({name: [block[name] for block in found] for name in features}, Features(features))
+            return Dataset.from_list(list(islice(self(split), limit)), Features(features))
         tokenizer = [self.tokenizer.backend_tokenizer.to_str(), self.tokenizer.eos_token_id]
         found = Dataset.from_generator(
             blocks_of,

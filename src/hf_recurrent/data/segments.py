@@ -1,21 +1,86 @@
-"""Batches of segments of long documents: each row of a batch goes through its document segment by segment.
+"""Documents as token ids, one by one, and batches of their segments: each row of a batch goes through its document
+segment by segment.
 
 A row that has come to the end of its document takes the next unread one, in the order of rows ("Block-Recurrent
 Transformers", arXiv 2203.07852, and its code). Rows are dealt out to processes; each follows all of them, so that what
 a row reads does not depend on their number. Shapes: B rows of a process's batch, N tokens a segment.
 """
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ..benchmarks import encode_document
 from ..models.common.token_targets import NO_TARGET
-from .corpus import TokenDocuments
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 NO_DOCUMENT = -1
+# documents encoded together: each may have millions of tokens
+BATCH_SIZE = 16
+# tokens at either end of a document that go into the fingerprint
+FINGERPRINT_TOKENS = 1024
+
+
+class TokenDocuments:
+    """Documents of token ids.
+
+    Args:
+        documents: `documents[i]` is a sequence of ids.
+        lengths: tokens of each document; counted if not given.
+    """
+
+    def __init__(self, documents: Sequence[Sequence[int]], lengths: Sequence[int] | None = None):
+        self.documents = documents
+        self.lengths = np.array([len(ids) for ids in documents] if lengths is None else lengths, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """Token ids (tokens,) of a document."""
+        return np.asarray(self.documents[int(index)], dtype=np.int64)
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.lengths.sum())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the lengths of all documents and the tokens at both ends of each."""
+        content = hashlib.blake2b(self.lengths.tobytes(), digest_size=8)
+        for tokens in self:
+            content.update(tokens[:FINGERPRINT_TOKENS].tobytes())
+            content.update(tokens[-FINGERPRINT_TOKENS:].tobytes())
+        return content.hexdigest()
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def encode_documents(dataset: "Dataset", tokenizer: Any, num_proc: int | None = None) -> TokenDocuments:
+    """The documents of the column `text`, as token ids of the whole text, without BOS and EOS."""
+
+    def tokenize(batch: dict[str, list]) -> dict[str, list]:
+        ids = [encode_document(tokenizer, text) for text in batch["text"]]
+        return {"input_ids": ids, "num_tokens": list(map(len, ids))}
+
+    encoded = dataset.map(
+        tokenize,
+        batched=True,
+        batch_size=BATCH_SIZE,
+        writer_batch_size=BATCH_SIZE,
+        remove_columns=dataset.column_names,
+        num_proc=num_proc,
+        desc="encoding",
+    )
+    return TokenDocuments(encoded.with_format("numpy")["input_ids"], encoded["num_tokens"][:])
 
 
 class Segment(NamedTuple):
@@ -82,22 +147,19 @@ class DocumentReader:
         pad_token_id: int = 0,
         predict_across_segments: bool = True,
     ):
-        for name, value in {"batch_size": batch_size, "segment_length": segment_length}.items():
-            if value < 1:
-                raise ValueError(f"{name} is {value}: expected at least 1")
-        if not 0 <= shard[0] < shard[1]:
-            raise ValueError(f"shard is {shard}: expected (process, processes), counted from 0")
-        self.documents, self.shard = documents, tuple(shard)
+        if min(batch_size, segment_length) < 1 or not 0 <= shard[0] < shard[1]:
+            raise ValueError(
+                f"batch_size is {batch_size}, segment_length {segment_length} and shard {shard}: expected 1 or more, "
+                "and (process, processes), counted from 0"
+            )
+        self.documents, self.shard, self.pad_token_id = documents, tuple(shard), pad_token_id
         self.batch_size, self.segment_length = batch_size, segment_length
-        self.shuffle_seed, self.rewind = shuffle_seed, rewind
-        self.pad_token_id, self.predict_across_segments = pad_token_id, predict_across_segments
+        self.shuffle_seed, self.rewind, self.predict_across_segments = shuffle_seed, rewind, predict_across_segments
         self.not_empty = np.flatnonzero(documents.lengths)
-        if not len(self.not_empty):
-            raise ValueError(f"documents has {len(documents)} documents and no token: there is nothing to read")
-        if rewind and len(self.not_empty) < shard[1]:
+        if len(self.not_empty) < (shard[1] if rewind else 1):
             raise ValueError(
                 f"documents has {len(self.not_empty)} that are not empty, for {shard[1]} processes: each needs one of "
-                "its own, so use fewer processes"
+                "its own, so give more, or use fewer processes"
             )
         self.reset()
 
@@ -109,9 +171,9 @@ class DocumentReader:
     def reset(self) -> None:
         """Go back to the beginning of the first epoch."""
         self.rows = [Row() for _ in range(self.num_rows)]
+        # the tokens of each row's document, where they are needed
         self.texts: list[np.ndarray | None] = [None] * self.num_rows
-        self.epoch, self.given = 0, 0
-        self.order = self.document_order(0)
+        self.epoch, self.given, self.order = 0, 0, self.document_order(0)
 
     def document_order(self, epoch: int) -> np.ndarray:
         """Indices of the documents of an epoch, in order."""
@@ -127,39 +189,30 @@ class DocumentReader:
     def next_segment(self) -> Segment | None:
         """The next segment of this process's rows; None where none of them has tokens left."""
         starts = [self.advance(index) for index in range(self.num_rows)]
-        own = slice(self.shard[0], None, self.shard[1])
-        if all(row.document == NO_DOCUMENT for row in self.rows[own]):
+        own = range(self.num_rows)[self.shard[0] :: self.shard[1]]
+        if all(self.rows[index].document == NO_DOCUMENT for index in own):
             return None
-        segment = self.padding()
-        ids, mask, labels, _, positions, documents = (tensor.numpy() for tensor in segment)
-        for place, index in enumerate(range(self.num_rows)[own]):
+        shape, length = (self.batch_size, self.segment_length), self.segment_length
+        ids, mask = np.full(shape, self.pad_token_id), np.zeros(shape, np.int64)
+        labels = np.full(shape, NO_TARGET)
+        for place, index in enumerate(own):
             row = self.rows[index]
             if row.document == NO_DOCUMENT:
                 continue
+            if self.texts[index] is None:
+                self.texts[index] = self.documents[row.document]
             # the token after the segment's last one is its label
-            ahead = self.text(index)[row.position : row.position + self.segment_length + 1]
-            tokens = ahead[: self.segment_length]
+            ahead = self.texts[index][row.position : row.position + length + 1]
+            tokens = ahead[:length]
             following = ahead[1:] if self.predict_across_segments else tokens[1:]
             ids[place, : len(tokens)], mask[place, : len(tokens)] = tokens, 1
             labels[place, : len(following)] = following
-            positions[place], documents[place] = row.position, row.document
+        positions, documents = ([getattr(self.rows[index], name) for index in own] for name in ("position", "document"))
         for row in self.rows:
             if row.document != NO_DOCUMENT:
-                left = self.documents.lengths[row.document] - row.position
-                row.position += int(min(self.segment_length, left))
-        return segment._replace(start_of_document=torch.tensor(starts[own]))
-
-    def padding(self) -> Segment:
-        """A segment in which no row has a document."""
-        rows, shape = self.batch_size, (self.batch_size, self.segment_length)
-        return Segment(
-            input_ids=torch.full(shape, self.pad_token_id),
-            attention_mask=torch.zeros(shape, dtype=torch.long),
-            labels=torch.full(shape, NO_TARGET),
-            start_of_document=torch.zeros(rows, dtype=torch.bool),
-            position=torch.zeros(rows, dtype=torch.long),
-            document=torch.full((rows,), NO_DOCUMENT),
-        )
+                row.position += int(min(length, self.documents.lengths[row.document] - row.position))
+        columns = (ids, mask, labels, [starts[index] for index in own], positions, documents)
+        return Segment(*map(torch.as_tensor, columns))
 
     def advance(self, index: int) -> bool:
         """Whether a row begins a document, which it takes if it has read its own."""
@@ -177,22 +230,13 @@ class DocumentReader:
         self.given += 1
         return True
 
-    def text(self, index: int) -> np.ndarray:
-        """The tokens of a row's document."""
-        if self.texts[index] is None:
-            self.texts[index] = self.documents[self.rows[index].document]
-        return self.texts[index]
-
     @property
     def settings(self) -> dict[str, Any]:
         """Settings that the positions in a state depend on."""
+        names = ("batch_size", "segment_length", "shuffle_seed", "rewind", "predict_across_segments")
         return {
-            "batch_size": self.batch_size,
-            "segment_length": self.segment_length,
+            **{name: getattr(self, name) for name in names},
             "processes": self.shard[1],
-            "shuffle_seed": self.shuffle_seed,
-            "rewind": self.rewind,
-            "predict_across_segments": self.predict_across_segments,
             "documents": len(self.documents),
             "tokens": self.documents.num_tokens,
             "fingerprint of the corpus": self.documents.fingerprint,
@@ -223,5 +267,4 @@ class DocumentReader:
             )
         self.reset()
         self.rows = [Row(**row) for row in state["rows"]]
-        self.epoch, self.given = state["epoch"], state["given"]
-        self.order = self.document_order(self.epoch)
+        self.epoch, self.given, self.order = state["epoch"], state["given"], self.document_order(state["epoch"])

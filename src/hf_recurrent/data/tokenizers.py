@@ -1,12 +1,8 @@
 """Tokenizers of users' texts: trained on these, or another model's.
 
-    frame               one text            a pair                              padding
-    "classification"    [BOS] a [EOS]       [BOS] a [EOS] [BOS] b [EOS]         right
-    "language"          a                   a b                                 left
-    "seq2seq"           a [EOS]             a [EOS] b [EOS]                     right
-
-Those that are trained here have this frame, and types for the texts of a pair in "classification". Those of other
-models keep their own, such as BERT's [CLS] a [SEP], and take the padding side alone.
+Those that are trained here have the frame of their task, see `benchmarks.tokenizers`, and types for the texts of a pair
+in "classification". Those of other models keep their own, such as BERT's [CLS] a [SEP], and take the padding side
+alone.
 """
 
 import os
@@ -15,27 +11,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..benchmarks.long_documents.tokenizers import byte_tokenizer, train_bpe_tokenizer
-from ..benchmarks.special_tokens import SPECIAL_TOKENS, token_ids
-from ..benchmarks.tokenizers import MODEL_INPUTS, ended, framed, word_level
+from ..benchmarks.tokenizers import (
+    PADDING_SIDES,
+    SPECIAL_TOKENS,
+    TYPE_INPUT,
+    byte_tokenizer,
+    complete,
+    train_bpe_tokenizer,
+    word_level,
+)
 from ..files import one_line
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 TRAINED_KINDS = ("bpe", "words", "bytes")
-PADDING_SIDES = {"classification": "right", "language": "left", "seq2seq": "right"}
-TYPE_INPUT = "token_type_ids"
 BPE_VOCAB_SIZE = 8000
 # that of a model's config; memory for it is taken at once, and a process without as much is aborted
 LARGEST_VOCAB_SIZE = 2**24
-_BYTES = 256
+BYTES = 256
 # of a tokenizer, in a folder
-_FILES = ("tokenizer*", "vocab*", "*.model")
-_PUNCTUATION = r"[^\w\s]"
+FILES = ("tokenizer*", "vocab*", "*.model")
+PUNCTUATION = r"[^\w\s]"
 # where other models have no token of a role, the one that they use in its place
-_OTHER_NAMES = {"bos_token": "cls_token", "eos_token": "sep_token"}
+OTHER_NAMES = {"bos_token": "cls_token", "eos_token": "sep_token"}
 
 
 def train_tokenizer(
@@ -54,7 +53,7 @@ def train_tokenizer(
         kind: "bpe", "words" or "bytes".
         texts: those of the train split, and of it only; not read for "bytes".
         vocab_size: V, the most tokens, special ones and bytes among them. None: 8,000 for "bpe", all for "words".
-        frame: what is put around texts, see the module: "classification", "language" or "seq2seq".
+        frame: what is put around texts: "classification", "language" or "seq2seq".
 
     Raises:
         ValueError: an argument out of range, or no word in any of the texts.
@@ -62,33 +61,30 @@ def train_tokenizer(
     if kind not in TRAINED_KINDS:
         raise ValueError(f"kind={kind!r}: expected one of {', '.join(TRAINED_KINDS)}")
     if kind == "bytes":
-        if vocab_size is not None:
-            raise ValueError(f"vocab_size={vocab_size!r}: the vocabulary of 'bytes' is fixed: leave vocab_size out")
-        return _complete(byte_tokenizer().backend_tokenizer, frame)
-    if kind == "words":
-        from tokenizers import trainers
+        return byte_tokenizer(frame)
+    smallest = len(SPECIAL_TOKENS) + (1 if kind == "words" else BYTES)
+    if vocab_size is not None and not smallest <= vocab_size <= LARGEST_VOCAB_SIZE:
+        raise ValueError(f"vocab_size={vocab_size!r}: expected an integer from {smallest} to {LARGEST_VOCAB_SIZE}")
+    if kind == "bpe":
+        wanted = BPE_VOCAB_SIZE if vocab_size is None else vocab_size
+        tokenizer = train_bpe_tokenizer(texts, wanted, at_most=True, frame=frame)
+        if len(tokenizer) < wanted:
+            warnings.warn(
+                f"the texts give a vocabulary of {len(tokenizer)} tokens only, of vocab_size={wanted} wanted",
+                stacklevel=2,
+            )
+        return tokenizer
+    from tokenizers import trainers
 
-        _check_size(vocab_size, len(SPECIAL_TOKENS) + 1, "special tokens, a word")
-        tokenizer = word_level((), _PUNCTUATION)
-        # words that are as frequent in the order of their characters
-        trainer = trainers.WordLevelTrainer(
-            vocab_size=2**62 if vocab_size is None else vocab_size,
-            special_tokens=list(SPECIAL_TOKENS.values()),
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator(texts, trainer)
-        if tokenizer.get_vocab_size() == len(SPECIAL_TOKENS):
-            raise ValueError("the texts to train the tokenizer on have no words: give texts that are not empty")
-        return _complete(tokenizer, frame, of_bytes=False)
-    _check_size(vocab_size, len(SPECIAL_TOKENS) + _BYTES, "special tokens, bytes")
-    wanted = BPE_VOCAB_SIZE if vocab_size is None else vocab_size
-    tokenizer = train_bpe_tokenizer(texts, wanted, at_most=True).backend_tokenizer
-    if tokenizer.get_vocab_size() < wanted:
-        warnings.warn(
-            f"the texts give a vocabulary of {tokenizer.get_vocab_size()} tokens only, of vocab_size={wanted} wanted",
-            stacklevel=2,
-        )
-    return _complete(tokenizer, frame)
+    words = word_level((), PUNCTUATION)
+    # words that are as frequent in the order of their characters
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size or 2**62, special_tokens=list(SPECIAL_TOKENS.values()), show_progress=False
+    )
+    words.train_from_iterator(texts, trainer)
+    if words.get_vocab_size() == len(SPECIAL_TOKENS):
+        raise ValueError("the texts to train the tokenizer on have no words: give texts that are not empty")
+    return complete(words, frame)
 
 
 def load_tokenizer(
@@ -113,7 +109,7 @@ def load_tokenizer(
     """
     expected = f"; expected {', '.join(TRAINED_KINDS)}, a name on the Hub, or a folder with a tokenizer"
     tokenizer = read_tokenizer("tokenizer", name, revision, token, expected)
-    for role in _OTHER_NAMES:
+    for role in OTHER_NAMES:
         if getattr(tokenizer, role) is None and token_of(tokenizer, role) is not None:
             setattr(tokenizer, role, token_of(tokenizer, role))
     if tokenizer.pad_token is None:
@@ -131,12 +127,12 @@ def load_tokenizer(
             f"the tokenizer of {name} does not end a text with an end-of-text token, which a decoder needs to stop: "
             "take one that does, such as T5's, or train one on the texts"
         )
-    has_types = frame == "classification" and _pair_types(tokenizer) > 1
+    has_types = frame == "classification" and pair_types(tokenizer) > 1
     inputs = [*(input_ for input_ in tokenizer.model_input_names if input_ != TYPE_INPUT), *[TYPE_INPUT] * has_types]
     # `save_pretrained` writes attributes of the constructor alone
-    for name, value in {"padding_side": PADDING_SIDES[frame], "model_input_names": inputs}.items():
-        setattr(tokenizer, name, value)
-        tokenizer.init_kwargs[name] = value
+    for attribute, value in {"padding_side": PADDING_SIDES[frame], "model_input_names": inputs}.items():
+        setattr(tokenizer, attribute, value)
+        tokenizer.init_kwargs[attribute] = value
     return tokenizer
 
 
@@ -152,28 +148,29 @@ def with_plain_texts(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokeniz
 
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.post_processor = None
+    names = ("padding_side", "truncation_side", "model_max_length", "split_special_tokens", "chat_template")
     return (ByteLevelTokenizer if isinstance(tokenizer, ByteLevelTokenizer) else PreTrainedTokenizerFast)(
         tokenizer_object=backend,
         model_input_names=["input_ids", "attention_mask"],
-        padding_side=tokenizer.padding_side,
-        truncation_side=tokenizer.truncation_side,
-        model_max_length=tokenizer.model_max_length,
-        split_special_tokens=tokenizer.split_special_tokens,
-        chat_template=tokenizer.chat_template,
         clean_up_tokenization_spaces=False,
+        **{name: getattr(tokenizer, name) for name in names},
         **tokenizer.special_tokens_map,
     )
 
 
 def num_token_types(tokenizer: "PreTrainedTokenizerBase") -> int:
     """How many `token_type_ids` a tokenizer gives to pairs: `type_vocab_size` of a model that embeds them; 0: none."""
-    return _pair_types(tokenizer) if TYPE_INPUT in tokenizer.model_input_names else 0
+    return pair_types(tokenizer) if TYPE_INPUT in tokenizer.model_input_names else 0
+
+
+def pair_types(tokenizer: "PreTrainedTokenizerBase") -> int:
+    return 1 + max(tokenizer("a", "b", return_token_type_ids=True)[TYPE_INPUT])
 
 
 def token_of(tokenizer: "PreTrainedTokenizerBase", role: str) -> str | None:
     """A tokenizer's token of a role, such as "eos_token", or the one that it has in its place; None without either."""
     token = getattr(tokenizer, role)
-    return getattr(tokenizer, _OTHER_NAMES[role]) if token is None and role in _OTHER_NAMES else token
+    return getattr(tokenizer, OTHER_NAMES[role]) if token is None and role in OTHER_NAMES else token
 
 
 def unknown_token_id(tokenizer: "PreTrainedTokenizerBase") -> int | None:
@@ -186,61 +183,25 @@ def unknown_token_id(tokenizer: "PreTrainedTokenizerBase") -> int | None:
 
 
 def read_tokenizer(
-    argument: str, name: str, revision: str | None = None, token: str | None = None, expected: str = ""
+    argument: str, name: str, revision: str | None = None, token: str | None = None, expected: str = "", **options: Any
 ) -> "PreTrainedTokenizerBase":
-    """A tokenizer as it was saved; messages call it by `argument`, and end with what would be `expected`.
+    """A tokenizer as it was saved; messages call it by `argument`, if it is one, and end with what would be `expected`.
 
     Raises:
         ValueError: there is none, or it does not load.
     """
     from transformers import AutoTokenizer
 
-    place = os.path.expanduser(name)
-    if os.path.isdir(place):
-        if not any(found for pattern in _FILES for found in Path(place).glob(pattern)):
-            raise ValueError(f"{argument}={name!r}: the folder has no tokenizer")
-    elif name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise ValueError(f"{argument}={name!r}: there is no such folder")
+    place, label = os.path.expanduser(name), f"{argument}={name!r}" if argument else f"the tokenizer of {name}"
+    if os.path.isdir(place) and not any(path for pattern in FILES for path in Path(place).glob(pattern)):
+        raise ValueError(f"{label}: the folder has no tokenizer, and examples are text: save one beside the model")
     try:
         # code in the repository would be offered to be run
-        return AutoTokenizer.from_pretrained(place, revision=revision or "main", token=token, trust_remote_code=False)
+        options = {"trust_remote_code": False, **options}
+        return AutoTokenizer.from_pretrained(place, revision=revision or "main", token=token, **options)
     # a damaged file makes the loader fail in whatever way it happens to
     except Exception as error:
-        raise ValueError(f"{argument}={name!r} does not load: {one_line(error).rstrip('.')}{expected}") from error
-
-
-def _check_size(vocab_size: int | None, smallest: int, what: str) -> None:
-    if vocab_size is not None and not smallest <= vocab_size <= LARGEST_VOCAB_SIZE:
-        raise ValueError(
-            f"vocab_size={vocab_size!r}: expected an integer from {smallest} ({what}) to {LARGEST_VOCAB_SIZE}"
-        )
-
-
-def _complete(tokenizer: "Tokenizer", frame: str, of_bytes: bool = True) -> "PreTrainedTokenizerFast":
-    from tokenizers import processors
-    from transformers import PreTrainedTokenizerFast
-
-    from ..benchmarks.byte_level import ByteLevelTokenizer
-
-    if frame != "language":
-        tokenizer.post_processor = framed(token_ids(())) if frame == "classification" else ended()
-    if frame == "classification" and of_bytes:
-        # a span that a model finds begins with its first word, not with the space before it
-        trimmed = processors.ByteLevel(add_prefix_space=False, trim_offsets=True)
-        tokenizer.post_processor = processors.Sequence([trimmed, tokenizer.post_processor])
-    return (ByteLevelTokenizer if of_bytes else PreTrainedTokenizerFast)(
-        tokenizer_object=tokenizer,
-        model_input_names=[name for name in MODEL_INPUTS if frame == "classification" or name != TYPE_INPUT],
-        padding_side=PADDING_SIDES[frame],
-        clean_up_tokenization_spaces=False,
-        # a text may hold the word "[PAD]"
-        split_special_tokens=True,
-        **SPECIAL_TOKENS,
-    )
-
-
-def _pair_types(tokenizer: "PreTrainedTokenizerBase") -> int:
-    return 1 + max(tokenizer("a", "b", return_token_type_ids=True)[TYPE_INPUT])
+        raise ValueError(f"{label} does not load: {one_line(error).rstrip('.')}{expected}") from error
 
 
 def load_saved_tokenizer(name: str, **options: Any) -> Any:
@@ -249,12 +210,4 @@ def load_saved_tokenizer(name: str, **options: Any) -> Any:
     Raises:
         ValueError: it has none, or a damaged one.
     """
-    from transformers import AutoTokenizer
-
-    if Path(name).is_dir() and not (Path(name) / "tokenizer_config.json").is_file():
-        raise ValueError(f"{name} has no tokenizer, and examples are text: save one beside the model")
-    try:
-        return AutoTokenizer.from_pretrained(name, **options)
-    # a damaged file makes the loader fail in whatever way it happens to
-    except Exception as error:
-        raise ValueError(f"the tokenizer of {name} does not load: {one_line(error)}") from error
+    return read_tokenizer("", name, **options)

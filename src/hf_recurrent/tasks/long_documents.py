@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from ..analysis.losses import PROSE, evaluate_split
 from ..benchmarks import document_tokenizer, encode_document
-from ..data.corpus import TokenDocuments, encode_documents
+from ..data.segments import TokenDocuments, encode_documents
 from .arguments import LongDocumentArguments
 from .base import Measured, Split, some_examples
 from .text_generation import Documents, prompt_of

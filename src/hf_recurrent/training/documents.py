@@ -20,8 +20,7 @@ from transformers import get_scheduler
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.losses import evaluate_documents
-from ..data.corpus import TokenDocuments
-from ..data.segments import DocumentReader, Segment
+from ..data.segments import DocumentReader, Segment, TokenDocuments
 from ..files import write_json
 from ..hub.checkpoint import first_not_finite
 from ..inference.processes import in_step, shared_after_training

@@ -14,7 +14,7 @@ import transformers
 from transformers import AutoModel, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..benchmarks.long_documents.tokenizers import embedding_rows, num_token_ids
+from ..benchmarks.tokenizers import embedding_rows, num_token_ids
 from ..convert import from_pretrained_recurrent
 from ..convert.pretrained import original_of, our_config
 from ..data.labels import listed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..special_tokens import token_ids
+from ..tokenizers import token_ids
 
 if TYPE_CHECKING:
     import torch

@@ -28,6 +28,7 @@ from ..byte_text import BYTES
 from ..files import Archive, Folder, matches, open_files, snapshot
 from ..parameters import Check, Parameter, fraction, integer, text
 from ..sampling import Shard, parts
+from ..tokenizers import byte_tokenizer
 from . import tables
 from .documents import (
     SPLITS,
@@ -40,7 +41,6 @@ from .documents import (
     shares,
     split_of,
 )
-from .tokenizers import byte_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
