@@ -147,7 +147,7 @@ CASES = [
     ),
     # texts with labels
     ("films", {"train_file": None, "task_name": "sst-2"}, "task_name is 'sst-2': expected one of cola, mnli, "),
-    ("films", {"train_file": None, "task_name": "record"}, "'record', which fills in entities: expected one of cola"),
+    ("films", {"train_file": None, "task_name": "record"}, "task_name is 'record': expected one of cola"),
     ("films", {"train_file": None, "task_name": "sst2", "text_column": "a"}, "and task_name 'sst2', which has its own"),
     ("films", {"task_name": "sst2"}, "task_name is 'sst2' and train_file .*: both choose the data"),
     ("films", {"benchmark_params": {"num_train": 5}}, "benchmark_params is {'num_train': 5}, which is for benchmarks"),
@@ -164,11 +164,11 @@ CASES = [
     (
         "films",
         {"test_file": "BOOK", "validation_split_percentage": 9},
-        "validation_split_percentage is 9 and test_file",
+        "validation_split_percentage is 9, but test_file is given",
     ),
-    ("films", {"train_split": "a"}, "train_split is 'a' and train_file .*: both choose examples"),
+    ("films", {"train_split": "a"}, "train_split is 'a', but train_file names a file"),
     ("films", {"dataset_config_name": "en"}, "dataset_config_name is 'en', but train_file names a file"),
-    ("films", {"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300 and tokenizer 'bytes'"),
+    ("films", {"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300, and tokenizer 'bytes'"),
     ("films", {"tokenizer": "./none"}, "tokenizer='./none' does not load"),
     ("films", {"tokenizer": "DATA/tokenizer"}, "has neither a padding nor an end-of-text token"),
     ("films", {"do_regression": True, "label_delimiter": ";"}, "do_regression is true and label_delimiter ';'"),
@@ -180,7 +180,7 @@ CASES = [
     ("book", {"pack": True, "line_by_line": True}, "pack is True and line_by_line True: .*leave one of them out"),
     ("book", {"max_seq_length": 9}, "max_seq_length is 9 and block_size 16: both are the tokens of"),
     ("book", {"max_length": 9}, "max_length is 9: the length of texts here is block_size"),
-    ("book", {"benchmark": "flip_flop"}, "benchmark is 'flip_flop' and train_file .*: both choose the data"),
+    ("book", {"benchmark": "flip_flop"}, "train_file is .* and benchmark 'flip_flop': both choose the data"),
     ("book", {"write_predictions": True}, "write_predictions is true"),
     (
         "book",

@@ -8,7 +8,7 @@ Each field is a key of a recipe and a flag. Tasks add the columns that they read
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -174,8 +174,8 @@ class DataArguments:
     @property
     def files(self) -> dict[str, str]:
         """Split -> file."""
-        found = {split: getattr(self, f"{split}_file") for split in ("train", "validation", "test")}
-        return {split: path for split, path in found.items() if path is not None}
+        paths = {split: getattr(self, f"{split}_file") for split in ("train", "validation", "test")}
+        return {split: path for split, path in paths.items() if path is not None}
 
     @property
     def held_out_percentage(self) -> int:
@@ -192,71 +192,72 @@ class DataArguments:
         chosen = next((name for name in CHOOSING if getattr(self, name, None) is not None), "benchmark")
         return f"{chosen} {getattr(self, chosen)!r}"
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that differ from their defaults."""
+        values = {}
+        for item in fields(self):
+            default = item.default_factory() if callable(item.default_factory) else item.default
+            if getattr(self, item.name) not in (default, None, [], {}):
+                values[item.name] = getattr(self, item.name)
+        return values
+
+    def refuse(self, names: Iterable[str], reason: str) -> None:
+        """Raise a ValueError for a setting that was given and does not apply."""
+        for name, value in self.given.items():
+            if name in names:
+                raise ValueError(f"{name} is {value!r}, {reason}")
+
     def check_own(self) -> None:
         """Raise a ValueError for settings of a user's own data that do not go together."""
-        chosen = [name for name in CHOOSING if getattr(self, name, None) is not None]
+        given = self.given
+        chosen = [name for name in (*CHOOSING, "benchmark") if name in given]
         if len(chosen) > 1:
             raise conflict(self, *chosen[:2], "choose the data")
-        for name in ("benchmark_config", "benchmark_params", "data_dir", "evaluate_on", "evaluate_params"):
-            if getattr(self, name) not in (None, [], {}):
-                raise ValueError(f"{name} is {getattr(self, name)!r}, which is for benchmarks: leave it out")
-        if self.benchmark != type(self).benchmark:
-            raise conflict(self, "benchmark", chosen[0], "choose the data")
+        of_benchmarks = ("benchmark_config", "benchmark_params", "data_dir", "evaluate_on", "evaluate_params")
+        self.refuse(of_benchmarks, "which is for benchmarks: leave it out")
+        if self.train_file is None:
+            self.refuse(("validation_file", "test_file"), "which goes with a train_file: leave it out")
+        else:
+            of_datasets = ("dataset_config_name", "dataset_revision", "train_split", "validation_split", "test_split")
+            self.refuse(of_datasets, "but train_file names a file: leave it out")
         for split, path in self.files.items():
-            if self.train_file is None:
-                raise ValueError(f"{split}_file is {path!r} without train_file: it goes with a train_file")
             if not Path(path).exists():
                 raise ValueError(f"{split}_file is {path!r}: there is no such file or folder{near_names(Path(path))}")
-            if getattr(self, f"{split}_split") is not None:
-                raise conflict(self, f"{split}_split", f"{split}_file", "choose examples")
-        others = ("validation_file", "test_file", "validation_split", "test_split")
-        other = next((name for name in others if getattr(self, name) is not None), None)
-        if other is not None and self.validation_split_percentage is not None:
-            raise ValueError(
-                f"validation_split_percentage is {self.validation_split_percentage} and {other} "
-                f"{getattr(self, other)!r}, so that no training examples are held out: set one of them"
-            )
-        for name in ("dataset_config_name", "dataset_revision"):
-            if self.train_file is not None and getattr(self, name) is not None:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, but train_file names a file: leave it out")
+        others = [name for name in ("validation_file", "test_file", "validation_split", "test_split") if name in given]
+        if others:
+            self.refuse(["validation_split_percentage"], f"but {others[0]} is given, so that nothing is held out")
         # its settings are checked
         self.reading  # noqa: B018
-        if self.vocab_size is not None and self.tokenizer not in (None, "bpe", "words"):
-            raise ValueError(
-                f"vocab_size is {self.vocab_size} and tokenizer {self.tokenizer!r}, which has its own size: leave "
-                "vocab_size out"
-            )
+        if self.tokenizer not in (None, "bpe", "words"):
+            self.refuse(["vocab_size"], f"and tokenizer {self.tokenizer!r} has its own size: leave vocab_size out")
 
     def check_benchmark(self) -> None:
         """Raise a ValueError for settings of a benchmark that do not exist, or are for a user's own data."""
-        shared = {field.name for field in fields(DataArguments)} - OWN | self.for_benchmarks
-        for field in fields(self):
-            default = field.default_factory() if callable(field.default_factory) else field.default
-            value = getattr(self, field.name)
-            if field.name not in shared and value != default:
-                raise ValueError(
-                    f"{field.name} is {value!r}, which is for your own data: name it with train_file or dataset_name"
-                )
+        shared = {item.name for item in fields(DataArguments)} - OWN | self.for_benchmarks
+        own = {item.name for item in fields(self)} - shared
+        self.refuse(own, "which is for your own data: name it with train_file or dataset_name")
         info = benchmark_info(self.benchmark)
         place = f"config of benchmark {self.benchmark}"
-        if self.benchmark_config is None:
-            self.benchmark_config = info.default_config
+        self.benchmark_config = self.benchmark_config or info.default_config
         require_known(f"benchmark_config ({place})", self.benchmark_config, list(info.configs))
         self.check_parameters(self.benchmark_config, self.benchmark_params)
-        for entry in self.evaluate_on:
-            require_known(f"evaluate_on ({place})", entry.partition("/")[0], list(info.configs))
-            if entry.partition("/")[0] == self.benchmark_config:
+        named = [entry.partition("/")[0] for entry in self.evaluate_on]
+        for entry, config in zip(self.evaluate_on, named, strict=True):
+            require_known(f"evaluate_on ({place})", config, list(info.configs))
+            if config == self.benchmark_config:
                 raise ValueError(f"evaluate_on holds {entry!r}: test splits of benchmark_config are evaluated anyway")
-        named = {entry.partition("/")[0] for entry in self.evaluate_on}
-        for config, own in self.evaluate_params.items():
-            require_known("evaluate_params (a configuration in evaluate_on)", config, sorted(named))
-            self.evaluate_params[config] = own = mapping(f"evaluate_params of {config}", own)
-            self.check_parameters(config, {name: value for name, value in own.items() if name != "data_dir"})
+        for config, params in self.evaluate_params.items():
+            require_known("evaluate_params (a configuration in evaluate_on)", config, named)
+            self.evaluate_params[config] = params = mapping(f"evaluate_params of {config}", params)
+            self.check_parameters(config, {name: value for name, value in params.items() if name != "data_dir"})
 
     def check_parameters(self, config: str, params: dict[str, Any]) -> None:
         """Raise a ValueError for a parameter that a configuration does not take, or a bad value."""
-        benchmark = get_benchmark(self.benchmark).member(config)
-        known = benchmark_info(self.benchmark).parameters[config]
+        benchmark, known = (
+            get_benchmark(self.benchmark).member(config),
+            benchmark_info(self.benchmark).parameters[config],
+        )
         for name in params:
             require_known(f"benchmark_params (parameter of {self.benchmark} {config})", name, list(known))
         benchmark.checked(config, params, benchmark.info.parameters[config])

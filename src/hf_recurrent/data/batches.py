@@ -14,7 +14,6 @@ import torch
 from ..models.common.token_targets import NO_TARGET
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset
 
 # examples whose lengths are computed together
@@ -47,19 +46,9 @@ def siamese_token_counts(examples: "Dataset") -> np.ndarray:
 
     A batch of n examples costs n times the largest of these: its sentences are padded to the longest one.
     """
-    pieces = examples.select_columns(["token_type_ids"]).with_format("arrow").iter(PIECE)
-    second = [sums_of_lists(piece["token_type_ids"]) for piece in pieces]
-    second = np.concatenate([np.zeros(0, int), *second])
+    pieces = examples.select_columns(["token_type_ids"]).with_format("numpy").iter(PIECE)
+    second = np.array([types.sum() for piece in pieces for types in piece["token_type_ids"]], int)
     return 2 * np.maximum(second, token_counts(examples) - second)
-
-
-def sums_of_lists(lists: "pa.ChunkedArray") -> np.ndarray:
-    """The sum of each list of integers (N,)."""
-    import pyarrow.compute as pc
-
-    ends = np.cumsum(pc.list_value_length(lists).to_numpy())
-    sums = np.concatenate([[0], np.cumsum(pc.list_flatten(lists).to_numpy(), dtype=int)])
-    return np.diff(sums[np.concatenate([[0], ends])])
 
 
 def within(tokenizer: Any, limit: int | None, *texts: list[str], **more: Any) -> tuple[dict, list[int]]:
@@ -102,24 +91,15 @@ class PaddingCollator:
             for name, values in columns.items()
         }
         if "attention_mask" not in columns:
-            batch["attention_mask"] = torch.from_numpy(filled(lengths_of(columns["input_ids"]), self.left)).long()
+            batch["attention_mask"] = padded([[1] * len(ids) for ids in columns["input_ids"]], 0, self.left)
         return batch
-
-
-def lengths_of(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    return np.fromiter(map(len, rows), np.int64, len(rows))
-
-
-def filled(lengths: np.ndarray, left: bool) -> np.ndarray:
-    """Bool (B, S), the places of rows of these lengths (B,), padded on one side."""
-    columns, longest = np.arange(lengths.max()), lengths.max()
-    return columns >= longest - lengths[:, None] if left else columns < lengths[:, None]
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int, left: bool = False) -> torch.Tensor:
     """Rows of integers as one tensor (B, S), with `fill` after each row, or before it if `left`."""
-    lengths = lengths_of(rows)
-    real = filled(lengths, left)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    columns, longest = np.arange(lengths.max()), lengths.max()
+    real = columns >= longest - lengths[:, None] if left else columns < lengths[:, None]
     values = np.full(real.shape, fill, np.int64)
     values[real] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
     return torch.from_numpy(values)

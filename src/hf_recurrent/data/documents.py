@@ -309,7 +309,8 @@ class Blocks:
             slices = next(iter(self.source.columns.values())).slices
             features |= {LENGTH: Value("int64"), **dict.fromkeys(slices, Value("string"))}
         if self.source.reading.streaming:
-            return Dataset.from_list(list(islice(self(split), limit)), Features(features))
+            found = list(islice(self(split), limit))
+            return Dataset.from_dict({name: [own[name] for own in found] for name in features}, Features(features))
         tokenizer = [self.tokenizer.backend_tokenizer.to_str(), self.tokenizer.eos_token_id]
         found = Dataset.from_generator(
             blocks_of,

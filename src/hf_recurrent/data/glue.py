@@ -37,14 +37,3 @@ TASKS = {
     "cb": Task(PREMISE, dataset=SUPER_GLUE, scores=("accuracy", "macro_f1")),
     "wic": Task(SENTENCES, dataset=SUPER_GLUE),
 }
-# tasks of the benchmarks that are no classification of a text or a pair with training examples
-OTHERS = {
-    "ax": "only has a test split",
-    "axb": "only has a test split",
-    "axg": "only has a test split",
-    "copa": "chooses one of two alternatives",
-    "multirc": "has passages, questions and answers",
-    "record": "fills in entities",
-    "wsc": "has pronouns and nouns within a text",
-    "wsc.fixed": "has pronouns and nouns within a text",
-}

@@ -5,13 +5,13 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -348,6 +348,8 @@ class Source:
             examples = examples.filter(lambda problem: problem is None, input_columns="problem")
         if not len(examples):
             raise ValueError(f"{place} has no examples")
+        for name in columns.slices:
+            examples = examples.remove_columns(name).add_column(name, narrowest(examples[name]))
         return examples.remove_columns("problem"), len(skipped)
 
     def data(self) -> Data:
@@ -357,7 +359,6 @@ class Source:
         columns, labels, unlabelled = next(iter(self.columns.values())), None, {}
         if self.task.label_names and (self.labelled or columns.label is not None):
             labels, examples, unlabelled = self.with_labels(examples)
-        examples = with_numbers(examples, self.arguments.slice_by)
         if len(examples) == 1 and not self.evaluates:
             examples = self.with_validation(examples["train"])
         facts = {"files": {split: Path(path).name for split, path in self.paths.items()} or None}
@@ -458,16 +459,6 @@ def warn_of_unseen(counts: Mapping[str, Counter], place: str) -> None:
             f"{place}: no other split has the label {shown}: leave these examples out if it is no class to predict",
             stacklevel=3,
         )
-
-
-def with_numbers(examples: "Mapping[str, Dataset]", names: Sequence[str]) -> "dict[str, Dataset]":
-    """Splits whose columns of difficulty hold numbers, where all of their values are."""
-    found = dict(examples)
-    for name in dict.fromkeys(names):
-        values = iter(narrowest([value for rows in found.values() for value in rows[name]]))
-        for split, rows in found.items():
-            found[split] = rows.remove_columns(name).add_column(name, list(islice(values, len(rows))))
-    return found
 
 
 def name_of(path: str) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..data.arguments import DataArguments, conflict, flag
-from ..data.glue import OTHERS
 from ..data.glue import TASKS as GLUE
 from ..templating import require_known
 
@@ -54,11 +53,6 @@ class ClassificationArguments(DataArguments):
             setattr(self, name, [part.strip() for part in value[0].split(",")] if len(value) == 1 else list(value))
         if self.task_name is not None:
             self.task_name = self.task_name.lower()
-            if self.task_name in OTHERS:
-                raise ValueError(
-                    f"task_name is {self.task_name!r}, which {OTHERS[self.task_name]}: expected one of "
-                    f"{', '.join(GLUE)}, which classify a text or a pair"
-                )
             require_known("task_name", self.task_name, list(GLUE))
             fixed = ("text_column", "label_column", "label_list", "dataset_config_name", "train_split", "do_regression")
             for name in fixed:
