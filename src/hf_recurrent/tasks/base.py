@@ -18,15 +18,15 @@ from ..analysis.evaluate import evaluate_batches
 from ..analysis.halting import halting_table
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..data.arguments import DataArguments
-from ..data.batches import PIECE, PaddingCollator, token_counts
+from ..data.batches import PaddingCollator, token_counts
 from ..data.columns import Columns, check_slices, chosen, has_column, require_columns, text_of
 from ..data.labels import Labels, raw_label
 from ..data.loading import Data, benchmark_data, benchmark_labels, load_data
 from ..data.reading import Reading, folder_texts, is_folder, read_rows
-from ..data.tokenizers import TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
+from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
 from ..files import plain
 from ..templating import require_known
-from .metrics import with_ponder_metrics
+from .metrics import Row, Scores, with_ponder_metrics
 
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40
@@ -36,7 +36,7 @@ MODEL_INPUTS = ["input_ids", "attention_mask", "token_type_ids", "labels", "star
 # fields of texts, and of lists of texts
 TEXTS = ("text", "text_pair", "source", "target", "words", "question", "context")
 # measured examples, and the table of a split
-Measured = tuple[pd.DataFrame, dict[str, Any]]
+Measured = tuple[pd.DataFrame, Row]
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Split:
     name: str
     dataset: Dataset
     slice_columns: tuple[str, ...] = ()
-    of_units: Mapping[str, Any] = field(default_factory=dict)
+    of_units: Row = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
-    def slices(self) -> dict[str, Any]:
+    def slices(self) -> Row:
         """Columns of difficulty, with a value for each unit that counts."""
         return self.task.slices(self)
 
@@ -163,7 +163,7 @@ class Task:
         require_columns(named, found, place)
         return Columns(inputs, label, check_slices(self.data.slice_by, found, place))
 
-    def inputs_of(self, found: Sequence[str], place: str) -> tuple[dict[str, Any], dict[str, str]]:
+    def inputs_of(self, found: Sequence[str], place: str) -> tuple[Row, dict[str, str]]:
         """The columns of a table by the fields of examples, and by the flags that name them."""
         inputs, named = {}, {}
         for name, flag, usual, what in self.fields:
@@ -172,15 +172,15 @@ class Task:
             inputs[name] = named[flag] = chosen(flag, getattr(self.data, flag), known, found, place, what)
         return inputs, named
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         """The fields of an example but its label. Raises a ValueError, which does not name the row."""
         return {name: text_of(row, column) for name, column in columns.inputs.items()}
 
-    def features(self, columns: Columns) -> dict[str, Any]:
+    def features(self, columns: Columns) -> Row:
         """The types of the fields of an example."""
         return dict.fromkeys(columns.inputs, Value("string"))
 
-    def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> Any:
+    def label(self, row: Row, columns: Columns, declared: Sequence[str] = ()) -> Any:
         """The label of a row as a text, or a list of texts; None where it has none.
 
         Args:
@@ -196,7 +196,7 @@ class Task:
         """The names of labels that are numbers, where the task itself gives them."""
         return ()
 
-    def column_facts(self, columns: Columns) -> dict[str, Any]:
+    def column_facts(self, columns: Columns) -> Row:
         """The columns, for a card, by the names of their flags."""
         return {"text_column": list(columns.texts), "label_column": columns.label}
 
@@ -221,7 +221,10 @@ class Task:
     def limit_length(self, most: int) -> None:
         """Cut texts to the positions that a model has."""
         limit = self.text_limit
-        setattr(self.data, self.limit_name, most if limit is None else min(limit, most))
+        if limit is None or limit > most:
+            setattr(self.data, self.limit_name, most)
+            if limit is not None:
+                warnings.warn(f"texts are cut to {most} tokens: the model has no more positions", stacklevel=2)
 
     def load_tokenizer(self, model: Any, checkpoint: Path | None = None) -> Any:
         """The tokenizer of the checkpoint to fine-tune, of the benchmark, or one for a user's own texts.
@@ -256,7 +259,11 @@ class Task:
     def suited(self, tokenizer: Any, name: str) -> Any:
         """A tokenizer as the task takes it. Raises a ValueError for one that does not suit."""
         if self.needs_offsets and not tokenizer.is_fast:
-            raise ValueError(f"tokenizer is {name!r}, which does not tell the words of tokens: take a fast one")
+            raise ValueError(
+                f"tokenizer is {name!r}, a {type(tokenizer).__name__}, which is written in Python and does not tell "
+                "where tokens stand: take a fast one"
+            )
+        tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES[self.frame]
         return tokenizer
 
     def training_texts(self) -> Iterator[str]:
@@ -271,7 +278,7 @@ class Task:
         """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples."""
         raise NotImplementedError
 
-    def collator(self, tokenizer: Any, seed: int = 0) -> Callable[[list[dict]], dict[str, Any]]:
+    def collator(self, tokenizer: Any, seed: int = 0) -> Callable[[list[dict]], Row]:
         """Makes padded batches of encoded examples."""
         return self.make_collator(tokenizer)
 
@@ -347,12 +354,12 @@ class Task:
 
     # ---- models and training
 
-    def config_fields(self) -> dict[str, Any]:
+    def config_fields(self) -> Row:
         """Fields of a model's config that follow from the labels."""
         labels = self.labels if self.label_names else None
         if labels is None:
             return {}
-        fields: dict[str, Any] = {"problem_type": None if self.labels_words else labels.problem_type}
+        fields: Row = {"problem_type": None if self.labels_words else labels.problem_type}
         if not labels.names:
             return {**fields, "num_labels": 1}
         return {**fields, "id2label": dict(enumerate(labels.names)), "label2id": labels.ids}
@@ -364,11 +371,11 @@ class Task:
     def check(self, args: Any, report: Any) -> None:
         """Raise a ValueError for settings of a run that the task does not take."""
 
-    def compute_metrics(self, prediction: Any) -> dict[str, float]:
+    def compute_metrics(self, prediction: Any) -> Scores:
         """The metrics of `Trainer`'s evaluations on the way."""
         return with_ponder_metrics(prediction, self.metrics)
 
-    def metrics(self, answers: Any, labels: Any) -> dict[str, float]:
+    def metrics(self, answers: Any, labels: Any) -> Scores:
         """The metrics of a model's first output, or of what `preprocess_logits` keeps of it, and the labels."""
         return {"accuracy": float((answers.argmax(-1) == labels).mean())}
 
@@ -377,7 +384,7 @@ class Task:
         """The measure of the tables, one of `hub.card.METRICS`."""
         return self.metric_name
 
-    def metric_of(self, tables: Mapping[str, Mapping[str, Any]]) -> str:
+    def metric_of(self, tables: Mapping[str, Row]) -> str:
         """The measure of the tables of a run: bytes of texts are the same for all tokenizers, if they are known."""
         table = next(iter(tables.values()))
         if "carries" in table and not (table["exact_bytes"] and table["bits_per_byte"] is not None):
@@ -389,7 +396,7 @@ class Task:
 
     # ---- measuring
 
-    def slices(self, split: Split) -> dict[str, Any]:
+    def slices(self, split: Split) -> Row:
         return {name: split.dataset[name][:] for name in split.slice_columns}
 
     def batches(self, split: Split, tokenizer: Any, batch_size: int) -> DataLoader:
@@ -401,7 +408,7 @@ class Task:
         record = evaluate_batches(model, batches, slices=split.slices, **options).record
         return record.examples, halting_table(record) | self.further_scores(split, record.examples)
 
-    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> Row:
         """What a table says of answers beside their accuracy: `scores`, and what they are of."""
         return {}
 
@@ -409,7 +416,7 @@ class Task:
         """The inputs among measured examples, as a calibration compares them."""
         return examples
 
-    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[Row]:
         """A row for each measured example: its texts and slice columns, label, prediction and mean executed steps."""
         names = (*(self.shown if self.data.is_own else ()), *split.slice_columns)
         texts = {name: split.dataset[name][:] for name in names if name in split.dataset.column_names}
@@ -424,9 +431,7 @@ class Task:
 
     # ---- for a card
 
-    def figures(
-        self, split: Split, folder: Path, table: Mapping[str, Any], model: Any, tokenizer: Any
-    ) -> list[dict[str, Any]]:
+    def figures(self, split: Split, folder: Path, table: Row, model: Any, tokenizer: Any) -> list[Row]:
         """Draw a table's figures into a folder, and list them."""
         # matplotlib is loaded where figures are drawn alone
         from ..analysis.explain.card import token_heat_map
@@ -436,11 +441,11 @@ class Task:
         heat_map = token_heat_map(model, tokenizer, short_example(split)) if shows_tokens else None
         return save_figures(folder, table, prefix=split.name, heat_map=heat_map)
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         """The example of the usage section: `text`, and `text_pair` and `answer` where there are."""
         raise NotImplementedError
 
-    def compared(self, splits: Splits | None) -> list[dict[str, Any]]:
+    def compared(self, splits: Splits | None) -> list[Row]:
         """Simpler models of the same examples, as `compared` of `hub.results`."""
         return []
 
@@ -471,7 +476,7 @@ def training_like_first(train: Dataset, tests: dict[str, Dataset], columns: Sequ
     return dict(sorted(tests.items(), key=differs))
 
 
-def short_example(split: Split) -> dict[str, Any]:
+def short_example(split: Split) -> Row:
     """The longest example of at most `MAX_EXAMPLE_TOKENS` tokens, or the shortest one."""
     lengths = [len(ids) for ids in split.dataset["input_ids"][:]]
     fitting = [place for place, length in enumerate(lengths) if length <= MAX_EXAMPLE_TOKENS]
@@ -520,12 +525,11 @@ def require_known_words(encoded: Dataset, tokenizer: Any, info: Any, *columns: s
     if unknown is None or not info.vocabulary:
         return
     for column in columns:
-        pieces = encoded.select_columns([column]).with_format("numpy").iter(PIECE)
-        wrong = np.concatenate([[unknown in ids for ids in piece[column]] for piece in pieces])
-        if wrong.any():
-            row = encoded[int(wrong.argmax())]
-            texts = ", ".join(f"{name} {reprlib.repr(row[name])}" for name in info.text_columns)
-            raise ValueError(
-                f"an example of {info.name} holds a word that the tokenizer does not know: {texts}; its words are "
-                f"{' '.join(info.vocabulary)}"
-            )
+        for number, ids in enumerate(encoded[column]):
+            if unknown in ids:
+                row = encoded[number]
+                texts = ", ".join(f"{name} {reprlib.repr(row[name])}" for name in info.text_columns)
+                raise ValueError(
+                    f"an example of {info.name} holds a word that the tokenizer does not know: {texts}; its words are "
+                    f"{' '.join(info.vocabulary)}"
+                )

@@ -29,6 +29,7 @@ from ..models.common.exit_criteria import LEARNED
 from ..templating import near_names
 from . import TASKS, get_task, task_of_benchmark
 from .base import Split, Task, some_examples
+from .metrics import Row
 from .text_classification import METRICS
 from .text_generation import Documents
 from .translation import Translation, warn_of_longer
@@ -56,8 +57,8 @@ class Checkpoint:
     model: Any
     tokenizer: Any
     task: type[Task]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    results: Mapping[str, Any] | None = None
+    settings: Row = field(default_factory=dict)
+    results: Row | None = None
 
     @property
     def trained_file(self) -> str | None:
@@ -65,7 +66,7 @@ class Checkpoint:
         return (data_parameters(self.results).get("files") or {}).get("train")
 
 
-def data_parameters(results: Mapping[str, Any] | None) -> dict[str, Any]:
+def data_parameters(results: Row | None) -> Row:
     """What results say of how training read its data."""
     return ((results or {}).get("data") or {}).get("parameters") or {}
 
@@ -84,7 +85,6 @@ class Request:
         files: split -> file of a user's own examples.
         dataset: name, configuration and revision of a data set of the Hub instead.
         arguments: further arguments of the task's data, by their names; None is one that is not given.
-        title: what the data are called, if not by their file.
         train_file: the examples of training, by which words and tokens are known without their context.
         labelled: whether examples to classify need labels.
     """
@@ -92,13 +92,12 @@ class Request:
     benchmark: str = ""
     config: str | None = None
     splits: Sequence[str] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Row = field(default_factory=dict)
     data_dir: str | None = None
     limit: int | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     dataset: tuple[str, str | None, str | None] | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    title: str | None = None
+    arguments: Row = field(default_factory=dict)
     train_file: str | None = None
     labelled: bool = True
 
@@ -158,7 +157,7 @@ def load_checkpoint(
     return Checkpoint(name, model.to(device).eval(), tokenizer, task, settings, results)
 
 
-def recipe_of_training(name: str) -> dict[str, Any]:
+def recipe_of_training(name: str) -> Row:
     """The recipe in the folder of a run or in a copy of it; empty for any other checkpoint."""
     try:
         found = parse_yaml((Path(name) / RECIPE_FILE).read_text(encoding="utf-8"), RECIPE_FILE, RecipeLoader)
@@ -167,7 +166,7 @@ def recipe_of_training(name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_task(name: str, options: Mapping[str, Any], tasks: Sequence[str] = tuple(TASKS)) -> type[Task]:
+def read_task(name: str, options: Row, tasks: Sequence[str] = tuple(TASKS)) -> type[Task]:
     """The task of a checkpoint, by the class that its config names; a base model passes for a classifier.
 
     Raises:
@@ -254,7 +253,6 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
         "wanted": tuple(request.splits),
         "labelled": request.labelled or kind.tag != "text-classification",
         "trained": columns,
-        "title": request.title,
     }
     if isinstance(task, Documents):
         task.documents = DocumentSource(task, **options)
@@ -324,7 +322,7 @@ def evaluate_checkpoint(
     max_depth: int | None = None,
     halting_threshold: float | None = None,
     progress: bool = False,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Row]:
     """Split name -> table of accuracy and halting statistics, overall and by difficulty (see `halting_table`).
 
     Where a calibrated model's inputs look unlike those of its calibration, a table has `unusual_inputs`, a sentence.

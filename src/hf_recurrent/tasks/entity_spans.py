@@ -10,6 +10,7 @@ from datasets import Value
 from ..data.columns import Columns, text_of, value_of
 from .arguments import EntityArguments
 from .base import Split
+from .metrics import Row
 from .token_classification import WORDS, TokenClassification
 
 OUTSIDE = "O"
@@ -31,17 +32,17 @@ class EntitySpans(TokenClassification):
     fields = (("text", "text_column", ("text", "data", "content"), "the texts"),)
     label_names, label_kind = ("spans", "entities", "label", "labels"), "the lists of spans"
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         text = text_of(row, columns.inputs["text"])
         return {WORDS: [word.group() for word in words_in(text)], "text": text}
 
-    def features(self, columns: Columns) -> dict[str, Any]:
+    def features(self, columns: Columns) -> Row:
         return {**super().features(columns), "text": Value("string")}
 
-    def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> list[str]:
+    def label(self, row: Row, columns: Columns, declared: Sequence[str] = ()) -> list[str]:
         return tags_of(text_of(row, columns.inputs["text"]), spans_of(row, str(columns.label)))
 
-    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[Row]:
         """The text of each example with its spans, true and predicted, beside what is known of its words."""
         # a long text is cut, and the rest of its words have no labels
         rows = super().predictions(split, examples, model, tokenizer)
@@ -56,7 +57,7 @@ def words_in(text: str) -> Iterator[re.Match]:
     return re.finditer(r"\S+", text)
 
 
-def spans_of(row: Mapping[str, Any], column: str) -> list[Span]:
+def spans_of(row: Row, column: str) -> list[Span]:
     """The spans of a row: lists of start, end and label, or mappings.
 
     Raises:

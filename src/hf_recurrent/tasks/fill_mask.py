@@ -1,7 +1,7 @@
 """Tokens of texts that are masked and predicted: `fill-mask`."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..data.batches import PaddingCollator
 from ..models.common.token_targets import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
-from .metrics import masked_statistics, of_logits, perplexity, text_metrics
+from .metrics import Row, masked_statistics, of_logits, perplexity, text_metrics
 from .text_generation import OfBlocks, plain_reading
 from .token_classification import CONTEXT_FREE, PerToken
 
@@ -64,7 +64,7 @@ class FillMask(PerToken, OfBlocks):
         """Blocks with the masks of evaluations, and `labels`."""
         collator = self.collator(tokenizer, EVALUATION_SEED)
 
-        def mask(row: Mapping[str, Any]) -> dict[str, list[int]]:
+        def mask(row: Row) -> dict[str, list[int]]:
             found = collator.masked(torch.tensor([row["input_ids"]]))
             return {name: values[0].tolist() for name, values in found.items()}
 
@@ -101,23 +101,21 @@ class FillMask(PerToken, OfBlocks):
     def collator(self, tokenizer: Any, seed: int = 0) -> "MaskingCollator":
         return MaskingCollator(tokenizer, self.data.mlm_probability, seed)
 
-    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> Row:
         nll = float(examples["nll"].mean())
         scores = {"nll": nll, "perplexity": perplexity(nll)}
         if split.baseline:
             scores["perplexity_of_frequencies"] = perplexity(split.baseline["nll"])
         return {"scores": scores}
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         example = split.dataset[0]
         labels = np.array(example["labels"])
-        places = np.flatnonzero(labels != NO_TARGET)
-        place = int(places[abs(places - AROUND).argmin()])
+        place = int(np.flatnonzero(labels != NO_TARGET)[0])
         # other masks are what they hide
         ids = np.where(labels == NO_TARGET, example["input_ids"], labels)
-        answer, ids[place] = int(ids[place]), tokenizer.mask_token_id
-        shown = ids[max(place - AROUND, 0) : place + AROUND]
-        return {"text": tokenizer.decode(shown.tolist()), "answer": tokenizer.decode([answer])}
+        answer, ids[place] = tokenizer.decode([ids[place]]), tokenizer.mask_token_id
+        return {"text": tokenizer.decode(ids[max(place - AROUND, 0) : place + AROUND]), "answer": answer}
 
 
 class MaskingCollator:
@@ -133,7 +131,7 @@ class MaskingCollator:
         self.rules = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
         self.special = torch.tensor(tokenizer.all_special_ids)
 
-    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, examples: Sequence[Row]) -> dict[str, torch.Tensor]:
         kept = [name for name in ("input_ids", "labels") if name in examples[0]]
         batch = self.pad([{name: example[name] for name in kept} for example in examples])
         return batch if "labels" in batch else {**batch, **self.masked(batch["input_ids"])}

@@ -12,6 +12,7 @@ from ..benchmarks import document_tokenizer, encode_document
 from ..data.segments import TokenDocuments, encode_documents
 from .arguments import LongDocumentArguments
 from .base import Measured, Split, some_examples
+from .metrics import Row
 from .text_generation import Documents, prompt_of
 
 
@@ -82,7 +83,7 @@ class LongDocuments(Documents):
         )
         return pd.DataFrame(), table
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         return {"text": prompt_of(split.dataset[0]["text"])}
 
     def limitations(self) -> Iterator[str]:

@@ -4,7 +4,7 @@ Shapes: B examples of a batch, S tokens, T target tokens, N examples, V vocabula
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from transformers import EvalPrediction
 from ..metrics.functional import class_scores, entity_scores, scores_entities
 from ..models.common.token_targets import NO_TARGET
 
+# values by their names, such as the fields of an example
+Row = dict[str, Any]
+Scores = dict[str, float]
 # the terms that training adds to the task's loss, and their sum
 AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
 LARGEST_EXPONENT = 700
@@ -23,7 +26,7 @@ TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
 HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")
 
 
-def with_ponder_metrics(prediction: EvalPrediction, scores: Callable[..., dict[str, float]]) -> dict[str, float]:
+def with_ponder_metrics(prediction: EvalPrediction, scores: Callable[..., Scores]) -> Scores:
     """Scores of a model's first output and the labels, with `ponder_steps` and `ponder_cost` of a model that halts.
 
     Steps are means over examples. `Trainer` pads ragged (B, S) steps with -100 and the models mark padding with -1:
@@ -78,7 +81,7 @@ def next_token_statistics(logits: torch.Tensor, labels: torch.Tensor) -> torch.T
     return masked_statistics(logits[:, :-1], targets)
 
 
-def text_metrics(statistics: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def text_metrics(statistics: np.ndarray, labels: np.ndarray) -> Scores:
     """`nll` in nats a token, its exponential `perplexity`, and `token_accuracy`, of `masked_statistics`."""
     tokens, nats, right = statistics.sum(0)
     nll = float(nats / tokens)
@@ -90,9 +93,7 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, LARGEST_EXPONENT))
 
 
-def tag_scores(
-    predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, names: Sequence[str]
-) -> dict[str, float]:
+def tag_scores(predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, names: Sequence[str]) -> Scores:
     """`class_scores` of the labelled tokens (T,) of all texts and, of labels in IOB form, those of entities.
 
     Args:
@@ -106,7 +107,7 @@ def tag_scores(
     return scores | entity_scores(*([tags.tolist() for tags in each] for each in texts))
 
 
-def target_statistics(output: Mapping[str, Any], labels: torch.Tensor) -> torch.Tensor:
+def target_statistics(output: Row, labels: torch.Tensor) -> torch.Tensor:
     """Numbers of each example, (B, 8) in double precision: `TARGET_COLUMNS` and `HALTING_COLUMNS`, NaN where unknown.
 
     These are the labelled tokens, their negative log-likelihood in nats (sum), how many of them are predicted, whether
@@ -129,7 +130,7 @@ def target_statistics(output: Mapping[str, Any], labels: torch.Tensor) -> torch.
     return torch.stack([column.double() for column in columns], 1)
 
 
-def summarize(statistics: np.ndarray) -> dict[str, float]:
+def summarize(statistics: np.ndarray) -> Scores:
     """Metrics from the `target_statistics` of examples, (N, 8).
 
     `nll` is the mean over tokens in nats, `accuracy` the fraction of examples that greedy decoding gets right, and

@@ -1,6 +1,6 @@
 """Contexts with several endings, of which one is right: the task `multiple-choice`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -11,6 +11,7 @@ from ..data.batches import ChoiceCollator, within
 from ..data.columns import LENGTH, Columns, text_of
 from .arguments import ChoiceArguments
 from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts
+from .metrics import Row
 
 CONTEXT, CHOICES = "context", "choices"
 # columns of SWAG: what comes before all endings, what begins each of them, and how the endings' names begin
@@ -34,7 +35,7 @@ class MultipleChoice(Task):
 
     # ---- reading
 
-    def inputs_of(self, found: Sequence[str], place: str) -> tuple[dict[str, Any], dict[str, str]]:
+    def inputs_of(self, found: Sequence[str], place: str) -> tuple[Row, dict[str, str]]:
         data = self.data
         start, endings = data.start_column, list(data.ending_columns)
         if start is None and data.context_column is None and USUAL_START in found:
@@ -49,26 +50,21 @@ class MultipleChoice(Task):
             )
         named = {"context_column": data.context_column or USUAL_CONTEXT}
         named |= {} if start is None else {"start_column": start}
-        inputs: dict[str, Any] = {CONTEXT: named["context_column"], CHOICES: tuple(endings)}
+        inputs: Row = {CONTEXT: named["context_column"], CHOICES: tuple(endings)}
         inputs |= {} if start is None else {"start": start}
         return inputs, named | {f"ending_columns ({number})": name for number, name in enumerate(endings, 1)}
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         start = columns.inputs.get("start")
         before = "" if start is None else f"{text_of(row, start)} "
         choices = [before + text_of(row, ending) for ending in columns.inputs[CHOICES]]
         return {CONTEXT: text_of(row, columns.inputs[CONTEXT]), CHOICES: choices}
 
-    def features(self, columns: Columns) -> dict[str, Any]:
+    def features(self, columns: Columns) -> Row:
         return {CONTEXT: Value("string"), CHOICES: List(Value("string"))}
 
     def declared_labels(self, columns: Columns) -> tuple[str, ...]:
         return tuple(map(str, range(len(columns.inputs[CHOICES]))))
-
-    def column_facts(self, columns: Columns) -> dict[str, Any]:
-        inputs = columns.inputs
-        facts = {"text_column": [inputs[CONTEXT], *inputs[CHOICES]], "label_column": columns.label}
-        return {**facts, "start_column": inputs.get("start")}
 
     # ---- encoding
 
@@ -88,7 +84,7 @@ class MultipleChoice(Task):
         warn_of_cuts(np.asarray(encoded[LENGTH][:]), limit, "max_seq_length", f"questions of {place}")
         return encoded.rename_column("label", "labels")
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         row = split.dataset[0]
         texts = {"text": row[CONTEXT], "text_pair": row[CHOICES][row["labels"]]}
         return {name: text[:EXAMPLE_CHARACTERS] for name, text in texts.items()}

@@ -21,6 +21,7 @@ from ..files import parse_json
 from ..metrics.answers import exact_match, f1, normalized
 from .arguments import SpanArguments
 from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room, require_tokens
+from .metrics import Row, Scores
 
 QUESTION, CONTEXT, ANSWERS = "question", "context", "answers"
 # keys of answers: their texts, and where these begin in the context
@@ -57,7 +58,7 @@ class QuestionAnswering(Task):
 
     # ---- reading
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         """A question, a context, and the `answers` within that: their texts and where these begin, in characters.
 
         Answers are as SQuAD has them, also written as JSON in a table of texts.
@@ -83,13 +84,9 @@ class QuestionAnswering(Task):
                 )
         return {**example, ANSWERS: {TEXT: list(answers[TEXT]), START: list(answers[START])}}
 
-    def features(self, columns: Columns) -> dict[str, Any]:
+    def features(self, columns: Columns) -> Row:
         answers = {TEXT: List(Value("string")), START: List(Value("int64"))}
         return {**super().features(columns), ANSWERS: answers}
-
-    def column_facts(self, columns: Columns) -> dict[str, Any]:
-        *texts, answers = columns.texts
-        return {"text_column": texts, "label_column": answers}
 
     # ---- encoding
 
@@ -114,7 +111,7 @@ class QuestionAnswering(Task):
         def tokenize(batch: dict[str, list], numbers: list[int]) -> dict[str, list]:
             texts = batch[QUESTION], batch[CONTEXT]
             lengths = [len(ids) for ids in tokenizer(*texts, verbose=False)["input_ids"]]
-            cut: dict[str, Any] = {}
+            cut: Row = {}
             if limit is not None and max(lengths) > limit:
                 require_windows(batch[QUESTION], lengths, limit, stride, tokenizer)
                 cut = {"truncation": "only_second", "max_length": limit, "stride": stride}
@@ -139,23 +136,20 @@ class QuestionAnswering(Task):
 
     # Trainer calls it with logits (B, S) of both ends of a span
     @staticmethod
-    def preprocess_logits(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]) -> Any:
-        """The likeliest columns of both ends and the first token's (B, 3); other outputs stay."""
+    def preprocess_logits(logits: tuple[torch.Tensor, ...], labels: Any) -> Any:
+        """The likeliest columns of both ends (B, 2); other outputs stay."""
         first, last, *rest = logits
-        # that of padding is the least number of a type that may have been half precision
-        is_read = first > torch.finfo(torch.float16).min
-        ends = torch.stack([first.argmax(-1), last.argmax(-1), is_read.int().argmax(-1)], dim=1)
+        ends = torch.stack([first.argmax(-1), last.argmax(-1)], dim=1)
         return (ends, *rest) if rest else ends
 
-    def metrics(self, answers: np.ndarray, labels: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: tuple[np.ndarray, np.ndarray]) -> Scores:
         """`span_accuracy` and `no_answer_accuracy` of windows, of which a question may have several.
 
         The first is the share of the windows with the whole answer in which both its ends are predicted, the second
         that of the others in which no answer is predicted. Either is missing where there are no such windows.
         """
         true = np.stack(labels, axis=1)
-        right = (answers[:, :2] == true).all(1)
-        has_answer = true[:, 0] != answers[:, 2]
+        right, has_answer = (answers == true).all(1), true[:, 0] != NO_ANSWER
         shares = {"span_accuracy": right[has_answer], "no_answer_accuracy": right[~has_answer]}
         return {name: float(each.mean()) for name, each in shares.items() if len(each)}
 
@@ -169,7 +163,7 @@ class QuestionAnswering(Task):
         """A window of each question, which has its texts and difficulty."""
         return split.dataset.select(np.unique(self.owners(split), return_index=True)[1])
 
-    def slices(self, split: Split) -> dict[str, Any]:
+    def slices(self, split: Split) -> Row:
         return super().slices(replace(split, dataset=self.questions(split)))
 
     def measure(self, split: Split, model: Any, tokenizer: Any, batch_size: int, **options: Any) -> Measured:
@@ -183,7 +177,7 @@ class QuestionAnswering(Task):
         config, longest, owners = model.config, self.data.max_answer_length, self.owners(split)
         depth = run["max_depth"] or config.num_hidden_layers
 
-        def of_batch(numbered: tuple[int, Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], dict, str | None]:
+        def of_batch(numbered: tuple[int, Row]) -> tuple[dict[str, np.ndarray], dict, str | None]:
             """Answers of windows, and their halting and its unit."""
             first, batch = numbered[0] * batch_size, numbered[1]
             inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
@@ -220,7 +214,7 @@ class QuestionAnswering(Task):
         frame = pd.DataFrame(answers, columns=["label", "prediction", "answer", "f1", "confidence"])
         return {name: frame[name].to_numpy() for name in frame}
 
-    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[Row]:
         """The texts of each question, its true answers, the answer given, its `f1` and steps."""
         kept = [name for name in ("answer", "f1", "steps") if name in examples]
         for row, found in zip(self.questions(split), examples[kept].to_dict("records"), strict=True):
@@ -229,7 +223,7 @@ class QuestionAnswering(Task):
 
     # ---- for a card
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         """The question, context and answer of the shortest one; of a long context what stands around the answer."""
         row = min(self.questions(split), key=lambda row: len(row[QUESTION]) + len(row[CONTEXT]))
         context, answers = row[CONTEXT], row[ANSWERS]
@@ -283,12 +277,11 @@ def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], longest
     first, last = output.start_logits.float(), output.end_logits.float()
     score, start, end = best_spans(first.log_softmax(-1), last.log_softmax(-1), allowed, longest)
     rows = torch.arange(len(mask), device=mask.device)
-    before = mask.long().argmax(1)
     return {
         "begin": characters[rows, start, 0].cpu().numpy(),
         "end": characters[rows, end, 1].cpu().numpy(),
         "confidence": as_numpy(score.exp()),
         # as of windows of one question they are compared before the softmax
         "score": as_numpy(first[rows, start] + last[rows, end]),
-        "null_score": as_numpy(first[rows, before] + last[rows, before]),
+        "null_score": as_numpy(first[:, NO_ANSWER] + last[:, NO_ANSWER]),
     }

@@ -1,12 +1,12 @@
 """Results in a terminal: tables of splits and slices, and sentences on how models stop."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ..hub.card import METRICS
 from ..metrics.functional import hardly_better
 from ..models.common.exit_criteria import CRITERIA
 from ..templating import NOTHING, bits, percent, steps
+from .metrics import Row
 
 # key of a result -> its heading, and the text of its value
 COLUMNS = {
@@ -38,7 +38,7 @@ MEANINGS = {
 COUNTED = {"word_accuracy": "words", "masked_accuracy": "masked tokens"}
 
 
-def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def titled_tables(tables: Mapping[str, Row], metric: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """The results of splits, then of each split by position and by the values of its columns.
 
     Args:
@@ -65,7 +65,7 @@ def titled_tables(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Itera
                 yield f"{name} by {column}{of}", [by(column, row, metric) for row in found["rows"]]
 
 
-def are_of_texts(tables: Mapping[str, Mapping[str, Any]]) -> bool:
+def are_of_texts(tables: Mapping[str, Row]) -> bool:
     """Whether tables are of the losses of texts or documents."""
     return all("carries" in table for table in tables.values())
 
@@ -76,7 +76,7 @@ def heading(metric: str) -> str:
     return label if label.isupper() else label.lower()
 
 
-def cells(row: Mapping[str, Any], metric: str) -> dict[str, str]:
+def cells(row: Row, metric: str) -> dict[str, str]:
     """The results of a split or slice that `COLUMNS` has, as texts by their headings."""
     reads = row.get("labelled_tokens")
     headings = {"accuracy": "last read" if reads else heading(metric)}
@@ -89,20 +89,20 @@ def cells(row: Mapping[str, Any], metric: str) -> dict[str, str]:
     }
 
 
-def by(column: str, row: Mapping[str, Any], metric: str) -> dict[str, str]:
+def by(column: str, row: Row, metric: str) -> dict[str, str]:
     """A row of a slice: the value of the column, which may be called as one of the results, before these."""
     shown = cells(row, metric)
     return {f"{column} (column)" if column in shown else column: row["value"], **shown}
 
 
-def at_position(row: Mapping[str, Any], metric: str) -> dict[str, str]:
+def at_position(row: Row, metric: str) -> dict[str, str]:
     """A row of positions in texts, with the losses of all ways to carry states."""
     place = f"{row['first']:,}" + ("" if row["first"] == row["last"] else f"\u2013{row['last']:,}")
     losses = {f"bits, reset {RESETS[carry]}": bits(value) for carry, value in row["bits_per_token"].items()}
     return {"tokens before": place, **cells(row, metric), **losses}
 
 
-def sentences(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[str]:
+def sentences(tables: Mapping[str, Row], metric: str) -> Iterator[str]:
     """Further scores, how models stop, what headings mean, and a warning if little was learned."""
     for name, table in tables.items():
         if scores := ", ".join(further_scores(table)):
@@ -123,7 +123,7 @@ def sentences(tables: Mapping[str, Mapping[str, Any]], metric: str) -> Iterator[
         )
 
 
-def further_scores(table: Mapping[str, Any]) -> Iterator[str]:
+def further_scores(table: Row) -> Iterator[str]:
     """The further scores of a table with their names; `f1` of two classes says which it is of."""
     for name, value in table.get("scores", {}).items():
         of_class = f" of {table['positive_label']}" if name == "f1" and "positive_label" in table else ""
@@ -134,7 +134,7 @@ def further_scores(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"perplexity {table['perplexity']:,.5g}"
 
 
-def stopping(name: str, table: Mapping[str, Any]) -> str:
+def stopping(name: str, table: Row) -> str:
     """How a split's units stop, and how their steps follow difficulty."""
     rule, threshold = table["halting"], table["threshold"]
     at = "" if threshold is None else f" at {threshold:g}"

@@ -25,6 +25,7 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
+from .metrics import Row, Scores
 
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
@@ -109,14 +110,14 @@ class TextClassification(Task):
     def reads_pairs(self) -> bool:
         return len(text_columns(next(iter(self.source.splits.values())))) > 1
 
-    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> Scores:
         """Scores of logits (N, C), or numbers (N, 1), with labels as a model takes them."""
         kind = self.labels.problem_type
         if kind == MULTI:
             return self.label_scores(answers > 0, labels > 0)
         return self.label_scores(answers if kind == REGRESSION else answers.argmax(-1), labels)
 
-    def label_scores(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def label_scores(self, answers: np.ndarray, labels: np.ndarray) -> Scores:
         """Scores of class ids (N,), sets of classes (N, C) bool, or numbers; the first one is that of tables."""
         kind = self.labels.problem_type
         if kind == REGRESSION:
@@ -138,7 +139,7 @@ class TextClassification(Task):
 
     # ---- measuring
 
-    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> Row:
         """Of a user's labels: `scores` beside the one that tables show, and the class that `f1` is of."""
         if not self.data.is_own:
             return {}
@@ -157,7 +158,7 @@ class TextClassification(Task):
 
     # ---- for a card
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         info, shown = self.source.info, short_example(split)
         texts = [shown[column] for column in (text_columns(shown) if info is None else info.text_columns)]
         if info is None or info.modality == "bytes" or (info.modality == "words" and not info.synthetic):
@@ -165,7 +166,7 @@ class TextClassification(Task):
             texts = [beginning(text) for text in texts]
         return dict(zip(("text", "text_pair"), texts, strict=False))
 
-    def compared(self, splits: Splits | None) -> list[dict[str, Any]]:
+    def compared(self, splits: Splits | None) -> list[Row]:
         """A user's own texts answered by their words alone."""
         if splits is None or not self.data.is_own:
             return []

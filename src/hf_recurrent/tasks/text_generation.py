@@ -5,7 +5,7 @@ Shapes: B examples of a batch, S tokens, V vocabulary.
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -28,7 +28,7 @@ from ..data.columns import LENGTH, narrowest
 from ..data.documents import NUM_BYTES, Blocks, DocumentSource
 from ..data.loading import Data, benchmark_data
 from ..data.reading import Reading, folder_texts, format_of, is_folder, read_rows
-from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, unknown_token_id, with_plain_texts
+from ..data.tokenizers import TRAINED_KINDS, unknown_token_id, with_plain_texts
 from ..metrics.functional import accuracy, last_read_accuracy
 from ..models.common.token_targets import NO_TARGET
 from .arguments import TextArguments
@@ -43,7 +43,7 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
-from .metrics import next_token_statistics, of_logits, text_metrics
+from .metrics import Row, Scores, next_token_statistics, of_logits, text_metrics
 
 # characters of a stream that a tokenizer is trained on, and blocks of it that are evaluated
 TRAINING_CHARACTERS, STREAM_EVALUATION = 10**8, 1000
@@ -57,7 +57,7 @@ def next_token_ids(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(logits.argmax(-1)[:, :-1], (1, 0), value=NO_TARGET)
 
 
-def read_metrics(ids: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def read_metrics(ids: np.ndarray, labels: np.ndarray) -> Scores:
     """`accuracy` of each example's last labelled token, and `token_accuracy` of all of them, of `next_token_ids`."""
     # `Trainer` pads labels and predictions alike to join batches of different lengths
     known = labels != NO_TARGET
@@ -102,7 +102,7 @@ class TextGeneration(Task):
     def readable(self, answer: Any, model: Any, tokenizer: Any) -> Any:
         return tokenizer.convert_ids_to_tokens(answer)
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         shown = short_example(split)
         words = shown[self.source.info.text_columns[0]].split()
         answered = [place for place, label in enumerate(shown["labels"]) if label >= 0]
@@ -138,6 +138,7 @@ class Documents(Task):
     fields = (("text", "text_column", ("text", "sentence"), "the texts"),)
     label_names = ()
     frame = "language"
+    needs_offsets = True
 
     def read_file(self, path: str, reading: Reading) -> Dataset:
         by_line = getattr(self.data, "line_by_line", False)
@@ -167,7 +168,7 @@ class Documents(Task):
                     return
 
     def suited(self, tokenizer: Any, name: str) -> Any:
-        """The tokenizer, which pads on the left and puts nothing around a text."""
+        """The tokenizer, which puts nothing around a text."""
         if name in TRAINED_KINDS:
             return tokenizer
         for role, use in {"pad_token": "fills batches", "eos_token": "stands after each document"}.items():
@@ -176,28 +177,13 @@ class Documents(Task):
                     f"the tokenizer of {name} has no {role}, which {use}: set it and save the tokenizer, or take "
                     "another one"
                 )
-        if not tokenizer.is_fast:
-            raise ValueError(
-                f"tokenizer is {name!r}, a {type(tokenizer).__name__}, which is written in Python: documents need a "
-                "fast one; take another, or bytes"
-            )
-        tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES["language"]
-        return with_plain_texts(tokenizer)
+        return with_plain_texts(super().suited(tokenizer, name))
 
 
 class OfBlocks(Documents):
     """A task on blocks of documents."""
 
     limit_name = "block_size"
-
-    def limit_length(self, most: int) -> None:
-        data = self.data
-        if data.block_size > most:
-            warnings.warn(
-                f"{data.length_name} is {data.block_size}, but the model has {most} positions: taking {most}",
-                stacklevel=2,
-            )
-        super().limit_length(most)
 
     def blocks(self, tokenizer: Any) -> Blocks:
         return Blocks(self.documents, tokenizer, self.data.block_size, self.data.pack)
@@ -270,7 +256,7 @@ class LanguageCollator(PaddingCollator):
     def __init__(self, tokenizer: Any):
         super().__init__(tokenizer, lists_of_labels=True)
 
-    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, examples: Sequence[Row]) -> dict[str, torch.Tensor]:
         return super().__call__([dict.fromkeys(("input_ids", "labels"), row["input_ids"]) for row in examples])
 
 
@@ -345,7 +331,7 @@ class OwnTexts(OfBlocks, TextGeneration):
 
     # ---- for a card
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         return {"text": prompt_of(tokenizer.decode(split.dataset[0]["input_ids"], skip_special_tokens=True))}
 
     def limitations(self) -> Iterator[str]:
@@ -379,7 +365,7 @@ class BlockStream(IterableDataset):
     def __init__(self, blocks: Blocks, limit: int | None):
         self.blocks, self.limit = blocks, limit
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Row]:
         while True:
             for block in islice(self.blocks("train"), self.limit):
                 yield {"input_ids": block["input_ids"]}

@@ -5,7 +5,7 @@ Shapes: N examples, S tokens of an example, W words, T labelled tokens of all ex
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from ..metrics.functional import is_iob, scores_entities
 from ..models.common.token_targets import NO_TARGET
 from .arguments import WordArguments
 from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, require_tokens, warn_of_cuts
-from .metrics import tag_scores, token_classes
+from .metrics import Row, Scores, tag_scores, token_classes
 
 # columns of encoded examples: words, their labels, and the number of the word that each token is of, -1 for none
 WORDS, WORD_LABELS, WORD_IDS = "words", "word_labels", "word_ids"
@@ -45,7 +45,7 @@ class PerToken(Task):
         """Labelled tokens of each example (N,)."""
         return np.array([sum(label != NO_TARGET for label in labels) for labels in split.dataset["labels"]])
 
-    def slices(self, split: Split) -> dict[str, Any]:
+    def slices(self, split: Split) -> Row:
         counts = self.counts(split)
         return {**split.of_units, **{name: np.repeat(each, counts) for name, each in super().slices(split).items()}}
 
@@ -76,13 +76,13 @@ class TokenClassification(PerToken):
 
     # ---- reading
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         return {WORDS: words_of(row, columns.inputs[WORDS])}
 
-    def features(self, columns: Columns) -> dict[str, Any]:
+    def features(self, columns: Columns) -> Row:
         return {WORDS: List(Value("string"))}
 
-    def label(self, row: Mapping[str, Any], columns: Columns, declared: Sequence[str] = ()) -> Any:
+    def label(self, row: Row, columns: Columns, declared: Sequence[str] = ()) -> Any:
         found, count = super().label(row, columns, declared), len(words_of(row, columns.inputs[WORDS]))
         # None are labels that are kept secret
         if found is not None and (not isinstance(found, list) or len(found) != count):
@@ -177,7 +177,7 @@ class TokenClassification(PerToken):
 
     # ---- training
 
-    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: np.ndarray) -> Scores:
         known = labels != NO_TARGET
         return tag_scores(answers[known], labels[known], known.sum(1), self.labels.names)
 
@@ -188,13 +188,13 @@ class TokenClassification(PerToken):
 
     # ---- measuring
 
-    def further_scores(self, split: Split, examples: pd.DataFrame) -> dict[str, Any]:
+    def further_scores(self, split: Split, examples: pd.DataFrame) -> Row:
         found, true = (examples[name].to_numpy() for name in ("prediction", "label"))
         scores = tag_scores(found, true, self.counts(split), self.labels.names)
         del scores["accuracy"]
         return {"scores": scores, **self.labels.positive}
 
-    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[dict[str, Any]]:
+    def predictions(self, split: Split, examples: pd.DataFrame, model: Any, tokenizer: Any) -> Iterator[Row]:
         """The words of each example, and for each that is labelled its label, prediction and steps."""
         names, kept = np.array(self.labels.names), ("label", "prediction", "steps")
         columns = {name: self.by_example(split, examples[name]) for name in kept if name in examples}
@@ -205,12 +205,12 @@ class TokenClassification(PerToken):
 
     # ---- for a card
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         texts = [" ".join(words) for words in split.dataset[WORDS]]
         fitting = [text for text in texts if len(text) <= EXAMPLE_CHARACTERS]
         return {"text": max(fitting, key=len, default=texts[0][:EXAMPLE_CHARACTERS])}
 
-    def compared(self, splits: Splits | None) -> list[dict[str, Any]]:
+    def compared(self, splits: Splits | None) -> list[Row]:
         baselines = {split.name: split.baseline for split in splits.evaluation} if splits else {}
         return [
             {

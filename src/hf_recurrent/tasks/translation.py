@@ -5,7 +5,7 @@ Shapes: B examples of a batch, N of all.
 
 import importlib.util
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from .base import (
     some_examples,
     warn_of_cuts,
 )
-from .metrics import summarize, target_statistics
+from .metrics import Row, Scores, summarize, target_statistics
 
 SOURCE, TARGET = PAIR = ("source", "target")
 # names of columns of sources and targets
@@ -73,7 +73,7 @@ class Translation(Task):
 
     # ---- reading
 
-    def inputs_of(self, found: Sequence[str], place: str) -> tuple[dict[str, Any], dict[str, str]]:
+    def inputs_of(self, found: Sequence[str], place: str) -> tuple[Row, dict[str, str]]:
         data = self.data
         columns = data.source_column, data.target_column
         if data.source_lang is not None:
@@ -87,11 +87,11 @@ class Translation(Task):
         inputs = dict(zip(PAIR, columns, strict=True))
         return inputs, {f"{name}_column": column for name, column in inputs.items()}
 
-    def example(self, row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    def example(self, row: Row, columns: Columns) -> Row:
         texts = super().example(row, columns)
         return {**texts, SOURCE: (self.data.source_prefix or "") + texts[SOURCE]}
 
-    def column_facts(self, columns: Columns) -> dict[str, Any]:
+    def column_facts(self, columns: Columns) -> Row:
         names = {f"{name}_column": column for name, column in columns.inputs.items()}
         return {**names, "source_prefix": self.data.source_prefix or None}
 
@@ -179,7 +179,7 @@ class Translation(Task):
 
     # ---- training
 
-    def metrics(self, answers: np.ndarray, labels: Any) -> dict[str, float]:
+    def metrics(self, answers: np.ndarray, labels: Any) -> Scores:
         """`summarize` of the statistics that the trainer kept of each example."""
         return summarize(answers)
 
@@ -209,7 +209,7 @@ class Translation(Task):
         def texts(ids: Any) -> list[str]:
             return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
-        def of_batch(batch: dict[str, Any]) -> tuple[list[str], list[str], np.ndarray, dict[str, dict]]:
+        def of_batch(batch: Row) -> tuple[list[str], list[str], np.ndarray, dict[str, dict]]:
             """Written and true texts, statistics of the targets, and columns of each stack that halts."""
             batch = to_device(batch, model)
             output, labels = model(**batch, **run, output_halting=True), batch["labels"]
@@ -232,7 +232,7 @@ class Translation(Task):
         records = {}
         for stack, depth in depths.items():
             columns = {"label": np.array(true), "prediction": np.array(written)}
-            fields: dict[str, Any] = {"halting": "none", "unit": None, "threshold": None}
+            fields: Row = {"halting": "none", "unit": None, "threshold": None}
             if stack in halting[0]:
                 columns |= join_batches(own[stack] for own in halting)
                 fields = {"halting": rule, "unit": "token", "threshold": run.get("halting_threshold", threshold)}
@@ -249,7 +249,7 @@ class Translation(Task):
         form = self.text_form if self.metric == BLEU else None
         return records[ENCODER].examples, plain({**table, **scores(form, written, true)})
 
-    def card_example(self, split: Split, tokenizer: Any) -> dict[str, Any]:
+    def card_example(self, split: Split, tokenizer: Any) -> Row:
         """A source with its target, or the beginning of a long one."""
         shown = short_example(split)
         source = shown[SOURCE]
@@ -282,7 +282,7 @@ def warn_of_longer(model: Any, split: Split) -> None:
         )
 
 
-def scores(form: str | None, written: Sequence[str], true: Sequence[str]) -> dict[str, Any]:
+def scores(form: str | None, written: Sequence[str], true: Sequence[str]) -> Row:
     """`bleu`, in points of 100, and its `bleu_signature`; nothing for texts that are not measured by BLEU (None).
 
     Plain texts, such as a user's own, are compared as they are; tokenized ones, as in most papers, by words with
