@@ -8,13 +8,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 OUTSIDE = "O"
 # a rank correlation of two points is always +1 or -1
 MIN_POINTS_FOR_CORRELATION = 3
 
 
-def accuracy(predictions: Sequence[int] | np.ndarray, labels: Sequence[int] | np.ndarray) -> float:
+def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Fraction of equal entries of two `(N,)` sequences of class ids, or of strings (exact match)."""
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     if predictions.shape != labels.shape or labels.size == 0:
@@ -25,7 +26,7 @@ def accuracy(predictions: Sequence[int] | np.ndarray, labels: Sequence[int] | np
     return float(np.mean(predictions == labels))
 
 
-def majority_accuracy(labels: Sequence[int] | np.ndarray) -> float:
+def majority_accuracy(labels: ArrayLike) -> float:
     """Accuracy of always answering the most frequent of `labels`, `(N,)`: the best constant guess."""
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
@@ -35,7 +36,7 @@ def hardly_better(accuracy: float, constant: float, number: int) -> bool:
     return accuracy <= constant + 2 * math.sqrt(constant * (1 - constant) / number)
 
 
-def r_squared(predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray) -> float:
+def r_squared(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Share of the variance of `(N,)` numbers that predictions explain: 1 if exact, 0 for the mean, below 0 if worse.
 
     Of labels that are all alike it is 1 if they are predicted exactly, and else 0.
@@ -69,9 +70,7 @@ def exact_match(predictions: Sequence, references: Sequence) -> float:
     return float(np.mean([list(found) == list(wanted) for found, wanted in zip(predictions, references, strict=True)]))
 
 
-def step_summary(
-    steps: Sequence[float] | np.ndarray, deepest: Sequence[float] | np.ndarray | None = None
-) -> dict[str, float]:
+def step_summary(steps: ArrayLike, deepest: ArrayLike | None = None) -> dict[str, float]:
     """`mean`, `median`, `p95` and `max` of `steps` `(N,)`, in depth steps.
 
     `deepest` `(N,)` gives each example's deepest unit where `steps` holds means over units; the maximum is
@@ -86,11 +85,9 @@ def step_summary(
     }
 
 
-def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float | None:
+def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
     """Spearman rank correlation of two `(N,)` sequences; None for fewer than three points or a constant sequence."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.shape != y.shape:
-        raise ValueError(f"spearman needs equally long sequences, got shapes {x.shape} and {y.shape}")
     if x.size < MIN_POINTS_FOR_CORRELATION or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     from scipy import stats  # importing scipy.stats takes longer than everything else here together
@@ -98,7 +95,7 @@ def spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -
     return float(stats.spearmanr(x, y).statistic)
 
 
-def balanced_spearman(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float | None:
+def balanced_spearman(x: ArrayLike, y: ArrayLike) -> float | None:
     """Spearman rank correlation of `(N,)` sequences in which every value of `y` counts alike, however often it occurs.
 
     That of as many examples of each value, in the limit of many: ranks are weighted, and so is their correlation.

@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from datasets import Dataset, Value
 from torch.utils.data import DataLoader
@@ -498,22 +497,12 @@ def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
         )
 
 
-def require_tokens(examples: Dataset, has_tokens: np.ndarray, column: str, place: str) -> None:
-    """Raise a ValueError for a text that a tokenizer leaves nothing of."""
-    if not has_tokens.all():
-        text = examples[int(has_tokens.argmin())][column]
-        raise ValueError(
-            f"{place} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or leave such "
-            "texts out"
-        )
-
-
-def warn_of_cuts(lengths: np.ndarray, limit: int | None, flag: str, texts: str) -> None:
+def warn_of_cuts(lengths: Sequence[int], limit: int | None, flag: str, texts: str) -> None:
     """Say how many of the texts were cut."""
-    cut = 0 if limit is None else int((lengths > limit).sum())
+    cut = [length for length in lengths if limit is not None and length > limit]
     if cut:
         warnings.warn(
-            f"{cut:,} of {len(lengths):,} {texts} have more than {flag}={limit} tokens, at most {lengths.max():,}, and "
+            f"{len(cut):,} of {len(lengths):,} {texts} have more than {flag}={limit} tokens, at most {max(cut):,}, and "
             "were cut",
             stacklevel=3,
         )

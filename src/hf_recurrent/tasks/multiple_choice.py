@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import numpy as np
 from datasets import Dataset, List, Value
 
 from ..data.batches import ChoiceCollator, within
@@ -81,7 +80,7 @@ class MultipleChoice(Task):
             return {**by_question, LENGTH: list(map(max, in_groups(lengths, counts)))}
 
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
-        warn_of_cuts(np.asarray(encoded[LENGTH][:]), limit, "max_seq_length", f"questions of {place}")
+        warn_of_cuts(encoded[LENGTH][:], limit, "max_seq_length", f"questions of {place}")
         return encoded.rename_column("label", "labels")
 
     def card_example(self, split: Split, tokenizer: Any) -> Row:

@@ -21,7 +21,6 @@ from .base import (
     beginning,
     require_known_words,
     require_room,
-    require_tokens,
     short_example,
     warn_of_cuts,
 )
@@ -99,9 +98,7 @@ class TextClassification(Task):
         if info is not None:
             require_known_words(encoded, tokenizer, info, "input_ids")
         else:
-            lengths = np.asarray(encoded[LENGTH][:])
-            require_tokens(encoded, lengths > 0, columns[0], place)
-            warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {place}")
+            warn_of_cuts(encoded[LENGTH][:], limit, "max_seq_length", f"examples of {place}")
         return encoded.rename_column("label", "labels") if "label" in encoded.column_names else encoded
 
     # ---- models and training

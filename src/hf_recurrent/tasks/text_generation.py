@@ -237,8 +237,7 @@ class OfBlocks(Documents):
         if not len(rows):
             raise ValueError(f"{self.documents.place_of(split)} has no two tokens of text: give more, or name others")
         if not (self.data.pack or self.data.reading.streaming):
-            lengths = np.asarray(rows[LENGTH][:])
-            warn_of_cuts(lengths, self.data.block_size, self.data.length_name, f"documents of {split}")
+            warn_of_cuts(rows[LENGTH][:], self.data.block_size, self.data.length_name, f"documents of {split}")
 
     def checkpoint_splits(
         self, tokenizer: Any, names: Sequence[str], choose: Callable, **options: Any

@@ -22,7 +22,7 @@ from ..files import plain
 from ..metrics.functional import is_iob, scores_entities
 from ..models.common.token_targets import NO_TARGET
 from .arguments import WordArguments
-from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, require_tokens, warn_of_cuts
+from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, warn_of_cuts
 from .metrics import Row, Scores, tag_scores, token_classes
 
 # columns of encoded examples: words, their labels, and the number of the word that each token is of, -1 for none
@@ -111,7 +111,6 @@ class TokenClassification(PerToken):
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
         lengths = np.asarray(encoded[LENGTH][:])
         found = np.array([len({*numbers} - {-1}) for numbers in encoded[WORD_IDS]])
-        require_tokens(encoded, found > 0, WORDS, place)
         warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {place}")
         lost = np.array([len(words) for words in encoded[WORDS]]) - found
         # those of a text that is cut are known already

@@ -35,7 +35,6 @@ from .base import (
     Task,
     beginning,
     require_known_words,
-    require_tokens,
     short_example,
     some_examples,
     warn_of_cuts,
@@ -159,15 +158,11 @@ class Translation(Task):
             return {**columns, LENGTH: lengths, TARGET_LENGTH: target_lengths, REFERENCE: texts}
 
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
-        for name, column in zip(PAIR, ("input_ids", "labels"), strict=True):
-            # the end alone
-            require_tokens(encoded, token_counts(encoded, column) > 1, name, place)
         if info is not None:
             require_known_words(encoded, tokenizer, info, "input_ids", "labels")
             return encoded
         for name, column in zip(PAIR, (LENGTH, TARGET_LENGTH), strict=True):
-            lengths = np.asarray(encoded[column][:])
-            warn_of_cuts(lengths, limits[name], f"max_{name}_length", f"{name}s of {place}")
+            warn_of_cuts(encoded[column][:], limits[name], f"max_{name}_length", f"{name}s of {place}")
         unwritable = sum(unknown in ids for ids in encoded["labels"])
         if unwritable:
             warnings.warn(
