@@ -153,10 +153,9 @@ def test_rows_are_what_the_model_answers(ndr):
             here = output.logits.argmax(-1) == batch["labels"]
             assert row["accuracy"] == pytest.approx(here.float().mean().item())
             assert row["mean_depth"] == pytest.approx(output.ponder_steps.float().mean().item())
-            assert row["lost"] == (right & ~here).sum().item()
-            assert row["risk"] == pytest.approx(row["lost"] / 10)
-            assert row["disagreement"] >= row["risk"]
-            assert row["p_value"] == pytest.approx(binom.cdf(row["lost"], 10, 0.4))
+            lost = (right & ~here).sum().item()
+            assert row["risk"] == pytest.approx(lost / 10)
+            assert row["p_value"] == pytest.approx(binom.cdf(lost, 10, 0.4))
             depths.add(round(row["mean_depth"], 3))
     assert len(depths) > 8
     assert (table["full_depth"]["accuracy"], table["full_depth"]["mean_depth"], table["max_depth"]) == (0.8, 9, 9)
@@ -287,8 +286,8 @@ def test_without_labels_answers_are_compared_with_full_depth(labelled):
     assert (table["full_depth"]["accuracy"] is None) == (not labelled)
     assert (table["full_depth"]["majority_baseline"] is None) == (not labelled)
     rows = [row for own in rows_of_families(table).values() for row in own]
-    assert all(row["risk"] == row["disagreement"] for row in rows)
-    assert all((row["lost"] is None) == (not labelled) for row in rows)
+    assert all((row["accuracy"] is None) == (not labelled) for row in rows)
+    assert all(0 <= row["risk"] <= 1 for row in rows)
 
 
 @pytest.mark.parametrize("kind", ["tokens", "choice", "several"])
@@ -376,7 +375,7 @@ def chosen(rows, goal=DEFAULT_GOAL, competing=None):
         keys = settings.get(name) or settings_of(name)
         for key, (safe, depth, time, *accuracy) in zip(keys, own, strict=False):
             right = accuracy[0] if accuracy else 0.5
-            row = {"safe": safe, MEAN_DEPTH: depth, "accuracy": right, "disagreement": 1 - right}
+            row = {"safe": safe, MEAN_DEPTH: depth, "accuracy": right}
             curves.setdefault(name, {})[key] = row
             times[key] = {RELATIVE_TIME: time, "noise": 0.02}
     asked = []
@@ -434,7 +433,7 @@ def test_times_are_of_batches_of_the_named_sizes():
     setting = Setting(FIXED, max_depth=2)
     found = Trials(model, FULL, True).times(prepared, [setting], (1, 5), repeats=2)
     for own in found.values():
-        assert own[RELATIVE_TIME] == pytest.approx(np.mean([each["relative_time"] for each in own["times"].values()]))
+        assert own[RELATIVE_TIME] == pytest.approx(np.mean([*own["times"].values()]))
     assert found[setting]["times"].keys() == {"1", "5"}
     assert found[FULL][RELATIVE_TIME] == 1
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from hf_recurrent.analysis.answers import each_error
-from hf_recurrent.analysis.calibration import Examples, Goal, calibrate
+from hf_recurrent.analysis.calibration import Examples, Goal, calibrate, errors
 from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
@@ -42,8 +41,8 @@ def test_errors_are_of_tokens():
 
     full, early = frame([[0, 1, 0], [2]]), frame([[0, 0, 2], [2]])
     # the third token is wrong both times, in another way
-    assert [own.tolist() for own in each_error(early, full, True)] == [[False, True, False], [False]]
-    assert [own.tolist() for own in each_error(early, full, False)] == [[False, True, True], [False]]
+    assert errors(early, full, True).tolist() == pytest.approx([1 / 3, 0])
+    assert errors(early, full, False).tolist() == pytest.approx([2 / 3, 0])
 
 
 def test_a_calibration_without_labels_compares_all_tokens():

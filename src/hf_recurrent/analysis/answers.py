@@ -300,14 +300,3 @@ def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
 def each_right(right: Iterable[Any]) -> np.ndarray:
     """Whether each answer is right: (N,) of examples, or (T,) of the tokens of all of them."""
     return np.concatenate([np.atleast_1d(own) for own in right])
-
-
-def each_error(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> list[np.ndarray]:
-    """Which answers to each of N examples are errors: right at full depth and "lost", or else other ones than there.
-
-    An example has one answer, or one for each of its labelled tokens.
-    """
-    name = "right" if labelled else "answer"
-    pairs = zip(full[name], examples[name], strict=True)
-    # a right answer is greater than a wrong one
-    return [np.atleast_1d(whole > early if labelled else whole != early) for whole, early in pairs]

@@ -25,9 +25,9 @@ A calibration is plain data: `n` examples, `tolerance`, `confidence`, `risk`, `b
   answer;
 * `fixed_depths`, a row for each fewer `max_depth`; `criteria`: of each its `curve`, a row for each threshold that was
   tried, and the threshold (or patience) `chosen`, the fastest certified one, or None. A row has `accuracy`,
-  `mean_depth` of an example, `disagreement` with full depth, the number of answers `lost`, the `risk` of the examples,
-  its `p_value`, and whether it is `safe` (certified). A row that was timed has `times`, size of batches -> `seconds`
-  and `relative_time` compared with full depth, their mean `relative_time`, and its `noise`; of others these are None;
+  `mean_depth` of an example, the `risk` of the examples, its `p_value`, and whether it is `safe` (certified). One that
+  was timed has `times`, size of batches -> time compared with full depth, their mean `relative_time`, and its `noise`;
+  of others these are None;
 * `chosen`, the setting of all, or None; `calibrated`, its row; and `inputs`, mean and standard deviation (`std`) of
   `steps` and `confidence` with it;
 * `tests`: of each further split, and before them of all together (`ALL_TESTS`) if there are several, the chosen
@@ -57,7 +57,6 @@ from ..models.common.token_targets import NO_TARGET
 from .answers import (
     Batch,
     answers_are_of_tokens,
-    each_error,
     each_right,
     has_labels,
     prepare_batch,
@@ -327,7 +326,10 @@ def majority_baseline(examples: pd.DataFrame) -> float | None:
 
 def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.ndarray:
     """(N,) shares of each example's answers that are errors: they are "lost", or "differ" from full depth."""
-    return np.array([wrong.mean() for wrong in each_error(examples, full, labelled)])
+    name = "right" if labelled else "answer"
+    pairs = zip(full[name], examples[name], strict=True)
+    # a right answer is greater than a wrong one
+    return np.array([np.mean(whole > early if labelled else whole != early) for whole, early in pairs])
 
 
 def curve(
@@ -348,8 +350,6 @@ def curve(
     return {
         setting: {
             **run_row(found[setting]),
-            "disagreement": errors(found[setting], full, False).mean(),
-            "lost": sum(map(np.sum, each_error(found[setting], full, True))) if "right" in full else None,
             "risk": wrong[place].mean(),
             "p_value": p_values[place],
             "safe": safe[place],
@@ -372,7 +372,7 @@ def fitting(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: 
         return row[MEAN_DEPTH] <= goal.budget[1] * full_depth
 
     def rank(key: Setting) -> tuple[float, float]:
-        wrong = rows[key]["disagreement"] if not goal.labelled else 1 - rows[key]["accuracy"]
+        wrong = 1 - rows[key]["accuracy"] if goal.labelled else rows[key]["risk"]
         return (0.0 if goal.budget is None else wrong, rows[key][MEAN_DEPTH])
 
     return sorted((key for key, row in rows.items() if fits(row)), key=rank)

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
+# of each setting the seconds of each batch in each repeat, (batches, repeats), and what was read, a row an example
+Timed = dict[Hashable, tuple[np.ndarray, Any]]
 # columns of a data set that models read
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # columns of an evaluation's examples, besides steps and difficulty
@@ -75,18 +77,15 @@ def config_fields(model: torch.nn.Module, **fields: Any) -> Iterator[None]:
     """Other values of config fields, in every config that a part of the model reads; each gets its own back."""
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}.values()
     before = [(config, {name: getattr(config, name) for name in fields}) for config in configs]
-
-    def put(config: Any, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            setattr(config, name, value)
-
     try:
         for config in configs:
-            put(config, fields)
+            for name, value in fields.items():
+                setattr(config, name, value)
         yield
     finally:
         for config, values in before:
-            put(config, values)
+            for name, value in values.items():
+                setattr(config, name, value)
 
 
 def progress_bar(items: Iterable, enabled: bool, description: str, unit: str) -> Iterable:
@@ -126,34 +125,37 @@ def timed_in_turn(
     repeats: int,
     read: Callable[[Batch, Any], Mapping[str, np.ndarray]] | None = None,
     progress: bool = False,
-) -> dict[Hashable, tuple[np.ndarray, list[Any]]]:
-    """Seconds of each batch in each repeat, (batches, repeats), with each of several settings, and what was read.
+) -> Timed:
+    """Time a model with each of several settings.
 
     Settings take turns at every batch, so that a slow spell of the machine falls on all of them alike. Of several
     processes the first one measures.
 
     Args:
         settings: name -> values of config fields.
-        read: function of a batch and the model's output, called once for each batch; its time does not count.
+        read: columns of a batch and the model's output, read once for each batch; its time does not count.
     """
     device = next(model.parameters()).device
 
-    def measured() -> dict[Hashable, tuple[np.ndarray, list[Any]]]:
-        found: dict[Hashable, tuple[np.ndarray, list[Any]]]
-        found = {name: (np.zeros((len(batches), repeats)), []) for name in settings}
+    def measured() -> Timed:
+        seconds = {name: np.zeros((len(batches), repeats)) for name in settings}
+        results: dict[Hashable, list[Mapping[str, np.ndarray]]] = {name: [] for name in settings}
         turns = list(product(range(repeats), range(len(batches))))
         for turn, place in progress_bar(turns, progress, "timing", "batch"):
-            for name, (seconds, results) in found.items():
-                with config_fields(model, **settings[name]):
+            for name, fields in settings.items():
+                with config_fields(model, **fields):
                     start = time.perf_counter()
                     output = model(**batches[place].inputs)
                     # CUDA calls return before the work is done
                     if device.type == "cuda":
                         torch.cuda.synchronize(device)
-                    seconds[place, turn] = time.perf_counter() - start
+                    seconds[name][place, turn] = time.perf_counter() - start
                     if read is not None and turn == 0:
-                        results.append(read(batches[place], output))
-        return found
+                        results[name].append(read(batches[place], output))
+        return {
+            name: (seconds[name], pd.DataFrame(join_batches(found)) if found else None)
+            for name, found in results.items()
+        }
 
     with inference_mode(model):
         return from_first(measured)
@@ -187,12 +189,8 @@ def threshold_curve(
     settings = {value: {"halting_threshold": value} for value in thresholds}
     timed = timed_in_turn(model, settings, [prepare_batch(model, batch) for batch in batches], 1, read)
     longest = timed[max(thresholds)][0].sum()
-    rows = []
-    for value in thresholds:
-        seconds, found = timed[value]
-        means = {name: values.mean() for name, values in join_batches(found).items()}
-        rows.append({"threshold": value, **means, "seconds": seconds.sum(), "relative_time": seconds.sum() / longest})
-    return plain(rows)
+    times = {value: {"seconds": own.sum(), "relative_time": own.sum() / longest} for value, (own, _) in timed.items()}
+    return plain([{"threshold": value, **timed[value][1].mean(), **times[value]} for value in thresholds])
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,10 @@ class Setting(NamedTuple):
 
 def settings_of(criterion: str) -> list[Setting]:
     """The settings of a criterion, from the safest to the fastest."""
-    if criterion == LEARNED:
-        return [Setting(criterion, threshold) for threshold in GRIDS[criterion]]
-    rule = CRITERIA[criterion]
-    if rule.default_threshold is None:
+    if criterion not in GRIDS:
         return [Setting(criterion, patience=patience) for patience in PATIENCES]
-    return [Setting(criterion, threshold, rule.default_patience) for threshold in GRIDS[criterion]]
+    patience = None if criterion == LEARNED else CRITERIA[criterion].default_patience
+    return [Setting(criterion, threshold, patience) for threshold in GRIDS[criterion]]
 
 
 def fixed_depths(model: Any, most_steps: int) -> list[Setting]:

@@ -241,24 +241,20 @@ def halting_table(record: HaltingRecord) -> dict[str, Any]:
     """
     examples, fixed = record.examples, record.fixed_depth
     steps = None if fixed else examples.get("answer_steps", examples["steps"])
-    results = _results(examples)
     table = {
-        **{name: results.pop(name) for name in ("n", "accuracy", "majority_baseline")},
+        **_results(examples),
         "halting": record.halting,
         "unit": record.unit,
         "fixed_depth": fixed,
         "max_depth": record.max_depth,
         "threshold": record.threshold,
-        "steps": results.pop("steps"),
         "ponder_cost": None if fixed else examples["ponder_cost"].mean(),
-        "forced_halt_rate": results.pop("forced_halt_rate"),
         "halting_mass": None if fixed else record.mass.mean(axis=0),
         "steps_histogram": None if fixed else record.step_counts.sum(axis=0),
         "slices": {
             name: slice_table(values, lambda members: _results(examples.loc[members]), steps)
             for name, values in record.slices.items()
         },
-        **results,
     }
     if "labelled" in examples:
         table["tokens"] = None if record.tokens is None else token_tables(record.tokens, record.max_depth)
@@ -392,16 +388,11 @@ def _range_labels(bounds: list[tuple[float, float]]) -> list[str]:
 
 
 def is_ordered(labels: Iterable[str]) -> bool:
-    """Whether labels of buckets are those of numbers."""
-    return not any(math.isnan(lower_end(label)) for label in labels)
-
-
-def lower_end(label: str) -> float:
-    """The number that a bucket's label begins with, as in "11–20"; NaN of a name."""
+    """Whether labels of buckets, such as "11–20", are those of numbers."""
     try:
-        return float(label.split(EN_DASH)[0])
+        return all(math.isfinite(float(label.split(EN_DASH)[0])) for label in labels)
     except ValueError:
-        return math.nan
+        return False
 
 
 def _format_number(value: float, digits: int) -> str:

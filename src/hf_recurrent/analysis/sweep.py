@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import plain
-from .answers import Batch, answers, each_right, join_batches, prepare_batch, require_right_answers
+from .answers import Batch, answers, each_right, prepare_batch, require_right_answers
 from .evaluate import median_seconds, timed_in_turn
 from .exit_settings import FULL_DEPTH, threshold_fields
 from .model_facts import BOTH, stack_depths
@@ -90,12 +90,11 @@ def sweep_thresholds(
     settings = {value: threshold_fields(value) for value in (FULL_DEPTH, *checked_thresholds((*thresholds, own)))}
     timed = timed_in_turn(model, settings, prepared, repeats, read, progress)
     times = {value: median_seconds(seconds) for value, (seconds, _) in timed.items()}
-    examples = {value: pd.DataFrame(join_batches(found)) for value, (_, found) in timed.items()}
-    right = {value: each_right(found["right"]) for value, found in examples.items()}
+    right = {value: each_right(examples["right"]) for value, (_, examples) in timed.items()}
     full, *rows = (
         {
             "threshold": value,
-            **results(examples[value], most_steps),
+            **results(timed[value][1], most_steps),
             "lost": (right[own] & ~right[value]).sum(),
             "gained": (right[value] & ~right[own]).sum(),
             "seconds": times[value],
@@ -109,7 +108,7 @@ def sweep_thresholds(
             "halting": config.capabilities.halting,
             "own_threshold": own,
             "measured": "exact match" if config.capabilities.two_stacks else measured,
-            "n": len(examples[own]),
+            "n": len(timed[own][1]),
             "most_steps": most_steps,
             "repeats": repeats,
             "full_depth": full,

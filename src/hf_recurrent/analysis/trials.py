@@ -94,8 +94,8 @@ class Trials:
     ) -> dict[Setting, dict[str, Any]]:
         """The time of some settings compared with full depth's, which has a time, too.
 
-        Of each setting `times`, size of batches -> `seconds` of a pass and `relative_time`; the mean `relative_time`;
-        and its `noise`, by which it differs between repeats.
+        Of each setting `times`, size of batches -> relative time; the mean `relative_time`; and its `noise`, by which
+        it differs between repeats.
         """
         fields = {setting: self.fields(setting) for setting in (self.full, *settings)}
         timed = {
@@ -104,18 +104,11 @@ class Trials:
         }
         found = {}
         for setting in fields:
-            times, relative = {}, []
-            for size in sizes:
-                (own, _), (whole, _) = timed[size][setting], timed[size][self.full]
-                seconds = median_seconds(own)
-                times[str(size)] = {"seconds": seconds, "relative_time": seconds / median_seconds(whole)}
-                # in each repeat
-                relative.append(own.sum(0) / whole.sum(0))
-            found[setting] = {
-                "times": times,
-                "relative_time": float(np.mean([each["relative_time"] for each in times.values()])),
-                "noise": max(SMALLEST_DIFFERENCE, float(np.ptp(np.mean(relative, 0))) / 2),
-            }
+            pairs = {str(size): (own[setting][0], own[self.full][0]) for size, own in timed.items()}
+            times = {size: median_seconds(own) / median_seconds(whole) for size, (own, whole) in pairs.items()}
+            in_repeats = np.mean([own.sum(0) / whole.sum(0) for own, whole in pairs.values()], 0)
+            noise = max(SMALLEST_DIFFERENCE, float(np.ptp(in_repeats)) / 2)
+            found[setting] = {"times": times, "relative_time": float(np.mean([*times.values()])), "noise": noise}
         return found
 
     def _answered(self, output: Any, batch: Batch) -> dict[str, np.ndarray]:
