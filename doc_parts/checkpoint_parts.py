@@ -25,8 +25,13 @@ def link(name: str) -> str:
     return f"[{name}](../../model_cards/{name}/README.md)"
 
 
+def accuracies(entry: Entry) -> dict[str, float]:
+    """Split -> accuracy, as a fraction; of documents, bits."""
+    return {split: row[entry.metric.key] for split, row in entry.results["splits"].items()}
+
+
 def score(entry: Entry, split: str) -> str:
-    value = entry.accuracy[split]
+    value = accuracies(entry)[split]
     return f"{value:.3f} bits" if entry.of_documents else percent(value)
 
 

@@ -15,7 +15,7 @@ from hf_recurrent.recipes import recipe_files
 from hf_recurrent.templating import percent
 from hf_recurrent.training.paper import papers
 
-from .checkpoint_parts import entries, link
+from .checkpoint_parts import accuracies, entries, link
 from .tables import table
 
 # rows of which a checkpoint of CPU size stands under model_cards/, and the splits of it that stand for the columns
@@ -136,7 +136,7 @@ def ours(paper: str, number: int, row: str, column: dict[str, Any]) -> float | N
         return None
     for name, splits in SMALL.get((paper, number, row), []):
         if key in splits:
-            return 100 * entries()[name].accuracy[splits[key]]
+            return 100 * accuracies(entries()[name])[splits[key]]
     return None
 
 
@@ -167,7 +167,7 @@ def own_words(entry: Entry) -> str:
     """The scores of a checkpoint whose splits stand for no column."""
     shown = (
         f"{split} {value:.3f} bits" if entry.of_documents else f"{split} {percent(value)[:-1]}"
-        for split, value in entry.accuracy.items()
+        for split, value in accuracies(entry).items()
     )
     return f"{link(entry.name)}: {', '.join(shown)}"
 

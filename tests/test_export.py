@@ -275,6 +275,6 @@ def test_foreign_models_are_refused(tmp_path):
     from transformers import BertConfig, BertModel
 
     config = BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=9)
-    with pytest.raises(ValueError, match="model_type is 'bert': expected one of"):
+    with pytest.raises(ValueError, match="model is of class BertModel: pass a model of this package"):
         save_checkpoint(BertModel(config), tmp_path / "bert")
     assert not (tmp_path / "bert").exists()

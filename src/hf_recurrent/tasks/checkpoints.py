@@ -150,9 +150,9 @@ def load_checkpoint(
     named = trained.get("task")
     if named in TASKS and get_task(named).auto_class == task.auto_class:
         task = get_task(named)
-    known = {item.name for item in fields(task.arguments)} & {*COLUMNS, *task.as_trained}
-    settings = {key: value for key, value in trained.items() if key in known}
-    if task.limit_name == "block_size" and (size := trained.get("block_size", trained.get("max_seq_length"))):
+    known = {item.name for item in fields(task.arguments)}
+    settings = {key: value for key, value in trained.items() if key in known & {*COLUMNS, *task.as_trained}}
+    if "block_size" in known and (size := trained.get("block_size", trained.get("max_seq_length"))):
         settings["max_seq_length"] = size
     return Checkpoint(name, model.to(device).eval(), tokenizer, task, settings, results)
 
