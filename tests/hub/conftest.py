@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from committed_cards import copy_cards
 from huggingface_hub import HfApi
-from pushing import README, WEIGHTS
+from pushing import README, RESULTS, WEIGHTS
 
 from hf_recurrent.hub.gallery import read_gallery
 from support.checkpoints import GUT_LISTOPS
@@ -60,7 +60,12 @@ def repository(hub, api):
 @pytest.fixture
 def folder(tmp_path):
     """Text, a large file and a file in a subfolder."""
-    files = {"README.md": README.encode(), "model.safetensors": WEIGHTS, "assets/a.png": b"\x89PNG\0" + bytes(50)}
+    files = {
+        "README.md": README.encode(),
+        "results.json": RESULTS,
+        "model.safetensors": WEIGHTS,
+        "assets/a.png": b"\x89PNG\0" + bytes(50),
+    }
     for path, content in files.items():
         (tmp_path / "folder" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "folder" / path).write_bytes(content)

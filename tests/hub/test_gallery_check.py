@@ -75,12 +75,12 @@ def remove(path):
 REPORTED = {
     "stray file": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "does not belong"),
     "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "does not belong"),
-    "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
+    "lost config": (remove(f"{NAME}/config.json"), f"{NAME} ", "has no config.json"),
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
     "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "does not belong"),
     "lost figure": (
         remove(f"{NAME}/assets/test_steps.png"),
-        f"{NAME}/README.md:",
+        f"{NAME} is not publishable",
         "'assets/test_steps.png' is missing",
     ),
     "wrong name": (
@@ -96,7 +96,7 @@ def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case
     mutate, place, words = REPORTED[case]
     mutate(single)
     problems = gallery_problems(single)
-    assert any(line.startswith(place) and words in line for line in problems), problems
+    assert any(place in line and words in line for line in problems), problems
     assert all(len(line.splitlines()) == 1 for line in problems)
     refresh(single)
     assert problems == gallery_problems(single)

@@ -2,7 +2,7 @@
 
 import pytest
 from huggingface_hub import HfApi
-from pushing import README, contents, refused, send, stored
+from pushing import README, RESULTS, contents, refused, send, stored
 
 from hf_recurrent.hub import check_access
 from support.loopback_hub import LoopbackHub
@@ -115,6 +115,7 @@ def test_a_commit_by_others_meanwhile_is_not_overwritten(hub, folder, monkeypatc
 
     (folder.parent / "other").mkdir()
     (folder.parent / "other" / "README.md").write_text(README + "theirs")
+    (folder.parent / "other" / "results.json").write_bytes(RESULTS)
     monkeypatch.setattr(HfApi, "create_commit", interleaved)
     with refused("A commit has happened since"):
         send(hub, folder)

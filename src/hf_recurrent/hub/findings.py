@@ -25,6 +25,7 @@ NO_DIFFICULTY = frozenset({"num_reads"})
 # splits whose examples are not unlike those of training
 ALIKE = (None, "as in training", "part of training")
 ALL_TESTS = "all tested splits"
+NO_BUCKET = {"value": None, "mean_depth": None}
 # direction of steps with difficulty -> whether the model thinks longer on harder input, and why
 ANSWERS = {
     "grow": ("Yes", "steps grow with {column} on {split}"),
@@ -41,10 +42,13 @@ def two_errors(share: float, *sizes: int) -> float:
     return 2 * math.sqrt(share * (1 - share) * sum(1 / size for size in sizes))
 
 
-def above_majority(row: Json) -> bool:
-    """Whether the `accuracy` of `n` examples exceeds their `majority_baseline` by over two of its standard errors."""
-    baseline = row["majority_baseline"]
-    return row["accuracy"] > baseline + two_errors(baseline, row["n"])
+def above_majority(row: Json) -> bool | None:
+    """Whether the `accuracy` of `n` examples exceeds their `majority_baseline` by over two of its standard errors.
+
+    None where one of them is not known.
+    """
+    accuracy, baseline = row["accuracy"], row["majority_baseline"]
+    return None if None in (accuracy, baseline) else accuracy > baseline + two_errors(baseline, row["n"])
 
 
 def of_numbers(row: Json) -> bool:
@@ -103,17 +107,27 @@ def relation(
         buckets: `value`, `mean_depth`, `n` and `accuracy` of each, in order of difficulty.
         whole: `n`, `accuracy`, `mean_depth` and `majority_baseline` of all examples.
     """
-    row = {"split": split, "n": whole["n"], "mean": whole["mean_depth"], "accuracy": whole["accuracy"], "above": None}
-    if None not in (whole["accuracy"], whole["majority_baseline"]):
-        row["above"] = above_majority(whole)
-    if column is None or not buckets or not is_ordered(bucket["value"] for bucket in buckets):
-        return {**row, "column": None, "spearman": None, "direction": "unmeasured", "harder": None}
+    if not is_ordered(bucket["value"] for bucket in buckets):
+        buckets = ()
     large = [bucket for bucket in buckets if bucket["n"] >= FEWEST_IN_BUCKET]
-    low, *_, high = large if len(large) > 1 else [*buckets, buckets[-1]]
-    row |= {"low": low["value"], "high": high["value"], "low_mean": low["mean_depth"], "high_mean": high["mean_depth"]}
-    direction = trend(spearman, whole["n"]) if len(buckets) > 1 and whole["n"] >= FEWEST else "unmeasured"
-    harder = None if low is high else accuracy_falls(low, high)
-    return {**row, "column": column, "spearman": spearman, "direction": direction, "harder": harder}
+    ends = large if len(large) > 1 else [*buckets] or [NO_BUCKET]
+    low, high = ends[0], ends[-1]
+    measured = len(buckets) > 1 and whole["n"] >= FEWEST
+    return {
+        "split": split,
+        "column": column if buckets else None,
+        "direction": trend(spearman, whole["n"]) if measured else "unmeasured",
+        "spearman": spearman,
+        "n": whole["n"],
+        "mean": whole["mean_depth"],
+        "accuracy": whole["accuracy"],
+        "above": above_majority(whole),
+        "low": low["value"],
+        "high": high["value"],
+        "low_mean": low["mean_depth"],
+        "high_mean": high["mean_depth"],
+        "harder": None if low is high else accuracy_falls(low, high),
+    }
 
 
 def main_column(table: Json) -> str | None:

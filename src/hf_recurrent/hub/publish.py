@@ -96,7 +96,7 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) 
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
         staged = stage_checkpoint(folder, Path(work) / "staged", repo_id)
         check_reload(Path(folder), staged)
-        return _publish(staged, repo_id, "model", Options(**options))
+        return publish_folder(staged, repo_id, "model", Options(**options))
 
 
 def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
@@ -110,7 +110,7 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
 
     check_repo_id(repo_id)
     check_dataset_folder(folder)
-    return _publish(Path(folder), repo_id, "dataset", Options(**options))
+    return publish_folder(Path(folder), repo_id, "dataset", Options(**options))
 
 
 def check_access(repo_id: str, **options: Any) -> None:
@@ -119,35 +119,32 @@ def check_access(repo_id: str, **options: Any) -> None:
     _check_target({"repo_id": repo_id, "repo_type": "model"}, Options(**options))
 
 
-def _publish(staged: Path, repo_id: str, repo_type: str, options: Options) -> Published:
-    """Publish a folder as it is."""
-    files = {path: file.stat().st_size for path, file in local_files(staged).items()}
-    quotes, results = None, read_results(staged)
+def publish_folder(folder: Path, repo_id: str, repo_type: str, options: Options) -> Published:
+    """Make a repository equal to a folder by one commit, among the files that publications write."""
+    quotes, results = None, read_results(folder)
     if repo_type == "model" and is_own(results):
         quotes = may_quote(results)
         options = replace(options, private=options.private is not False)
+    files = {path: file.stat().st_size for path, file in local_files(folder).items()}
     planned = Published(repo_type, files, options.private, quotes)
     if options.announce is not None:
         options.announce(planned)
-    return planned if options.dry_run else send(staged, repo_id, planned, options)
-
-
-def send(folder: Path, repo_id: str, planned: Published, options: Options) -> Published:
-    """Make a repository equal to a folder by one commit, among the files that publications write."""
-    api, branch = options.api or HfApi(), options.revision or MAIN
-    place = {"repo_id": repo_id, "repo_type": planned.repo_type}
-    ours = is_publishable if planned.repo_type == "model" else lambda path: path.endswith(".parquet")
+    if options.dry_run:
+        return planned
+    place = {"repo_id": repo_id, "repo_type": repo_type}
     _check_target(place, options)
+    api, branch = options.api or HfApi(), options.revision or MAIN
     url = api.create_repo(**place, private=options.private, exist_ok=True)
     if branch != MAIN:
         api.create_branch(**place, branch=branch, exist_ok=True)
     head = api.repo_info(**place, revision=branch)
-    present = {file.rfilename for file in head.siblings if ours(file.rfilename)}
+    ours = is_publishable if repo_type == "model" else lambda path: path.endswith(".parquet")
+    stale = [file.rfilename for file in head.siblings if ours(file.rfilename) and file.rfilename not in files]
     commit = api.create_commit(
         **place,
         operations=[
-            *(CommitOperationAdd(path, folder / path) for path in planned.files),
-            *(CommitOperationDelete(path, is_folder=False) for path in sorted(present - planned.files.keys())),
+            *(CommitOperationAdd(path, folder / path) for path in files),
+            *(CommitOperationDelete(path, is_folder=False) for path in stale),
         ],
         commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
         revision=branch,

@@ -3,18 +3,16 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ...files import one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
-from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, lint_card, without_curves
-from ..staging import CONFIG_FILE, is_publishable, local_files
+from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, without_curves
+from ..staging import CONFIG_FILE, local_files, stage_checkpoint
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
 
 RENDER = "run `hf-recurrent cards refresh` on the gallery"
-COPY = "copy it from the run's output folder"
-TAKE_OUT = "does not belong in a checkpoint folder: take it out of the gallery"
-NEEDED = (CONFIG_FILE, "tokenizer.json", "tokenizer_config.json")
 
 
 def refresh(root: str | os.PathLike) -> list[Path]:
@@ -68,25 +66,21 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 
 
 def entry_problems(entry: Entry) -> Iterator[str]:
-    """The problems of one checkpoint folder, each with the file that has it."""
-    folder, results, present = entry.folder, entry.results, local_files(entry.folder)
-    different = outdated(folder, entry.files)
-    yield from different.values()
-    needed = (*NEEDED, *([CALIBRATION_FILE] if results["calibration"] else ()))
-    yield from (f"{name} is missing: {COPY}" for name in needed if name not in present)
-    try:
-        if not different:
-            lint_card(folder)
-        if CONFIG_FILE in present and task_for(auto_class_of(read_json(present[CONFIG_FILE]))) != results["task"]:
-            yield f"{CONFIG_FILE} is not of a model for {results['task']}: {COPY}"
-    except ValueError as error:
-        yield f"{README_FILE}: {one_line(error)}"
-    path = present.get(CALIBRATION_FILE)
-    if path and without_curves(read_json(path)) != results["calibration"]:
+    """The problems of one checkpoint folder, each with the file that has it. Raises a ValueError as publishing does."""
+    results, present = entry.results, local_files(entry.folder)
+    if different := outdated(entry.folder, entry.files):
+        yield from different.values()
+        return
+    with TemporaryDirectory() as place:
+        published = local_files(stage_checkpoint(entry.folder, Path(place) / "staged"))
+    # code is written when a checkpoint is published
+    for name in present:
+        if name not in published or name.endswith(".py"):
+            yield f"{name} does not belong in a checkpoint folder: take it out of the gallery"
+    if task_for(auto_class_of(read_json(present[CONFIG_FILE]))) != results["task"]:
+        yield f"{CONFIG_FILE} is not of a model for {results['task']}: copy it from the run's output folder"
+    calibration = present.get(CALIBRATION_FILE)
+    if calibration and without_curves(read_json(calibration)) != results["calibration"]:
         yield f"{CALIBRATION_FILE} disagrees with {RESULTS_FILE}: run `hf-recurrent calibrate` again"
     if "/" not in results["name"] and results["name"] != entry.name:
         yield f"{RESULTS_FILE} names the folder {results['name']!r}: set its name to {entry.name!r}, then {RENDER}"
-    rendered = {*entry.files, *(figure["path"] for figure in results["figures"])}
-    for name in sorted(present.keys() - rendered):
-        if not is_publishable(name) or name.endswith((".py", ".png", ".yaml")):
-            yield f"{name} {TAKE_OUT}"
