@@ -151,23 +151,22 @@ def card_metadata(results: Json) -> ModelCardData:
         licence |= {name: base[name] for name in LICENCE if base[name]}
     elif model["license"] or data.get("seed", 0) is not None:
         licence = {"license": model["license"] or "apache-2.0"}
-    measured = {}
-    if results["splits"]:
-        scores = [
-            EvalResult(
-                task_type=results["task"],
-                dataset_type=data["dataset_id"] or data["name"],
-                dataset_name=f"{data['name']} ({config})",
-                dataset_config=config,
-                dataset_split=split,
-                dataset_revision=data["dataset_revision"],
-                metric_type=results["metric"],
-                metric_name=METRICS[results["metric"]].label,
-                metric_value=table[METRICS[results["metric"]].key],
-            )
-            for config, split, table in places(results)
-        ]
-        measured = {"metrics": [results["metric"]], "model_name": results["title"], "eval_results": scores}
+    metric = METRICS[results["metric"]]
+    scores = [
+        EvalResult(
+            task_type=results["task"],
+            dataset_type=data["dataset_id"] or data["name"],
+            dataset_name=f"{data['name']} ({config})",
+            dataset_config=config,
+            dataset_split=split,
+            dataset_revision=data["dataset_revision"],
+            metric_type=results["metric"],
+            metric_name=metric.label,
+            metric_value=table[metric.key],
+        )
+        for config, split, table in places(results)
+    ]
+    measured = {"metrics": [results["metric"]], "model_name": results["title"], "eval_results": scores}
     return ModelCardData(
         language=data.get("language") or None,
         **licence,
@@ -176,7 +175,7 @@ def card_metadata(results: Json) -> ModelCardData:
         tags=[tag for tag, applies in tags.items() if applies],
         datasets=[data["dataset_id"]] if data.get("dataset_id") else None,
         base_model=base["name"] if base is not None and "/" in base["name"] else None,
-        **measured,
+        **(measured if scores else {}),
     )
 
 

@@ -167,11 +167,11 @@ def checkpoint_config(
 
 def first_not_finite(model: torch.nn.Module) -> str | None:
     """Name of a parameter that holds NaN or infinity, None if there is none; of a sharded one this process's shard."""
-    values = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    shards = {name: value.to_local() if hasattr(value, "to_local") else value for name, value in values.items()}
-    # one transfer for all parameters
-    finite = torch.stack([shard.isfinite().all() for shard in shards.values()]).tolist()
-    return next((name for name, is_finite in zip(shards, finite, strict=True) if not is_finite), None)
+    for name, parameter in model.named_parameters():
+        shard = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if not shard.isfinite().all():
+            return name
+    return None
 
 
 def check_finite(model: torch.nn.Module, source: str) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from ...registry import ARCHITECTURES
 from ..card import METRICS
-from ..findings import MODERATE, above_majority, adaptivity, best_fixed_depth, chosen, time_saved
+from ..findings import MODERATE, adaptivity, best_fixed_depth, chosen, time_saved
 from ..results import RESULTS_FILE, read_results, rendered
 
 Entry = SimpleNamespace
@@ -48,10 +48,10 @@ def columns(name: str, results: dict) -> dict:
         Among others `metric`, the measure (where a card has BLEU, exact match, a share as that of the others);
         `of_documents`, whether it is a loss of documents; `task`, the benchmark with its config; `mean_steps` of an
         example, or a token of documents; `trend`, how steps follow difficulty over the tested splits, or on the first
-        one (None: depth is fixed); `leading`, the figure of steps that visibly grow with difficulty; `at_chance`, the
-        splits on which it is no better than the majority; `saved`, see `findings.time_saved`; `against_fixed`, the time
-        at the calibrated setting over that of the best fixed depth; and `rank`, which sorts those first that think
-        longer on harder input, by how closely steps follow difficulty, then by name.
+        one (None: depth is fixed); `leading`, the figure of steps that visibly grow with difficulty; `saved`, see
+        `findings.time_saved`; `against_fixed`, the time at the calibrated setting over that of the best fixed depth;
+        and `rank`, which sorts those first that think longer on harder input, by how closely steps follow difficulty,
+        then by name.
     """
     metric = METRICS["exact_match" if results["metric"] == "bleu" else results["metric"]]
     splits, found, calibration = results["splits"], adaptivity(results), results["calibration"]
@@ -63,7 +63,6 @@ def columns(name: str, results: dict) -> dict:
     figures = [figure for figure in results["figures"] if trend and figure["column"] == trend["column"]]
     drawn = {figure["kind"]: figure["path"] for figure in reversed(figures)}
     leading = drawn.get("calibrated_steps", drawn.get("difficulty"))
-    at_chance = [] if metric.in_bits else [split for split, row in splits.items() if not above_majority(row)]
     return {
         "architecture": ARCHITECTURES[results["model"]["type"]].prefix,
         "task": f"{results['data']['name']} {results['data']['config']}",
@@ -74,7 +73,6 @@ def columns(name: str, results: dict) -> dict:
         "mean_steps": float(steps),
         "adaptivity": found,
         "trend": trend,
-        "at_chance": at_chance,
         "leading": leading if follows and trend["spearman"] >= MODERATE else None,
         "saved": time_saved(results),
         "against_fixed": rival and calibration["calibrated"]["relative_time"] / rival["relative_time"],
