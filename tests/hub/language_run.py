@@ -36,10 +36,11 @@ def make_language_run(folder, cache, family, **fields):
     report = ReportArguments(thresholds=[0.5, 0.999], threshold_samples=4)
     splits = task.load_splits(tokenizer).evaluation
     run = SimpleNamespace(argv=["tiny.yaml"], folder=folder, model=model, tokenizer=tokenizer, task=task, report=report)
-    run.evaluation, run.evaluated_splits = evaluate_run(model, tokenizer, splits, folder, report, 8), lambda: splits
+    run.tables, run.shown = evaluate_run(model, tokenizer, splits, folder, report, 8)
+    run.evaluated_splits = lambda: splits
     run.args, run.num_processes, run.device = SimpleNamespace(hub_model_id=None, seed=0), 1, torch.device("cpu")
     run.facts = {"seconds": 1.0, "steps": 0, "trained_depth": config.num_hidden_layers}
-    run.changes, run.history, run.base_model, run.splits = [], [], None, None
+    run.flags, run.changes, run.history, run.base_model, run.splits = {}, [], [], None, None
     write_results(folder, run_results(run))
     return folder
 

@@ -1,6 +1,7 @@
 """The loop over long documents: a step, and an interrupted run that goes on in the middle of documents."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -12,8 +13,7 @@ from hf_recurrent.analysis.losses import evaluate_documents
 from hf_recurrent.data.segments import DocumentReader, TokenDocuments
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.documents import DocumentRun, train_step
-from hf_recurrent.training.run_folder import checkpoint_to_resume, last_complete_checkpoint
-from hf_recurrent.training.trainer import DivergedError
+from hf_recurrent.training.run_folder import DivergedError, checkpoint_to_resume, last_complete_checkpoint
 from support.compare import assert_close
 from support.families import slow
 from support.own_data import flags, write_file
@@ -150,7 +150,9 @@ def test_checkpoints_of_another_folder(trained, tmp_path):
     place = {name: str(tmp_path / "run" / f"checkpoint-{name}") for name in (3, 6)}
     # its sequences are grouped in another way
     groups = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
-    assert_same(trained("grouped", resume_from_checkpoint=place[3], **groups), straight)
+    shutil.copytree(place[3], tmp_path / "grouped" / "checkpoint-3")
+    assert_same(trained("grouped", **groups), straight)
+    shutil.copytree(place[6], tmp_path / "refused" / "checkpoint-6")
     for split in ("train", "test"):
         write_file(tmp_path / "other" / split / "a.txt", "a text " * 9)
     for changes, message in (
@@ -160,12 +162,12 @@ def test_checkpoints_of_another_folder(trained, tmp_path):
         ({"data_dir": tmp_path / "other", "eval_steps": 3}, r"eval_steps is set, but .* has no validation documents"),
     ):
         with pytest.raises(ValueError, match=message):
-            trained("refused", resume_from_checkpoint=place[6], **changes)
+            trained("refused", **changes)
     # the last file of a checkpoint
     (tmp_path / "run" / "checkpoint-6" / "complete").unlink()
     with pytest.warns(UserWarning, match=r"skipping the incomplete .*checkpoint-6"):
         assert last_complete_checkpoint(tmp_path / "run").name == "checkpoint-3"
-    with pytest.raises(ValueError, match=r"it is no complete checkpoint, complete is missing"):
+    with pytest.raises(ValueError, match=r"it is no complete checkpoint of output_dir"):
         checkpoint_to_resume(tmp_path / "run", place[6])
 
 

@@ -59,7 +59,7 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
         read += int((inputs[0] != tokenizer.pad_token_id).sum())
 
     handle = model.get_input_embeddings().register_forward_pre_hook(count)
-    evaluation = evaluate_run(
+    _, shown = evaluate_run(
         model,
         tokenizer,
         splits,
@@ -77,7 +77,7 @@ def test_each_example_is_read_once_for_each_setting(benchmark, model_type, tmp_p
     # which another pass over the curve's examples would exceed
     assert DRAWINGS * len(short_example(splits[0])["input_ids"]) < number_of_tokens(curve_split.dataset)
 
-    for row in evaluation.curve:
+    for row in shown["threshold_curve"]["rows"]:
         batches = curve_split.batches(tokenizer, 8)
         alone = evaluate_batches(model, batches, halting_threshold=row["threshold"]).record.examples
         assert row["accuracy"] == (alone["prediction"] == alone["label"]).mean()

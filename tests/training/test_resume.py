@@ -143,22 +143,6 @@ def test_run_killed_after_training_does_not_train_again(straight, tmp_path, monk
     assert json_of(tmp_path / "config.json") == json_of(straight / "config.json")
 
 
-def test_a_finished_run_is_continued_in_another_folder(straight, tmp_path, monkeypatch):
-    first, longer, same = (tmp_path / name for name in ("first", "longer", "same"))
-    # a rate of 0 leaves the best checkpoint where the first run wrote it
-    still = {"learning_rate": 0, "save_total_limit": 9}
-    until_evaluation(straight, first, **still)
-    still["resume_from_checkpoint"] = first / "checkpoint-12"
-    until_evaluation(straight, longer, max_steps=16, **still)
-    state = json_of(longer / "checkpoint-16" / "trainer_state.json")
-    assert (state["global_step"], Path(state["best_model_checkpoint"]).parent) == (16, first)
-    assert_close(weights(longer), weights(first), 1e-4)
-    # as long as the first, there is nothing to train
-    monkeypatch.setattr(RecurrentTrainer, "train", None)
-    until_evaluation(straight, same, **still)
-    assert_close(weights(same), weights(first), 1e-4)
-
-
 def test_early_stopping_tolerates_as_many_failures_as_the_authors(straight, tmp_path):
     often = {"eval_steps": 1, "save_steps": 1, "learning_rate": 0, "save_total_limit": 9}
     until_evaluation(straight, tmp_path, early_stopping_patience=1, **often)

@@ -123,17 +123,14 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 def test_the_checkpoint_to_go_on_from(tmp_path):
-    first, folder = make_checkpoint(tmp_path / "other", 4), tmp_path / "run"
-    folder.mkdir()
-    # one of another folder is where a run begins
-    assert checkpoint_to_resume(folder, str(first)) == first
+    other, folder = make_checkpoint(tmp_path / "other", 4), tmp_path / "run"
     early, last = make_checkpoint(folder, 9), make_checkpoint(folder, 10)
     (folder / "checkpoint-best").mkdir()
-    for asked, expected in ((first, last), (None, last), (early, early)):
+    for asked, expected in ((None, last), (early, early)):
         assert checkpoint_to_resume(folder, asked and str(asked)) == expected
     (last / COMPLETE).unlink()
-    for missing in (folder / "elsewhere", last):
-        with pytest.raises(ValueError, match=f"checkpoint {missing}: it is no complete checkpoint, complete is miss"):
+    for missing in (folder / "elsewhere", last, other):
+        with pytest.raises(ValueError, match=f"checkpoint {missing}: it is no complete checkpoint of output_dir"):
             checkpoint_to_resume(folder, str(missing))
     with pytest.warns(UserWarning, match=r"skipping the incomplete .*checkpoint-10"):
         assert last_complete_checkpoint(folder) == early

@@ -121,10 +121,9 @@ def measure_card(
         other = not request.is_own and config != before["data"]["config"]
         names = {split.name: f"{config}/{split.name}" if other else split.name for split in splits}
         place = (checkpoint.model, checkpoint.tokenizer, splits, change.new)
-        found = evaluate_run(*place, ReportArguments(thresholds=[]), batch_size, progress=True)
-        tables = {names[name]: table for name, table in found.tables.items()}
-        drawn = {"routing": found.routing, "pictures": found.pictures}
-        put_results(change, remeasured(before, tables, found.plots, stored_digest(folder), **drawn), before=before)
+        found, shown = evaluate_run(*place, ReportArguments(thresholds=[]), batch_size, progress=True)
+        tables = {names[name]: table for name, table in found.items()}
+        put_results(change, remeasured(before, tables, shown, stored_digest(folder)), before=before)
     return tables
 
 

@@ -136,11 +136,6 @@ class TokenBatchSampler(Sampler):
         return iter(self.batches()[self.process :: self.num_processes])
 
 
-def targets_of(batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The labels of a batch or, of spans, their first tokens (B,)."""
-    return batch["labels"] if "labels" in batch else batch["start_positions"]
-
-
 def amounts_of(batch: Mapping[str, torch.Tensor], *, shifted: bool = True) -> torch.Tensor:
     """Examples of a batch, and the labels that its loss is the mean over: (2,) integers.
 
@@ -150,7 +145,7 @@ def amounts_of(batch: Mapping[str, torch.Tensor], *, shifted: bool = True) -> to
         shifted: of labels (B, S), one a token, those alone count that have a token before them, as in the loss of a
             causal language model.
     """
-    labels = targets_of(batch)
+    labels = batch["labels"] if "labels" in batch else batch["start_positions"]
     examples = torch.tensor(labels.shape[0], device=labels.device)
     if labels.dim() == 1:
         return torch.stack([examples, examples])

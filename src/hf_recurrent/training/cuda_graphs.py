@@ -31,26 +31,19 @@ def padded_length(length: int) -> int:
 def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tensors:
     """A batch with padding on the right, up to a length that comes again; as it is if the model depends on that."""
     ids = inputs["input_ids"]
-    length = ids.shape[1]
-    mask = inputs.get("attention_mask")
-    values = {**inputs, "attention_mask": torch.ones_like(ids) if mask is None else mask}
+    values = {"attention_mask": torch.ones_like(ids), **inputs}
     # it computes something else if its batch has more padding
     if getattr(config, "chunking", None) == "balanced" or getattr(config, "padding_in_ponder_cost", False):
         return values
-    fills = {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
-    for name in ("start_positions", "end_positions"):
-        if name in values:
+    length = ids.shape[1]
+    whole, fills = padded_length(length), {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
+    for name, value in values.items():
+        if name in ("start_positions", "end_positions"):
             # columns after the last one are those of answers to be ignored
-            values[name] = torch.where(values[name] < length, values[name], padded_length(length))
-
-    def by_token(value: torch.Tensor) -> bool:
-        return value.shape[:2] == ids.shape and not value.is_floating_point()
-
-    more = (0, padded_length(length) - length)
-    return {
-        name: nn.functional.pad(value, more, value=fills.get(name, 0)) if by_token(value) else value
-        for name, value in values.items()
-    }
+            values[name] = torch.where(value < length, value, whole)
+        elif value.shape[:2] == ids.shape and not value.is_floating_point():
+            values[name] = nn.functional.pad(value, (0, whole - length), value=fills.get(name, 0))
+    return values
 
 
 class TrainingGraphs:
@@ -63,9 +56,8 @@ class TrainingGraphs:
     """
 
     def __init__(self, step: Callable[[Tensors, int | None], Tensors], model: nn.Module):
-        self.step = step
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.place = CaptureStream(self.parameters[0].device)
+        self.step, self.model = step, model
+        self.place = CaptureStream(next(model.parameters()).device)
         self.seen: set[Hashable] = set()
         self.graphs: dict[Hashable, tuple[Tensors, list[nn.Parameter], Captured]] = {}
         # all graphs leave their gradients here
@@ -101,24 +93,21 @@ class TrainingGraphs:
             # to load kernels, which a capture may not do, and to know which parameters learn
             with capturing(), self.place.used():
                 self.step(memory, depth)
-            learning = [parameter for parameter in self.parameters if parameter.grad is not None]
+            learning = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
             for parameter in learning:
                 if parameter not in self.gradients:
                     self.gradients[parameter] = torch.empty_like(parameter.grad)
-            self.forget_gradients()
-            return memory, learning, Captured(lambda: self.step_in_place(memory, depth, learning), self.place)
+            self.model.zero_grad()
+
+            def step_in_place() -> Tensors:
+                outputs = self.step(memory, depth)
+                torch._foreach_copy_([self.gradients[each] for each in learning], [each.grad for each in learning])
+                # their memory serves other graphs
+                self.model.zero_grad()
+                return outputs
+
+            return memory, learning, Captured(step_in_place, self.place)
         except RuntimeError as error:
             raise ValueError(
                 f"cuda_graphs is True, but a step of this model cannot be captured: {error}; leave cuda_graphs out"
             ) from error
-
-    def step_in_place(self, inputs: Tensors, depth: int | None, learning: list[nn.Parameter]) -> Tensors:
-        outputs = self.step(inputs, depth)
-        torch._foreach_copy_([self.gradients[each] for each in learning], [each.grad for each in learning])
-        # their memory serves other graphs
-        self.forget_gradients()
-        return outputs
-
-    def forget_gradients(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None

@@ -31,10 +31,9 @@ from ..tasks.base import Split
 from .document_checkpoint import Progress, load_training_state, save_training_state
 from .model import check_model, make_config
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
-from .run_folder import checkpoint_to_resume, last_complete_checkpoint
-from .sharding import check_fsdp_plugin, whole_model
+from .run_folder import DivergedError, checkpoint_to_resume
+from .sharding import check_sharding, whole_model
 from .stages import Run
-from .trainer import DivergedError
 
 LOG_FILE = "training_log.json"
 
@@ -46,11 +45,7 @@ class DocumentRun(Run):
     splits = None
 
     def start(self) -> torch.device:
-        """Make the accelerator of one or several processes; precision is that of the arguments.
-
-        Raises:
-            ValueError: the launcher asks for FSDP on CPUs, or in a way that leaves no whole checkpoint.
-        """
+        """Make the accelerator of one or several processes; precision is that of the arguments."""
         # it would warn at each checkpoint that tied weights are kept once
         logging.getLogger("accelerate.utils.other").setLevel(logging.ERROR)
         # an earlier run in this process may have had another precision or engine
@@ -62,14 +57,14 @@ class DocumentRun(Run):
             # it would move once for each process
             step_scheduler_with_optimizer=False,
         )
-        if self.accelerator.distributed_type == DistributedType.FSDP:
-            check_fsdp_plugin(self.accelerator.state.fsdp_plugin)
         return self.accelerator.device
 
     def check(self) -> None:
         data = self.task.data
         data.check_files()
         config = check_model(self.model_args, self.task)
+        if self.accelerator.distributed_type == DistributedType.FSDP:
+            check_sharding(config, self.accelerator.state.fsdp_plugin)
         for name, length in {
             "segment_length": data.segment_length,
             "eval_segment_length": data.evaluated_length,
@@ -214,11 +209,7 @@ class DocumentRun(Run):
         return self.diverged("a weight or state") if broken else error
 
     def diverged(self, what: str) -> DivergedError:
-        checkpoint = last_complete_checkpoint(self.folder) or "none yet"
-        return DivergedError(
-            f"step {self.progress.steps}: {what} is not a finite number. Last good checkpoint: {checkpoint}. Lower "
-            "learning_rate, lengthen warmup_steps or set max_grad_norm, in a new output_dir"
-        )
+        return DivergedError(self.folder, self.progress.steps, what)
 
     def outcome(self) -> Any:
         write_json(self.folder / LOG_FILE, self.progress.log)

@@ -4,15 +4,14 @@ import argparse
 import dataclasses
 import json
 import os
-import reprlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from transformers import HfArgumentParser
 
 from ..files import RecipeLoader, mapping, one_line, parse_yaml, read_text
-from ..hub.checkpoint import root_cause
 from ..models.common.configuration import FOLLOWING
 from ..recipes import flags_of, no_recipe, recipe_path
 from ..registry import ARCHITECTURES
@@ -97,9 +96,19 @@ class FlagParser(HfArgumentParser):
                 if field.init:
                     field.type = hints[field.name]
                     self._parse_dataclass_field(group, field)
+                if field.init and dict in [get_origin(kind) or kind for kind in get_args(hints[field.name])]:
+                    self._option_string_actions[f"--{field.name}"].type = partial(text_of_mapping, field.name)
 
     def error(self, message: str) -> None:
         raise ValueError(message)
+
+
+def text_of_mapping(name: str, text: str) -> Any:
+    """The mapping that a text stands for; the path of a file stays."""
+    try:
+        return text if os.path.isfile(text) else mapping(name, text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def defaults_of(types_: Sequence[type]) -> dict[str, Any]:
@@ -170,8 +179,8 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> Parsed:
         ValueError: an unknown key, flag or value, with what was probably meant.
     """
     path, defaults = recipe_path(argv), defaults_of(types_)
-    recipe = {} if path is None else with_mappings(read_recipe(path, types_), types_)
-    flags = with_mappings(read_flags(argv[path is not None :], types_), types_)
+    recipe = {} if path is None else read_recipe(path, types_)
+    flags = read_flags(argv[path is not None :], types_)
     displaced = {key for flag in flags for key in DISPLACED.get(flag, ())}
     settings = {key: value for key, value in recipe.items() if key not in displaced}
     model_type = {**settings, **flags}.get("model_type")
@@ -185,19 +194,11 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> Parsed:
     return Parsed(instances, simplest(given), simplest(flags), recipe)
 
 
-def with_mappings(settings: dict[str, Any], types_: Sequence[type]) -> dict[str, Any]:
-    """Settings in which a text that stands for a mapping is one; the path of a file stays."""
-    hints = {name: hint for kind in types_ for name, hint in get_type_hints(kind).items()}
-    kinds = {name: [get_origin(kind) or kind for kind in get_args(hint)] for name, hint in hints.items()}
-    texts = {key: value for key, value in settings.items() if isinstance(value, str) and not os.path.isfile(value)}
-    return settings | {key: mapping(key, value) for key, value in texts.items() if dict in kinds[key]}
-
-
 def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, Any]:
     """Settings with the fields that `preset` among those of the model's config names, and all sizes that follow.
 
     Raises:
-        ValueError: there is no such preset, the model is no new one, or the sizes do not go together.
+        ValueError: there is no such preset, or the model is no new one.
     """
     fields = settings.get("config")
     if not isinstance(fields, dict) or "preset" not in fields:
@@ -210,15 +211,9 @@ def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, An
     require_known("config.preset", preset, [*kind.presets, *kind.papers])
     if preset in kind.papers:
         return {**settings, "config": {**kind.papers[preset], **given}}
-    names = {*FOLLOWING, *(name for sizes in kind.presets.values() for name in sizes)}
-    names = [field.name for field in dataclasses.fields(kind) if field.name in names]
-    try:
-        config = kind.preset(preset, **{name: given[name] for name in names if name in given})
-    # a value of any type goes through the checks of transformers, too
-    except Exception as error:
-        raise ValueError(f"config is {reprlib.repr(fields)}: {one_line(root_cause(error))}") from error
-    sizes = {name: getattr(config, name) for name in names}
-    return {**settings, "config": {**kind.presets[preset], **given, **sizes}}
+    config, known = kind.preset(preset, **given), kind.__dataclass_fields__
+    sizes = {name: getattr(config, name) for name in (*kind.presets[preset], *FOLLOWING) if name in known}
+    return {**settings, "config": {**given, **sizes}}
 
 
 def make(kind: type, settings: dict[str, Any]) -> Any:

@@ -6,8 +6,8 @@ import json
 import platform
 import random
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,20 +53,7 @@ READING = (
 # ---- the evaluation
 
 
-@dataclass
-class Evaluation:
-    """`tables` by split name (see `halting_table`), and the figures of the first split, as `save_all` lists them.
-
-    `routing` and `pictures` are the facts that `draw_example` returns. `curve` was measured on
-    `curve_rows` examples of the first split.
-    """
-
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)
-    curve_rows: int | None = None
-    plots: list[dict[str, str | None]] = field(default_factory=list)
-    routing: list[dict[str, Any]] = field(default_factory=list)
-    pictures: list[dict[str, Any]] = field(default_factory=list)
+Tables = dict[str, dict[str, Any]]
 
 
 def evaluate_run(
@@ -77,29 +64,36 @@ def evaluate_run(
     report: ReportArguments,
     batch_size: int,
     progress: bool = True,
-) -> Evaluation:
+) -> tuple[Tables, dict[str, Any]]:
     """Evaluate `model` on every split; write figures and, if asked for, predictions to `folder`.
 
-    Of several processes that share the splits, the first one alone writes, and has more than `tables`.
+    Of several processes that share the splits, the first one alone writes.
+
+    Returns:
+        The tables of the splits (see `halting_table`); and `figures`, `routing`, `pictures` and `threshold_curve` of
+        the first split, as `hub.results` has them.
     """
-    evaluation = Evaluation()
+    tables: Tables = {}
     for split in splits:
-        examples, evaluation.tables[split.name] = split.measure(model, tokenizer, batch_size, progress=progress)
+        examples, tables[split.name] = split.measure(model, tokenizer, batch_size, progress=progress)
         if report.write_predictions and is_first():
             lines = [json.dumps(row) for row in split.task.predictions(split, examples, model, tokenizer)]
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             write_bytes(path, ("\n".join(lines) + "\n").encode())
-    first = splits[0]
+    first, shown = splits[0], {"figures": [], "routing": [], "pictures": [], "threshold_curve": None}
+    table = tables[first.name]
     if is_first() and first.task.explains:
         with alone():
-            explain(evaluation, model, tokenizer, first, folder, report, batch_size)
+            explain(shown, table, model, tokenizer, first, folder, report, batch_size)
     elif is_first():
-        evaluation.plots = first.task.figures(first, folder, evaluation.tables[first.name], model, tokenizer)
-    return evaluation
+        shown["figures"] = first.task.figures(first, folder, table, model, tokenizer)
+    shown["figures"] = [{"split": first.name, **figure} for figure in shown["figures"]]
+    return tables, shown
 
 
 def explain(
-    evaluation: Evaluation,
+    shown: dict[str, Any],
+    table: Mapping[str, Any],
     model: Any,
     tokenizer: Any,
     split: Split,
@@ -107,7 +101,7 @@ def explain(
     report: ReportArguments,
     batch_size: int,
 ) -> None:
-    """Draw the figures of a split into `folder`, and add them and the threshold curve to an evaluation.
+    """Draw the figures of a split into `folder`, and add them and the threshold curve to what is `shown`.
 
     Of a user's own examples none are shown, unless `report` asks for it.
     """
@@ -116,19 +110,19 @@ def explain(
     from ..analysis.explain.explanation import pixel_values, reads_pixels
     from ..analysis.plots import save_figures
 
-    table, name, maps = evaluation.tables[split.name], split.name, {}
+    name, maps, curve = split.name, {}, []
     quotes, example = report.examples or not split.task.data.is_own, short_example(split)
     if report.thresholds:
         chosen = sample(split, report.threshold_samples)
-        evaluation.curve_rows = len(chosen.dataset)
-        evaluation.curve = threshold_curve(model, chosen.batches(tokenizer, batch_size), report.thresholds)
+        curve = threshold_curve(model, chosen.batches(tokenizer, batch_size), report.thresholds)
+        shown["threshold_curve"] = {"examples": len(chosen.dataset), "rows": curve}
     # one halting unit would be one line, which the figure of the halting mass shows already
     if quotes and table["unit"] in ("token", "chunk", "sentence") and not pixel_values(tokenizer):
         maps["heat_map"] = token_heat_map(model, tokenizer, example)
     # maps of many chunks are unreadable and take much memory
     if quotes and len(example["input_ids"]) <= MAX_MEMORY_TOKENS and has_memory(model.config):
         maps["memory"] = memory_map(model, tokenizer, example)
-    evaluation.plots = save_figures(folder, table, prefix=name, curve=evaluation.curve, **maps)
+    shown["figures"] = save_figures(folder, table, prefix=name, curve=curve, **maps)
     examples, labels = {name: example} if quotes else {}, split.dataset["labels"][:]
     if quotes and reads_pixels(model, tokenizer) and np.ndim(labels[0]) == 0:
         places = examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels)
@@ -137,8 +131,8 @@ def explain(
         drawn = draw_example(folder, model, tokenizer, each, prefix=prefix, max_prompt=MAX_EXAMPLE_TOKENS)
         if drawn is not None:
             kind = drawn.pop("kind")
-            (evaluation.pictures if kind == "picture" else evaluation.routing).append(drawn)
-            evaluation.plots.append({"kind": kind, "path": drawn["path"], "column": None})
+            shown["pictures" if kind == "picture" else "routing"].append(drawn)
+            shown["figures"].append({"kind": kind, "path": drawn["path"], "column": None})
 
 
 def sample(split: Split, size: int) -> Split:
@@ -175,9 +169,9 @@ def run_results(run: "Run") -> dict[str, Any]:
 
     The first of the splits that were evaluated is that of the headline.
     """
-    model, task, report, evaluation = run.model, run.task, run.report, run.evaluation
-    config, data, tables, splits = model.config, task.source, evaluation.tables, run.evaluated_splits()
-    (split, table), family = next(iter(tables.items())), ARCHITECTURES[config.model_type]
+    model, task, report, tables = run.model, run.task, run.report, run.tables
+    config, data, first = model.config, task.source, run.evaluated_splits()[0]
+    family = ARCHITECTURES[config.model_type]
     reproduces, differences = paper_claims(report, run.changes)
     papers, recipe = {}, recipe_path(run.argv)
     if recipe is not None and name_of(recipe) is not None:
@@ -195,7 +189,7 @@ def run_results(run: "Run") -> dict[str, Any]:
             "type": config.model_type,
             "parameters": model.num_parameters(),
             "max_depth": config.num_hidden_layers,
-            "halting": table["halting"],
+            "halting": tables[first.name]["halting"],
             "chunks": chunk_settings(config),
             "generation": generation_settings(model.generation_config) if config.is_encoder_decoder else None,
             "base": run.base_model,
@@ -226,29 +220,21 @@ def run_results(run: "Run") -> dict[str, Any]:
             for name, own in tables.items()
         },
         "compared": task.compared(run.splits),
-        "figures": [{"split": split, **figure} for figure in evaluation.plots],
-        "routing": evaluation.routing,
-        "pictures": evaluation.pictures,
-        "threshold_curve": {"examples": evaluation.curve_rows, "rows": evaluation.curve} if evaluation.curve else None,
-        "example": {**NO_EXAMPLE, **task.card_example(splits[0], run.tokenizer)},
+        **run.shown,
+        "example": {**NO_EXAMPLE, **task.card_example(first, run.tokenizer)},
         "limitations": list(task.limitations()),
         "quotes": report.examples and data.is_own,
     }
 
 
 def remeasured(
-    results: Mapping[str, Any],
-    tables: Mapping[str, Mapping[str, Any]],
-    figures: Iterable[Mapping[str, Any]],
-    weights: str | None,
-    **more: Any,
+    results: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]], shown: Mapping[str, Any], weights: str | None
 ) -> dict[str, Any]:
     """Results with another evaluation of some splits, of the checkpoint as it stops now.
 
     Args:
-        tables, figures: as of `Evaluation`; figures are those of the first split.
+        tables, shown: as of `evaluate_run`.
         weights: digest of the weights that were measured.
-        more: `routing` and `pictures`.
 
     Raises:
         ValueError: a split is none of the results', or has other examples now.
@@ -257,24 +243,22 @@ def remeasured(
     for name, table in tables.items():
         if name not in splits:
             raise ValueError(f"--card: the card has no results of {name!r}: pass --split with {', '.join(splits)}")
-        for key in ("n", "documents"):
-            before, now = splits[name].get(key), table.get(key)
-            if before != now:
-                data = results["data"]["arguments"] or results["data"]["name"]
-                raise ValueError(
-                    f"--card: the card has results of {before:,} examples of {name!r}, and these data have {now:,}: "
-                    f"name the data of the card, {data}"
-                )
+        before, now = (each.get("n", each.get("documents")) for each in (splits[name], table))
+        if before != now:
+            data = results["data"]["arguments"] or results["data"]["name"]
+            raise ValueError(
+                f"--card: the card has results of {before:,} examples of {name!r}, and these data have {now:,}: "
+                f"name the data of the card, {data}"
+            )
         kept = {key: splits[name][key] for key in ("distribution", "paper") if key in splits[name]}
         splits[name] = {**kept, **table}
     first, table = next(iter(splits.items()))
     found = {**results, "splits": splits, "training": {**results["training"], "weights": weights}}
     if first in tables:
         kinds = [kind for several in SECTION_KINDS.values() for kind in several]
-        drawn = [{"split": first, **figure} for figure in figures]
-        drawn += [figure for figure in results["figures"] if figure["kind"] in kinds]
+        kept = [figure for figure in results["figures"] if figure["kind"] in kinds]
         model = {**results["model"], "halting": table["halting"], "max_depth": table["max_depth"]}
-        found |= {"model": model, "figures": drawn, "threshold_curve": None, **more}
+        found |= {**shown, "figures": [{**each, "split": first} for each in shown["figures"]] + kept, "model": model}
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from safetensors.torch import load_model
+from safetensors.torch import load_file, load_model
 
 from ..files import new_parents, read_json, write_json
 
@@ -50,19 +50,16 @@ def single(settings: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def read_run(folder: Path) -> dict[str, Any] | None:
-    """The run that `folder` belongs to, None if it has no `run.json`.
+def write_run(
+    folder: Path, settings: dict[str, Any], *, evaluated: bool = False, finished: bool = False
+) -> dict[str, Any]:
+    """Record the run that `folder` belongs to, and how far it is.
 
     It is `evaluated` when all its results are written, and `finished` when nothing is left to do.
     """
-    path = Path(folder) / RUN_FILE
-    return read_json(path) if path.is_file() else None
-
-
-def write_run(folder: Path, settings: dict[str, Any], *, evaluated: bool = False, finished: bool = False) -> None:
-    """Record the run that `folder` belongs to, and how far it is."""
-    progress = {"evaluated": evaluated or finished, "finished": finished}
-    write_json(Path(folder) / RUN_FILE, {"settings": identity(settings), **progress})
+    record = {"settings": identity(settings), "evaluated": evaluated or finished, "finished": finished}
+    write_json(Path(folder) / RUN_FILE, record)
+    return record
 
 
 def recorded(folder: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -71,13 +68,13 @@ def recorded(folder: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     Raises:
         ValueError: the folder holds another run, or files of no run.
     """
-    run = read_run(folder)
-    if run is None:
+    if not (folder / RUN_FILE).is_file():
         # a run that was killed at once leaves no more than its lock
         if folder.is_dir() and any(path.name != LOCK_FILE for path in folder.iterdir()):
             raise ValueError(f"output_dir {folder} holds files but no {RUN_FILE}: use an empty or a new folder")
         return None
-    # earlier versions had the size of a step besides the settings, and some more settings
+    run = read_json(folder / RUN_FILE)
+    # earlier versions had the size of a step outside the settings, and some more settings
     there, here = single({STEP_SIZE: run.get(STEP_SIZE), **identity(run["settings"])}), single(identity(settings))
     changed = {
         name: f"{name}: {there.get(name, '(default)')!r} there, {here.get(name, '(default)')!r} here"
@@ -123,10 +120,9 @@ def claimed(
                 except OSError as error:
                     raise ValueError(f"output_dir {folder} cannot be written ({error}): name a new folder") from error
                 stack.callback((folder / LOCK_FILE).unlink, missing_ok=True)
-            if recorded(folder, settings) is None and is_main_process:
-                write_run(folder, settings)
+            record = recorded(folder, settings) or write_run(folder, settings)
         try:
-            yield read_run(folder)
+            yield record
         except BaseException:
             if is_main_process and {path.name for path in folder.iterdir()} == {RUN_FILE, LOCK_FILE}:
                 (folder / RUN_FILE).unlink()
@@ -164,23 +160,30 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
 
 def checkpoint_to_resume(folder: Path, requested: str | None) -> Path | None:
-    """The `requested` checkpoint, or the last complete one of `folder` if none is requested.
-
-    One of another folder is where a run begins: what this folder has since is taken instead.
+    """The `requested` checkpoint of `folder`, or the last complete one if none is requested.
 
     Raises:
-        ValueError: the requested checkpoint is not complete.
+        ValueError: the requested checkpoint is not complete, or in another folder.
     """
-    last = None if requested and is_in(folder, Path(requested)) else last_complete_checkpoint(folder)
-    if last is not None or requested is None:
-        return last
-    if not (Path(requested) / COMPLETE).is_file():
-        raise ValueError(f"resume_from_checkpoint {requested}: it is no complete checkpoint, {COMPLETE} is missing")
+    if requested is None:
+        return last_complete_checkpoint(folder)
+    if Path(requested).resolve().parent != folder.resolve() or not (Path(requested) / COMPLETE).is_file():
+        raise ValueError(
+            f"resume_from_checkpoint {requested}: it is no complete checkpoint of output_dir {folder}; train weights "
+            "of another run further with --model_name_or_path"
+        )
     return Path(requested)
 
 
-def is_in(folder: Path, checkpoint: Path) -> bool:
-    return checkpoint.resolve().parent == folder.resolve()
+class DivergedError(FloatingPointError):
+    """A loss or a weight is no longer a finite number."""
+
+    def __init__(self, folder: str | Path, step: int, what: str):
+        super().__init__(
+            f"step {step}: {what} is not a finite number. Last good checkpoint: "
+            f"{last_complete_checkpoint(Path(folder)) or 'none yet'}. Lower learning_rate, lengthen warmup_steps or "
+            "lower max_grad_norm, in a new output_dir"
+        )
 
 
 def best_checkpoints(state: Any, args: Any) -> list[Path]:
@@ -201,11 +204,11 @@ def best_checkpoints(state: Any, args: Any) -> list[Path]:
 
 
 def load_average(model: torch.nn.Module, files: Sequence[Path]) -> torch.nn.Module:
-    """`model` with the mean of its weights in some safetensors files; summed in float64."""
-    sums: dict[str, torch.Tensor] = {}
-    for file in files:
-        load_model(model, file)
-        weights = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-        sums = {name: tensor.double() + sums.get(name, 0.0) for name, tensor in weights.items()}
-    model.load_state_dict({name: total / len(files) for name, total in sums.items()}, strict=False)
+    """`model` with the mean of its weights in some safetensors files, computed in float64."""
+    # which checks that they fit
+    load_model(model, files[0])
+    several = [load_file(file) for file in files]
+    means = {name: torch.stack([each[name].double() for each in several]).mean(0) for name in several[0]}
+    # tied weights are there once
+    model.load_state_dict(means, strict=False)
     return model

@@ -25,8 +25,13 @@ SHARDED_MODEL, SHARDED_OPTIMIZER = "pytorch_model_fsdp.bin", "optimizer.bin"
 WHOLE = StateDictOptions(full_state_dict=True, strict=False)
 
 
-def check_fsdp_plugin(plugin: FullyShardedDataParallelPlugin) -> None:
-    """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint."""
+def check_sharding(config: Any, plugin: FullyShardedDataParallelPlugin) -> None:
+    """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
+    if config.capabilities.two_stacks:
+        raise ValueError(
+            f"the launcher asks for FSDP, but the two stacks of a {config.model_type} share embeddings, which it "
+            "cannot shard: take MULTI_GPU"
+        )
     kind = plugin.state_dict_type.name
     if plugin.fsdp_version != 2:
         raise ValueError(f"fsdp_version is {plugin.fsdp_version}: set it to 2 in accelerate's config")

@@ -55,18 +55,17 @@ from .run_folder import (
     checkpoint_to_resume,
     checkpoints,
     claimed,
-    is_in,
     last_complete_checkpoint,
     load_average,
     remove_checkpoints,
     step_of,
     write_run,
 )
+from .sharding import check_sharding
 from .trainer import (
     RecurrentTrainer,
     check_graphs,
     check_selection,
-    check_sharding,
     describe_selection,
 )
 
@@ -210,7 +209,8 @@ class Run:
             # transformers stops at this many failures, the authors at one more
             callbacks=None if patience is None else [EarlyStoppingCallback(patience + 1, MIN_IMPROVEMENT)],
         )
-        check_sharding(self.trainer)
+        if self.trainer.is_fsdp_enabled:
+            check_sharding(config, self.trainer.accelerator.state.fsdp_plugin)
 
     def new_model(self, config: Any) -> Any:
         """The model to train; sentences for the card on what it begins with are in `history`."""
@@ -253,13 +253,11 @@ class Run:
             self.checkpoint = last_complete_checkpoint(self.folder)
 
     def has_ended(self) -> bool:
-        """Whether nothing is left to train after the checkpoint; that of another run may end before this one does."""
+        """Whether nothing is left to train after the checkpoint."""
         if self.checkpoint is None:
             return False
-        state, args = TrainerState.load_from_json(str(self.checkpoint / TRAINER_STATE)), self.args
-        if is_in(self.folder, self.checkpoint):
-            return state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]
-        return state.global_step >= args.max_steps if args.max_steps > 0 else state.epoch >= args.num_train_epochs
+        state = TrainerState.load_from_json(str(self.checkpoint / TRAINER_STATE))
+        return state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]
 
     def outcome(self) -> Any:
         """The model at the end of training (the best one with `load_best_model_at_end`); facts are in `facts`.
@@ -276,9 +274,8 @@ class Run:
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
             seconds = float((checkpoint / COMPLETE).read_text())
             best = state.best_model_checkpoint if args.load_best_model_at_end else None
-            folder = checkpoint.with_name(Path(best).name) if best else checkpoint
-            # the run that this one goes on from may have had the best
-            model = load_average(model, [(folder if folder.is_dir() else Path(best)) / WEIGHTS])
+            # the folder of the run may have been moved
+            model = load_average(model, [(checkpoint.with_name(Path(best).name) if best else checkpoint) / WEIGHTS])
         averaged = best_checkpoints(state, args)
         if averaged:
             load_average(model, [each / WEIGHTS for each in averaged])
@@ -296,7 +293,7 @@ class Run:
         from_first(self.save)
         self.model = load_trained(self.folder, self.device, self.task)
         place = (self.model, self.tokenizer, self.evaluated_splits(), self.folder, self.report)
-        self.evaluation = evaluate_run(
+        self.tables, self.shown = evaluate_run(
             *place, self.args.per_device_eval_batch_size, progress=not self.args.disable_tqdm
         )
 
@@ -321,9 +318,8 @@ class Run:
         results = run_results(self)
         write_results(self.folder, results)
         write_run(self.folder, self.identifying_settings, evaluated=True)
-        tables = self.evaluation.tables
-        warned = (f"Warning: {line}" for line in collapsed_halting(tables))
-        return "\n\n".join([summary(tables, self.task.metric, results["compared"]), *warned])
+        warned = (f"Warning: {line}" for line in collapsed_halting(self.tables))
+        return "\n\n".join([summary(self.tables, self.task.metric, results["compared"]), *warned])
 
     @cached_property
     def base_model(self) -> dict[str, Any] | None:

@@ -14,30 +14,26 @@ from accelerate.utils import load
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerState, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, SaveStrategy
-from transformers.utils import ModelOutput
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy
 
-from ..analysis.answers import stack_output
-from ..analysis.halting import halting_columns
-from ..analysis.model_facts import ENCODER, stack_depths, stopping_rule
 from ..data.batches import siamese_token_counts, token_counts
 from ..hub.checkpoint import first_not_finite
 from ..inference.cuda_graphs import host_part
 from ..tasks.metrics import AUXILIARY_LOSSES, mean_per_example
 from ..templating import near_matches, percent
-from .batches import EpochSampler, TokenBatchSampler, amounts_of, targets_of, weighted_loss
+from .batches import EpochSampler, TokenBatchSampler, amounts_of, weighted_loss
 from .cuda_graphs import TrainingGraphs, padded
 from .optimization import SCHEDULES, make_schedule
 from .run_folder import (
     COMPLETE,
     WEIGHTS,
+    DivergedError,
     best_checkpoints,
     checkpoints,
-    last_complete_checkpoint,
     remove_checkpoints,
     step_of,
 )
-from .sharding import SHARDED_MODEL, SHARDED_OPTIMIZER, check_fsdp_plugin, load_optimizer, load_weights
+from .sharding import SHARDED_MODEL, SHARDED_OPTIMIZER, load_optimizer, load_weights
 
 # optimiser steps whose draws of depth differ between seeds
 SEED_STRIDE = 10**7
@@ -51,23 +47,6 @@ GRAPHED = {
     **dict.fromkeys(("batch_tokens", "torch_empty_cache_steps")),
     **dict.fromkeys(("fp16", "torch_compile", "gradient_checkpointing"), False),
 }
-
-
-class DivergedError(FloatingPointError):
-    """A loss or a weight is no longer a finite number."""
-
-
-def check_sharding(trainer: Any) -> None:
-    """Raise a ValueError for a way to shard parameters that leaves no whole checkpoint, or that cannot be had here."""
-    if not trainer.is_fsdp_enabled:
-        return
-    if trainer.model.config.capabilities.two_stacks:
-        kind = type(trainer.model).__name__
-        raise ValueError(
-            f"the launcher asks for FSDP, but the two stacks of {kind} share embeddings, which it cannot shard: take "
-            "MULTI_GPU"
-        )
-    check_fsdp_plugin(trainer.accelerator.state.fsdp_plugin)
 
 
 def check_graphs(args: TrainingArguments, config: Any) -> None:
@@ -100,10 +79,7 @@ class RecurrentTrainer(Trainer):
     - of equally good checkpoints, the latest is the best one if `args.best_model_on_ties` is "latest".
     - evaluates with `args.evaluation_depth` depth steps.
     - logs the means of `ponder_cost`, `ponder_steps` and each of `AUXILIARY_LOSSES` since the last log, over all
-      processes. Evaluations report these, too, besides the task's loss.
-    - of a model that stops by itself, evaluations with `args.report_to` also report `halting_mass/step_k`, the mean
-      probability over the evaluated examples of stopping after k depth steps; of two stacks, those of the encoder are
-      `encoder_halting_mass/step_k`.
+      processes.
     - scales the ponder loss by min(1, t / `args.ponder_warmup_steps`), t the global step; in training forward passes
       only, so that evaluation losses compare and saved configs hold the full weight.
     - captures forward and backward passes as CUDA graphs, if `args.cuda_graphs`.
@@ -125,8 +101,6 @@ class RecurrentTrainer(Trainer):
         self.logged: dict[str, list[torch.Tensor]] = {}
         self.statistics: dict[str, torch.Tensor] = {}
         self.batch_weight: torch.Tensor | float = 1.0
-        # of the present evaluation, by example
-        self.evaluated: dict[str, list[torch.Tensor]] = {}
         check_graphs(args, self.model.config)
         self.graphs = TrainingGraphs(self.computed_step, self.model) if args.cuda_graphs else None
         self.sampling_seed = args.seed if args.data_seed is None else args.data_seed
@@ -229,21 +203,18 @@ class RecurrentTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         with self.settings_of_step():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        found = {name: outputs.get(name) for name in AUXILIARY_LOSSES}
-        auxiliary = {name: value.detach().float() for name, value in found.items() if value is not None}
-        if not model.training:
-            by_example = {name: value.repeat(len(targets_of(inputs))) for name, value in auxiliary.items()}
-            for name, values in (by_example | self.halting_masses(outputs)).items():
-                self.evaluated.setdefault(name, []).append(self.gather_function(values))
-            return (loss, outputs) if return_outputs else loss
-        if self.weighs_batches and num_items_in_batch is not None:
-            # the step divides by the accumulated batches, and gradients are means over processes
-            parts = self.current_gradient_accumulation_steps * self.args.world_size
-            fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
-            loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
-        reported = {name: outputs[name] for name in PONDER_STATISTICS if outputs.get(name) is not None}
-        means = {name: mean_per_example(value.detach()).float().mean() for name, value in reported.items()}
-        self.statistics = auxiliary | means
+        if model.training:
+            if self.weighs_batches and num_items_in_batch is not None:
+                # the step divides by the accumulated batches, and gradients are means over processes
+                parts = self.current_gradient_accumulation_steps * self.args.world_size
+                fractions = self.amounts_of(inputs) / num_items_in_batch.clamp_min(1) * parts
+                loss, self.batch_weight = weighted_loss(loss, outputs.get("aux_loss"), fractions), fractions[0]
+            found = {name: outputs.get(name) for name in (*AUXILIARY_LOSSES, *PONDER_STATISTICS)}
+            self.statistics = {
+                name: (mean_per_example(value) if value.dim() else value).detach().float().mean()
+                for name, value in found.items()
+                if value is not None
+            }
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -297,35 +268,13 @@ class RecurrentTrainer(Trainer):
         return {"loss": loss.detach(), **self.statistics}
 
     def diverged(self, what: str) -> DivergedError:
-        checkpoint = last_complete_checkpoint(self.args.output_dir)
-        return DivergedError(
-            f"step {self.state.global_step + 1}: {what} is not a finite number. Last good checkpoint: "
-            f"{checkpoint or 'none yet'}. Lower learning_rate, lengthen warmup_steps or lower max_grad_norm, in a new "
-            "output_dir"
-        )
+        return DivergedError(self.args.output_dir, self.state.global_step + 1, what)
 
     # ---- evaluations
 
-    @property
-    def reports_mass(self) -> bool:
-        return bool(self.args.report_to) and stopping_rule(self.model.config)[0] != "none"
-
-    def halting_masses(self, outputs: ModelOutput) -> dict[str, torch.Tensor]:
-        """Halting mass (B,) of each state of each stack, 0 for the input, by its name in logs."""
-        config, masses = self.model.config, {}
-        for stack, depth in stack_depths(config).items() if self.reports_mass else ():
-            # criteria that look at predictions stop the decoder only
-            if stack_output(outputs, stack, "halting_probabilities") is not None:
-                mass = halting_columns(outputs, config, self.args.evaluation_depth or depth, stack)["mass"]
-                columns = torch.tensor(mass.T, dtype=torch.float32, device=self.args.device)
-                prefix = "encoder_" if stack == ENCODER else ""
-                masses |= {f"{prefix}halting_mass/step_{step}": column for step, column in enumerate(columns)}
-        return masses
-
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        inputs = {**inputs, **({"output_halting": True} if self.reports_mass else {})}
         if self.args.evaluation_depth is not None:
-            inputs["max_depth"] = self.args.evaluation_depth
+            inputs = {**inputs, "max_depth": self.args.evaluation_depth}
         statistics = getattr(self.task, "example_statistics", None)
         if statistics is not None:
             # logits of all examples would not fit into memory
@@ -337,13 +286,6 @@ class RecurrentTrainer(Trainer):
         if ignore_keys is None:
             ignore_keys = [key for key in self.model.config.keys_to_ignore_at_inference if key not in PONDER_STATISTICS]
         return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
-
-    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> EvalLoopOutput:
-        self.evaluated = {}
-        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
-        means = {name: torch.cat(values).mean().item() for name, values in self.evaluated.items()}
-        output.metrics.update({f"{metric_key_prefix}_{name}": mean for name, mean in means.items()})
-        return output
 
     def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
         args, before = self.args, self.state.best_metric
