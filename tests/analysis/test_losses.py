@@ -75,8 +75,8 @@ def test_executed_steps_are_counted_over_tokens():
     ("name", "carry", "words"),
     [
         ("ut", "document", "whose cache grows with the document: evaluate a model"),
-        ("tlb", "window", "carry is 'window': expected one of document, segment, state"),
-        ("tlb", "state", "carry is 'state', but TLBForCausalLM of this configuration has no state vectors"),
+        ("tlb", "window", "carry is 'window': expected one of document, segment for this model"),
+        ("tlb", "state", "carry is 'state': expected one of document, segment for this model"),
     ],
 )
 def test_what_cannot_be_read_so(name, carry, words):

@@ -71,7 +71,7 @@ def test_bytes_are_counted_where_a_token_has_always_the_same(reading, recurrence
 
 def test_bytes_of_predicted_tokens_are_their_share_of_the_document(recurrence_table):
     # half a document of two bytes a token, and another one that was read as a whole; others were not read
-    sums = {"nats": 1.0, "tokens": [3, 4], "depth": np.nan, "read": [4, 5], "steps": np.nan}
+    sums = {"nats": 1.0, "tokens": [3, 4], "right": 0, "depth": np.nan, "read": [4, 5], "steps": np.nan}
     texts = pd.DataFrame({"text": [0, 1], "octave": 0, **sums})
     reading = Reading({"document": Losses([texts], np.ones(1))})
     table = recurrence_table(reading, Corpus(np.array([16, 10, 99, 99]), np.array([8, 5, 50, 50])))

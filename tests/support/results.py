@@ -190,7 +190,12 @@ def make_document_table(own=(1.5, 1.6, 1.7), reset=(1.6, 1.7, 1.8), states=(1.5,
 
     def losses(bits):
         octaves = np.array([33, 100, 867])
-        rows = {"text": np.repeat(range(3), 3), "octave": np.tile(range(3), 3), "tokens": np.tile(octaves, 3)}
+        rows = {
+            "text": np.repeat(range(3), 3),
+            "octave": np.tile(range(3), 3),
+            "tokens": np.tile(octaves, 3),
+            "right": 0,
+        }
         nats = np.repeat(bits, 3) * rows["tokens"] * math.log(2)
         rows |= {"nats": nats, "read": rows["tokens"] + 1 / 3, "steps": math.nan, "depth": math.nan}
         return Losses([pd.DataFrame(rows)], np.full(4, tokens.sum() / 4))

@@ -286,17 +286,15 @@ def read_losses(
 
 def check_carries(model: Any, carries: Sequence[str]) -> None:
     """Raise a ValueError unless a model can read documents with each of `carries`."""
-    kind = type(model).__name__
     if carries and model.capabilities.growing_cache:
         raise ValueError(
-            f"model is of class {kind}, whose cache grows with the document: evaluate a model that carries a state of "
-            "constant size, such as tlb, gutlb, rnn or block_recurrent"
+            f"model is of class {type(model).__name__}, whose cache grows with the document: evaluate a model that "
+            "carries a state of constant size, such as tlb, gutlb, rnn or block_recurrent"
         )
+    able = CARRIES if model.config.capabilities.state_vectors > 0 else (DOCUMENT, SEGMENT)
     for carry in carries:
-        if carry not in CARRIES:
-            raise ValueError(f"carry is {carry!r}: expected one of {', '.join(CARRIES)}")
-    if STATE in carries and model.config.capabilities.state_vectors == 0:
-        raise ValueError(f"carry is {STATE!r}, but {kind} of this configuration has no state vectors to reset")
+        if carry not in able:
+            raise ValueError(f"carry is {carry!r}: expected one of {', '.join(able)} for this model")
 
 
 def forgotten_shares(gates: Sequence[torch.Tensor], segment: Segment, window_size: int) -> Iterator[float]:
@@ -344,14 +342,15 @@ def recurrence_table(config: Any, reading: Reading, corpus: Corpus, segment_leng
 
     With the document carried: `documents`, `tokens` and `bytes` count predictions; `exact_bytes` is whether bytes are
     counted token by token; `constant_bits_per_token` and `_byte` are those of the best constant prediction; further
-    bits, the perplexity by words and mean steps are of the model. `carries` has a row for each `carry`: its bits, the
-    bits a token that it needs more than with the document carried (`difference`), and the `standard_error` of that over
-    documents. `by_position` has a row for each octave of positions; `gates` has the `mean` share of a state that an
+    bits, `token_accuracy`, the perplexity by words and mean steps are of the model. `carries` has a row for each
+    `carry`: its bits, the bits a token that it needs more than with the document carried (`difference`), and the
+    `standard_error` of that over documents. `by_position` has a row for each octave of positions, whose `mean_steps`
+    are of the tokens from which those at that position are predicted; `gates` has the `mean` share of a state that an
     update forgets; None without gated state vectors.
     """
     losses, rule = reading.losses[DOCUMENT], stopping_rule(config)[0]
     read = losses.texts[losses.texts["tokens"] > 0].index
-    num_bytes = losses.predicted_bytes(corpus)[0]
+    num_bytes, _ = losses.predicted_bytes(corpus)
     # end-of-text tokens alone have no byte
     by_byte = losses.num_tokens / num_bytes if num_bytes else math.nan
     perplexity = None
@@ -364,7 +363,6 @@ def recurrence_table(config: Any, reading: Reading, corpus: Corpus, segment_leng
         row = {"carry": carry, "bits_per_token": bits, "bits_per_byte": bits * by_byte}
         carries.append({**row, "difference": difference, "standard_error": error})
     positions = pd.DataFrame({carry: other.positions["bits_per_token"] for carry, other in reading.losses.items()})
-    places = losses.positions[["first", "last", "tokens"]].assign(bits_per_token=positions.to_dict("records"))
     return plain(
         {
             "documents": len(read),
@@ -373,6 +371,7 @@ def recurrence_table(config: Any, reading: Reading, corpus: Corpus, segment_leng
             "exact_bytes": corpus.token_bytes is not None,
             "bits_per_token": losses.bits_per_token,
             "bits_per_byte": losses.bits_per_token * by_byte,
+            "token_accuracy": losses.texts["right"].sum() / losses.num_tokens,
             "word_perplexity": perplexity,
             "constant_bits_per_token": losses.constant_bits_per_token,
             "constant_bits_per_byte": losses.constant_bits_per_token * by_byte,
@@ -382,7 +381,7 @@ def recurrence_table(config: Any, reading: Reading, corpus: Corpus, segment_leng
             "max_depth": config.num_hidden_layers,
             "segment_length": segment_length,
             "carries": carries,
-            "by_position": places.to_dict("records"),
+            "by_position": losses.positions.assign(bits_per_token=positions.to_dict("records")).to_dict("records"),
             "gates": None if reading.forgotten is None else {"mean": reading.forgotten},
         }
     )
@@ -430,9 +429,8 @@ def text_table(
 ) -> dict[str, Any]:
     """`recurrence_table` of texts that were read in one piece, as plain Python data.
 
-    More keys are `texts`, the `kind` of texts; the `threshold` that stops tokens; `token_accuracy` and `perplexity`; in
-    rows of `by_position` the `mean_steps` of tokens, from which those at that position are predicted; and `by_column`,
-    column -> rows by its value, and the rank correlation of a text's mean steps with it.
+    More keys are `texts`, the `kind` of texts; the `threshold` that stops tokens; `perplexity`; and `by_column`, column
+    -> rows by its value, and the rank correlation of a text's mean steps with it.
 
     Args:
         kind: "blocks" or "documents".
@@ -440,12 +438,9 @@ def text_table(
         max_depth, halting_threshold: those of the run; None: the configured ones.
         slices: column -> a value for each text.
     """
-    config = model.config
+    config, texts = model.config, losses.texts
     table = recurrence_table(config, Reading({DOCUMENT: losses}), sizes, block_size)
-    for row, steps in zip(table["by_position"], losses.positions["mean_steps"], strict=True):
-        row["mean_steps"] = steps
-    texts = losses.texts.assign(bits=losses.texts["nats"] / np.log(2), bytes=losses.predicted_bytes(sizes)[1])
-    steps = texts["steps"] / texts["read"].clip(1) if config.capabilities.halts else None
+    texts = texts.assign(bits=texts["nats"] / np.log(2), bytes=losses.predicted_bytes(sizes)[1])
 
     def row_of(members: pd.Index) -> dict[str, Any] | None:
         total = texts.loc[members].sum(skipna=False)
@@ -459,16 +454,13 @@ def text_table(
             "mean_steps": total["steps"] / total["read"],
         }
 
-    return plain(
-        {
-            **table,
-            "texts": kind,
-            "max_depth": config.num_hidden_layers if max_depth is None else max_depth,
-            "threshold": stopping_rule(config)[1] if halting_threshold is None else halting_threshold,
-            "token_accuracy": texts["right"].sum() / losses.num_tokens,
-            "perplexity": 2.0 ** table["bits_per_token"] if table["bits_per_token"] < 1000 else None,
-            "by_column": {
-                name: slice_table(pd.Series(values), row_of, steps) for name, values in (slices or {}).items()
-            },
-        }
-    )
+    steps = texts["steps"] / texts["read"].clip(1) if config.capabilities.halts else None
+    columns = {name: slice_table(pd.Series(values), row_of, steps) for name, values in (slices or {}).items()}
+    return {
+        **table,
+        "texts": kind,
+        "max_depth": config.num_hidden_layers if max_depth is None else max_depth,
+        "threshold": stopping_rule(config)[1] if halting_threshold is None else halting_threshold,
+        "perplexity": 2.0 ** table["bits_per_token"] if table["bits_per_token"] < 1000 else None,
+        "by_column": plain(columns),
+    }
