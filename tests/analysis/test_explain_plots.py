@@ -133,7 +133,7 @@ def test_a_regression_and_a_continuation_are_called_so(draw):
 def test_pixels_that_halt_one_by_one(draw):
     steps, length = np.array([3, *np.arange(16) % 4, 3]), 18
     attention = np.arange(3 * length * length).reshape(3, 1, length, length) / 1000
-    found = made(picture(), unit="token", steps=steps, attention=attention)
+    found = made(picture(), steps=steps, attention=attention)
     figure, texts = draw(found)
     small, others = images(figure)
     assert not others
@@ -148,7 +148,7 @@ def test_pictures_of_a_pair_are_drawn_apart(draw):
     texts = np.repeat([0, 1], [18, 11])
     readers, steps = np.isin(np.arange(29), (0, 18)), np.repeat([1, 2], [18, 11])
     apart = np.where(texts[:, None] == texts, 1 / 29, 0.0)
-    fields = {"unit": "sentence", "steps": steps, "texts": texts, "readers": readers}
+    fields = {"steps": steps, "texts": texts, "readers": readers}
     fields["attention"] = np.tile(apart, (3, 2, 1, 1))
     figure, words = draw(made(picture(0), picture(1, 3), **fields))
     drawn = [(axes.get_title(), values(axes)) for axes in figure.axes]

@@ -132,7 +132,7 @@ def test_pixels(succeed, pixels, tmp_path):
     assert float(rows[0][3]) == pytest.approx(found.reads[0, place + 1], abs=0.006)
     assert f"prediction: {found.prediction} (" in out
     assert "4 x 4 pixels" in out
-    assert "each token halts by itself" in " ".join(out.split())
+    assert f"attention: from {found.reader}, the mean over heads; 1 is an even share." in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,6 @@ def stopping_rule(config: Any) -> tuple[str, float | None]:
     return capabilities.halting, capabilities.halting_threshold if capabilities.halts else None
 
 
-def halting_unit(config: Any) -> str:
-    """The unit that halts as a whole, as statistics name it: "token", "chunk", "sentence" (of a pair) or "row"."""
-    capabilities = config.capabilities
-    if config.token_units:
-        return "token"
-    if capabilities.reads == "chunks":
-        return "chunk"
-    return "sentence" if capabilities.siamese else "row"
-
-
 def stack_depths(config: Any) -> dict[str, int]:
     """Maximum depth steps of each stack."""
     if config.capabilities.two_stacks:

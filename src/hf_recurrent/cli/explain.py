@@ -97,11 +97,12 @@ def print_pictures(found: "Explanation") -> None:
         reads, steps = picture.square(found.reads), None if found.steps is None else picture.square(found.steps)
         for step in range(found.num_steps):
             cells = {} if steps is None else {"pixels that take it": percent((steps > step).mean())}
+            # none in steps that the tokens read out do not take, or where a memory is read out
             if reads[step].max() > 0:
                 row, column = divmod(int(reads[step].argmax()), len(values))
                 where = f"row {row}, column {column}, value {values[row, column]}"
                 cells |= {"attends most to": where, "even share": f"{reads[step].max():.2f}"}
             rows.append({found.stage: step + 1, **cells})
         show_rows(f"{len(values)} x {len(values)} pixels", rows)
-    depth = "the depth is fixed" if found.unit is None else f"each {found.unit} halts by itself"
-    out.print(f"attention is that of {found.reader}; 1 is an even share of it; {depth}.", markup=False)
+    if found.readers.any():
+        out.print(f"attention: from {found.reader}, the mean over heads; 1 is an even share.", markup=False)

@@ -19,7 +19,7 @@ from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
 from ..answers import answer_name, as_numpy, predicts_tokens, several_labels, to_device
 from ..evaluate import attention_implementation
-from ..model_facts import adds_probabilities, answers_tokens, halting_unit, is_classifier, stopping_rule
+from ..model_facts import adds_probabilities, answers_tokens, is_classifier, stopping_rule
 
 # more would be too small to see, and to print; of pictures, maps of more take too much memory
 MAX_TOKENS, MAX_PICTURE_TOKENS = 64, 1100
@@ -55,7 +55,6 @@ class Explanation:
         attention: (T, H, S, S) weights with which each token (row) attends to each (column). Rows of geometric
             attention may sum to less than 1, where nothing matched; zero between different chunks and sentences.
         gates: (T, S) mean share of a token's state that a step overwrites; None without gates.
-        unit: what halts: "token", "chunk", "sentence" (each text of a pair by itself), "row"; None for a fixed depth.
         steps: (S,) steps that each token took and kept; None for a fixed depth.
         halting: (T, S) conditional probabilities of halting; None for a fixed depth.
         freezes: whether the state of a token that stopped stays as it is. Otherwise (adaptive computation time) it goes
@@ -72,7 +71,6 @@ class Explanation:
     probability: float | None
     attention: np.ndarray
     gates: np.ndarray | None = None
-    unit: str | None = None
     steps: np.ndarray | None = None
     halting: np.ndarray | None = None
     freezes: bool = True
@@ -185,7 +183,7 @@ def explain_encoded(
     if config.capabilities.halts:
         steps = by_token(output.ponder_steps[0].cpu().numpy(), texts, chunk, config)
         halting = by_token(as_numpy(output.halting_probabilities)[0], texts, chunk, config).T
-        found = {"unit": halting_unit(config), "steps": steps, "halting": halting}
+        found = {"steps": steps, "halting": halting}
     prediction, probability = format_prediction(output.logits, config, tokenizer)
     return Explanation(
         tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
@@ -241,7 +239,7 @@ def by_token(values: np.ndarray, sequence: np.ndarray, chunk: np.ndarray, config
 
     Units are tokens, or each sequence as a whole, or each of its chunks.
     """
-    if halting_unit(config) == "token" or getattr(config, "counts_by_token", False):
+    if config.token_units or getattr(config, "counts_by_token", False):
         return values
     number = int(sequence.max()) + 1
     unit_axes = (number > 1) + (config.capabilities.reads == "chunks")
