@@ -192,8 +192,9 @@ def test_streaming_and_push_down(fetched):
     assert fetched["pushed"] == deep
 
 
-def test_evaluate_takes_both_from_the_hub(hub, published, tmp_path):
-    words = [COMMAND, "evaluate", "org/gut-listops", "org/listops", "--output", "tables.json", "--device", "cpu"]
+def test_evaluate_takes_the_checkpoint_from_the_hub(hub, published, tmp_path):
+    words = [COMMAND, "evaluate", "org/gut-listops", "listops", "--benchmark_params", json.dumps(SIZES)]
+    words += ["--output", "tables.json", "--device", "cpu"]
     environment = hub.environment(tmp_path, token=False)
     done = subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False

@@ -13,22 +13,15 @@ def explanation(error: BaseException) -> str | None:
     """
     # slow to import, and most commands fail in no way
     import torch
-    from huggingface_hub import constants
     from huggingface_hub.errors import HTTPError, StrictDataclassError
     from safetensors import SafetensorError
 
     line = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-        # the Hub's client names a file in there, or speaks of the network
-        try:
-            os.makedirs(constants.HF_HOME, exist_ok=True)
-        except OSError as reason:
-            home = f"HF_HOME is {constants.HF_HOME!r}, which cannot be made ({reason.strerror})"
-            return f"{home}: set it to a folder that can be written ({line})"
     if no_room(error):
         return f"there is no room on the disk for a file ({line}): make room, then give the same command again"
-    # of large files, the client names the reason as the cause
-    if isinstance(error, HTTPError | ConnectionError) or isinstance(error.__cause__, HTTPError):
+    # of a large file that did not arrive, the client names the reason as the cause
+    upload = isinstance(error, RuntimeError) and isinstance(error.__cause__, HTTPError)
+    if upload or isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {line}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
