@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from transformers import get_scheduler
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.losses import evaluate_documents
-from ..data.segments import DocumentReader, Segment, TokenDocuments
+from ..data.segments import DocumentReader, Segment
 from ..files import write_json
 from ..hub.checkpoint import first_not_finite
 from ..inference.processes import in_step, shared_after_training
@@ -88,14 +89,22 @@ class DocumentRun(Run):
         config = make_config(self.model_args, task, self.tokenizer)
         model = self.new_model(config)
         set_seed(args.seed, device_specific=True)
-        groups, pad = args.gradient_accumulation_steps, config.pad_token_id
+        groups, process = args.gradient_accumulation_steps, self.accelerator.process_index
+        # of this process's part of the documents
+        make_reader = partial(
+            DocumentReader,
+            segment_length=task.data.segment_length,
+            shard=(process, self.num_processes),
+            pad_token_id=config.pad_token_id,
+            predict_across_segments=task.data.predict_across_segments,
+        )
         size = groups * args.per_device_train_batch_size
-        self.reader = self.make_reader(encoded["train"], pad, batch_size=size, shuffle_seed=args.seed, rewind=True)
+        self.reader = make_reader(encoded["train"], size, shuffle_seed=args.seed, rewind=True)
         self.validation = None
         if args.eval_steps is not None:
             if "validation" not in encoded:
                 raise ValueError(f"eval_steps is set, but {task.data.name} has no validation documents")
-            self.validation = self.make_reader(encoded["validation"], pad, batch_size=args.per_device_eval_batch_size)
+            self.validation = make_reader(encoded["validation"], args.per_device_eval_batch_size)
         self.caches = [model.model.new_cache() for _ in range(groups)]
         if args.optim == "adafactor":
             optimizer: torch.optim.Optimizer = MomentumAdafactor(model.parameters(), lr=args.learning_rate)
@@ -111,17 +120,6 @@ class DocumentRun(Run):
         self.progress = Progress() if checkpoint is None else load_training_state(self, checkpoint)
         # (2,) nats and tokens of steps that are not among the progress yet
         self.sums = torch.zeros(2, device=self.device, dtype=torch.float64)
-
-    def make_reader(self, documents: TokenDocuments, pad_token_id: int, **options: Any) -> DocumentReader:
-        """The reader of this process's part of the documents."""
-        return DocumentReader(
-            documents,
-            segment_length=self.task.data.segment_length,
-            shard=(self.accelerator.process_index, self.num_processes),
-            pad_token_id=pad_token_id,
-            predict_across_segments=self.task.data.predict_across_segments,
-            **options,
-        )
 
     @property
     def plain_model(self) -> Any:

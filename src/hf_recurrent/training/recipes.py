@@ -91,7 +91,8 @@ class FlagParser(HfArgumentParser):
         )
         self.register("action", None, Setting)
         for kind in types_:
-            group, hints = self.add_argument_group(kind.__doc__.strip().partition("\n")[0]), get_type_hints(kind)
+            title = kind.__doc__.strip().partition("\n")[0].rstrip(".")
+            group, hints = self.add_argument_group(title), get_type_hints(kind)
             for field in dataclasses.fields(kind):
                 if field.init:
                     field.type = hints[field.name]

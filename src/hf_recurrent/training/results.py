@@ -265,38 +265,35 @@ def remeasured(
 def data_facts(task: Task, dataset_id: str | None) -> dict[str, Any]:
     """The data of a run; of a user's own their columns and sizes, and a digest instead of a version."""
     given, data, info = task.data, task.source, task.source.info
-    facts = {"name": data.name, "config": data.config, "version": data.version, "dataset_revision": data.revision}
-    facts |= {"dataset_id": dataset_id or data.dataset_id, "arguments": None, "further_parameters": {}}
-    if info is None:
-        read = data.facts | {name: without_folders(getattr(given, name, None)) for name in READING}
-        return {**facts, "description": None, "language": [], "seed": None, "parameters": without_none(read)}
     own = {name: value for name, value in given.benchmark_params.items() if name != DATA}
-    if given.data_dir is None:
-        parameters = {**info.parameters[data.config], **own}
-        words = [info.name, "--benchmark_config", data.config]
+    known = {} if info is None else {**info.parameters[data.config], **own}
+    words = None if info is None or given.data_dir is not None else [info.name, "--benchmark_config", data.config]
+    if words is not None:
         words += ["--benchmark_params", json.dumps(own)] if own else []
         words += [] if given.max_eval_samples is None else ["--limit", str(given.max_eval_samples)]
-        facts["arguments"] = shlex.join(words)
-    else:
+    if given.data_dir is not None:
         # not under their own names: nobody else has the files
-        parameters = {**given.benchmark_params, "rows": "read from the files of data_dir"}
-    limits = ("max_train_samples", "max_eval_samples", "tokenizer", "vocab_size")
-    parameters |= {name: without_folders(getattr(given, name)) for name in limits}
+        parameters = {**own, "rows": "read from the files of data_dir"}
+    else:
+        parameters = {**(data.facts if info is None else known)}
+    limits = READING if info is None else ("max_train_samples", "max_eval_samples", "tokenizer", "vocab_size")
+    parameters |= {name: without_folders(getattr(given, name, None)) for name in limits}
     return {
-        **facts,
-        "description": info.description or None,
-        "language": list(info.languages),
-        "seed": {**info.parameters[data.config], **own}.get("seed", 0),
-        "parameters": without_none({name: value for name, value in parameters.items() if name != "seed"}),
+        "name": data.name,
+        "config": data.config,
+        "version": data.version,
+        "dataset_revision": data.revision,
+        "dataset_id": dataset_id or data.dataset_id,
+        "arguments": None if words is None else shlex.join(words),
+        "description": None if info is None else info.description or None,
+        "language": [] if info is None else list(info.languages),
+        "seed": None if info is None else known.get("seed", 0),
+        "parameters": {n: value for n, value in parameters.items() if value is not None and n != "seed"},
         "further_parameters": {
             config: {name: value for name, value in values.items() if name != DATA}
             for config, values in given.evaluate_params.items()
         },
     }
-
-
-def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def distribution(task: Task, split: str) -> str | None:
