@@ -105,7 +105,4 @@ def test_what_does_not_go_together(refuse, make, rec, run_folder, archive):
     assert "run is a sequence classifier, but long_documents has no labels: evaluate an AutoModelForCausalLM" in (
         refuse("evaluate", run_folder, *documents(archive))
     )
-    assert "carry is 'window': expected one of document, segment, state" in (
-        refuse("evaluate", rec, *documents(archive), "--carry", "window")
-    )
     assert "whose cache grows with the document" in refuse("evaluate", make("ut"), *documents(archive))

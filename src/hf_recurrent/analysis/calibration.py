@@ -189,10 +189,7 @@ def calibrate(
     goal.check_number(n, competing)
     trials = Trials(model, full, labelled)
     level = goal.level(len(competing))
-    found = tried(trials, batches, families, goal, level, progress)
-    rows: dict[Setting, dict[str, Any]] = {}
-    for own in families.values():
-        rows |= curve(own, found, found[full], goal, level)
+    found, rows = tried(trials, batches, families, goal, level, progress)
     full_row = run_row(found[full])
     ahead = fitting(rows, full_row[MEAN_DEPTH], goal)
 
@@ -288,22 +285,40 @@ def tried(
     goal: Goal,
     level: float,
     progress: bool,
-) -> dict[Setting, pd.DataFrame]:
-    """The answers at full depth, at all settings of families that it shows, and of others up to the first that fails.
+) -> tuple[dict[Setting, pd.DataFrame], dict[Setting, dict[str, Any]]]:
+    """The answers at full depth and at settings of families, and a row for each of these settings.
 
-    A family that takes a pass for each setting tries some of them, evenly chosen before any result is known.
+    They are all settings that a pass at full depth shows. A family that takes a pass for each setting tries some of
+    them, evenly chosen before any result is known, up to the first that fails.
+
+    Args:
+        level: the error level of each family.
     """
     shown = [setting for own in families.values() for setting in own if in_record(trials.model, setting)]
-    found = trials.answers(batches, [trials.full, *shown], progress)
-    walked = [own for own in families.values() if own and own[0] not in found]
-    for own in walked:
-        number = min(len(own), max(1, MOST_PASSES // len(walked)))
+    found, rows = trials.answers(batches, [trials.full, *shown], progress), {}
+    walked = [name for name, own in families.items() if own and own[0] not in found]
+    for name, settings in families.items():
+        number = min(len(settings), max(1, MOST_PASSES // len(walked))) if name in walked else len(settings)
+        tested = {}
         for place in range(number):
-            setting = own[(2 * place + 1) * len(own) // (2 * number)]
-            found |= trials.answers(batches, [setting])
-            if goal.budget is None and not curve([setting], found, found[trials.full], goal, level)[setting]["safe"]:
+            setting = settings[(2 * place + 1) * len(settings) // (2 * number)]
+            if setting not in found:
+                found |= trials.answers(batches, [setting])
+            tested[setting] = row = setting_row(found[setting], found[trials.full], goal)
+            if name in walked and goal.budget is None and row["p_value"] > level:
                 break
-    return found
+        safe = fixed_sequence([row["p_value"] for row in tested.values()], level)
+        rows |= {key: {**row, "safe": own} for (key, row), own in zip(tested.items(), safe, strict=True)}
+    return found, rows
+
+
+def setting_row(examples: pd.DataFrame, full: pd.DataFrame, goal: Goal) -> dict[str, Any]:
+    """A setting compared with the answers of full depth."""
+    wrong = errors(examples, full, goal.labelled)
+    # one answer is an error or none
+    p_values_of = bounded_risk_p_values if answers_are_of_tokens(full) else risk_p_values
+    (p_value,) = p_values_of([wrong.sum()], len(full), goal.tolerance)
+    return {**run_row(examples), "risk": wrong.mean(), "p_value": p_value}
 
 
 def run_row(examples: pd.DataFrame) -> dict[str, Any]:
@@ -330,32 +345,6 @@ def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.nda
     pairs = zip(full[name], examples[name], strict=True)
     # a right answer is greater than a wrong one
     return np.array([np.mean(whole > early if labelled else whole != early) for whole, early in pairs])
-
-
-def curve(
-    settings: Sequence[Setting], found: Mapping[Setting, pd.DataFrame], full: pd.DataFrame, goal: Goal, level: float
-) -> dict[Setting, dict[str, Any]]:
-    """The rows of those settings of a family that were tried, from the safest to the fastest.
-
-    Args:
-        full: the answers of full depth.
-        level: the family's error level.
-    """
-    settings = [setting for setting in settings if setting in found]
-    wrong = [errors(found[setting], full, goal.labelled) for setting in settings]
-    # one answer is an error or none
-    p_values_of = bounded_risk_p_values if answers_are_of_tokens(full) else risk_p_values
-    p_values = p_values_of([error.sum() for error in wrong], len(full), goal.tolerance)
-    safe = fixed_sequence(p_values, level)
-    return {
-        setting: {
-            **run_row(found[setting]),
-            "risk": wrong[place].mean(),
-            "p_value": p_values[place],
-            "safe": safe[place],
-        }
-        for place, setting in enumerate(settings)
-    }
 
 
 def fitting(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: Goal) -> list[Setting]:

@@ -173,10 +173,9 @@ def steps_of_labelled(model: Any, output: Any, batch: Batch) -> np.ndarray:
     Args:
         output: of a model that halts, for the inputs of `batch`.
     """
-    chosen = batch.labels != NO_TARGET
-    if not model.config.capabilities.stops_when_halted:
-        return np.full(len(chosen), float(model.config.num_hidden_layers))
-    steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
+    chosen, steps = batch.labels != NO_TARGET, model.config.num_hidden_layers
+    if model.config.capabilities.stops_when_halted:
+        steps = of_tokens(model, output, "ponder_steps", token_mask(batch.inputs)).cpu().numpy()
     return (steps * chosen).sum(1) / chosen.sum(1)
 
 

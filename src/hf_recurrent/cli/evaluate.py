@@ -39,10 +39,6 @@ def evaluate(
             help="Of long documents: tokens read at a time; 8 windows if not given.",
         ),
     ] = None,
-    carry: Annotated[
-        list[str] | None,
-        typer.Option(help="Of long documents, repeatable: document, segment, state; all if not given.", hidden=True),
-    ] = None,
     train_file: Annotated[
         str | None, options.own_file("Of models of words or masked tokens: the file of training, for a baseline.")
     ] = None,
@@ -64,7 +60,7 @@ def evaluate(
     request = examples.request(split, limit, train_file=train_file)
     depth_options = {"max_depth": max_depth, "halting_threshold": halting_threshold}
     rule = {"exit_criterion": exit_criterion, "exit_threshold": exit_threshold}
-    reading = {"segment_length": segment_length, "carry": carry}
+    reading = {"segment_length": segment_length}
     reads = request.benchmark == "long_documents"
     options.refuse("long documents" if reads else "short texts", {**depth_options, **rule} if reads else reading)
     loaded = load_checkpoint(checkpoint, device, revision, dtype)
@@ -74,7 +70,7 @@ def evaluate(
         options.refuse("results of a card", {**depth_options, **rule, **reading, "limit": limit})
         tables = measure_card(checkpoint, loaded, request, batch_size or 64)
     elif reads:
-        tables = evaluate_documents(loaded, request, segment_length, batch_size or 8, carry)
+        tables = evaluate_documents(loaded, request, segment_length, batch_size or 8)
     else:
         tables = evaluate_checkpoint(loaded, request, batch_size=batch_size or 64, **depth_options, progress=True)
     # a file without another name is called by its own; for programs it stays the split
@@ -128,7 +124,7 @@ def measure_card(
 
 
 def evaluate_documents(
-    checkpoint: "Checkpoint", request: "Request", segment_length: int | None, batch_size: int, carries: list[str] | None
+    checkpoint: "Checkpoint", request: "Request", segment_length: int | None, batch_size: int
 ) -> dict[str, dict[str, Any]]:
     """Split name -> table of losses of long documents (see `recurrence_table`).
 
@@ -154,8 +150,7 @@ def evaluate_documents(
     splits, tables = task.source.splits, {}
     for name in wanted_splits(request, task, list(splits)):
         split = Split(task, name, some_examples(splits[name], request.limit))
-        options = {"carries": carries, "progress": True}
-        _, tables[name] = split.measure(model, checkpoint.tokenizer, batch_size, **options)
+        _, tables[name] = split.measure(model, checkpoint.tokenizer, batch_size, progress=True)
     return tables
 
 
