@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from hf_recurrent.benchmarks.tokenizers import embedding_rows
+from hf_recurrent.data.columns import words_of_tokens
 from hf_recurrent.data.tokenizers import (
     PADDING_SIDES,
     TRAINED_KINDS,
@@ -17,7 +18,6 @@ from hf_recurrent.data.tokenizers import (
     train_tokenizer,
     with_plain_texts,
 )
-from hf_recurrent.data.words import words_of_tokens
 from support.client import must_succeed, run_client
 from support.loopback_hub import LoopbackHub
 from support.other_tokenizers import OTHERS, SENTENCES, gpt2_tokenizer

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from ..data.batches import NO_LIMIT, PaddingCollator, within
-from ..data.columns import has_column, require_columns, text_of, value_of
-from ..data.words import words_of
+from ..data.columns import has_column, require_columns, text_of, value_of, words_of
 from ..files import whole_file
 from ..inference.processes import is_first
 from .answers import to_device

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from ..data.columns import first_tokens, words_of_tokens
 from ..data.labels import MULTI
-from ..data.words import first_tokens, words_of_tokens
 from ..models.common.classification import predicts_number
 from ..models.common.masked_lm import ForMaskedLM
 from .answers import as_numpy, mean_steps

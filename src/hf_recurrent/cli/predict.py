@@ -134,12 +134,7 @@ def trained_columns(chosen: Any, loaded: "Checkpoint", rows: "Dataset", place: s
     from ..data.columns import has_column
 
     known = loaded.settings.get("text_column") or loaded.settings.get("source_column") or ()
-    names = (known,) if isinstance(known, str) else tuple(known)
+    names = [known] if isinstance(known, str) else known
     if not chosen and all(has_column(rows.column_names, name) for name in names):
         chosen = names
-    try:
-        return text_columns(rows, chosen, loaded.model, place)
-    except ValueError as error:
-        if chosen or not names:
-            raise
-        raise ValueError(f"{error}; training read {' and '.join(map(repr, names))}") from error
+    return text_columns(rows, chosen, loaded.model, place)

@@ -1,10 +1,10 @@
 """The columns of a table: those that flags name, those with usual names, and values within them."""
 
-import difflib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ..templating import near_matches
 
 # columns of encoded examples; a column of difficulty has another name
 LENGTH = "length"
@@ -53,10 +53,8 @@ def require_columns(named: Mapping[str, str], found: Sequence[str], place: str) 
     first: dict[str, str] = {}
     for flag, name in named.items():
         if not has_column(found, name):
-            near = difflib.get_close_matches(name, found, n=1)
-            hint = f"did you mean {near[0]}?" if near else "name one of them"
-            columns = ", ".join(map(repr, found)) or "none"
-            raise ValueError(f"{flag} is {name!r}: {place} has the columns {columns}; {hint}")
+            hint = near_matches(name, found) or "; name one of them"
+            raise ValueError(f"{flag} is {name!r}: {place} has the columns {', '.join(map(repr, found))}{hint}")
         if first.setdefault(name, flag) != flag:
             raise ValueError(f"{first[name]} and {flag} are both {name!r}: name different columns")
 
@@ -92,11 +90,7 @@ def text_of(row: Mapping[str, Any], name: str) -> str:
     """The text of a column. Raises a ValueError, which does not name the row, if it is empty or no text."""
     text = value_of(row, name)
     if not isinstance(text, str):
-        column, _, key = name.rpartition(".")
-        within = value_of(row, column) if column else None
-        keys = isinstance(within, Mapping) and name not in row and key not in within
-        hint = f": {column} has {', '.join(map(repr, within))}" if keys else ""
-        raise ValueError(f"{name} is {text!r:.60}, which is no text{hint}")
+        raise ValueError(f"{name} is {text!r:.60}, which is no text")
     if not text.strip():
         raise ValueError(f"{name} is empty")
     if "\0" in text:
@@ -108,7 +102,7 @@ def slices_of(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
     """The values of difficulty, as texts. Raises a ValueError, which does not name the row, for none."""
     found = {name: value_of(row, name) for name in names}
     for name, value in found.items():
-        if not isinstance(value, str | int | float) or value in ("", math.inf, -math.inf) or value != value:
+        if not isinstance(value, str | int | float) or str(value) in ("", "inf", "-inf", "nan"):
             raise ValueError(f"{name} is {value!r:.60}: expected a number or text (slice_by)")
     return {name: str(value) for name, value in found.items()}
 
@@ -124,3 +118,41 @@ def narrowest(values: Sequence[str]) -> list[Any]:
             continue
         return numbers
     return list(values)
+
+
+# lists of words, which a tokenizer reads with a space between them, as a text; S tokens, W words
+
+
+def words_of(row: Mapping[str, Any], column: str) -> list[str]:
+    """The words of an example. Raises a ValueError, which does not name the row, if they are none."""
+    words = value_of(row, column)
+    if not isinstance(words, list) or not words:
+        raise ValueError(f"{column} is {words!r:.60}: expected a list of words, as files of JSON and Parquet have them")
+    wrong = [word for word in words if not isinstance(word, str) or not word.strip()]
+    if wrong:
+        raise ValueError(f"{column} has the word {wrong[0]!r:.60}: expected a text that is not empty")
+    return words
+
+
+def words_of_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """The number of the word that each token (S,) is of, -1 for none; a token of several is of the last.
+
+    Args:
+        offsets: the characters of each token in the words with a space between them.
+    """
+    owners = [-1] * (sum(map(len, words)) + len(words))
+    start = 0
+    for number, word in enumerate(words):
+        owners[start : start + len(word)] = [number] * len(word)
+        start += len(word) + 1
+    return [max(owners[start:end], default=-1) for start, end in offsets]
+
+
+def first_tokens(word_ids: Sequence[int]) -> dict[int, int]:
+    """Number of a word -> place of its first token, of the words that have one, by the words of tokens (S,)."""
+    before, found = -1, {}
+    for place, number in enumerate(word_ids):
+        if number > before:
+            found[number] = place
+        before = max(before, number)
+    return found

@@ -273,22 +273,12 @@ class Source:
 
     def columns_of(self, split: str) -> Columns:
         names, arguments = list(self.rows[split].column_names or next(self.each_row(split), {})), copy(self.arguments)
-        absent: list[str] = []
         for name, value in self.trained.items():
             own, given = [value] if isinstance(value, str) else list(value), getattr(arguments, name, None)
-            if given not in (None, []):
-                continue
-            if all(has_column(names, column) for column in own):
+            if given in (None, []) and all(has_column(names, column) for column in own):
                 setattr(arguments, name, own if isinstance(given, list) else own[0])
-            else:
-                absent += own
         needs_label = self.labelled if self.evaluates else split != "test"
-        try:
-            return type(self.task)(arguments).columns(names, self.place_of(split), needs_label)
-        except ValueError as error:
-            if not absent:
-                raise
-            raise ValueError(f"{error}; training read {' and '.join(map(repr, absent))}") from error
+        return type(self.task)(arguments).columns(names, self.place_of(split), needs_label)
 
     def declared(self, split: str) -> tuple[str, ...]:
         """Names of the labels, where the data declare them; values are then their numbers."""
@@ -325,21 +315,15 @@ class Source:
 
         texts = [*columns.slices, "problem", *(["label"] if columns.label is not None else [])]
         features = {**task.features(columns), **dict.fromkeys(texts, Value("string"))}
-        identity = (
-            rows._fingerprint,
-            type(task).__name__,
-            columns,
-            declared,
-            skips,
-            [getattr(task.data, name) for name in task.as_trained],
-        )
+        settings = [getattr(task.data, name) for name in task.as_trained]
+        identity = fingerprint(rows._fingerprint, type(task).__name__, columns, declared, skips, settings)
         examples = rows.map(
             convert,
             with_indices=True,
             remove_columns=rows.column_names,
             features=Features(features),
             num_proc=self.arguments.num_proc,
-            new_fingerprint=fingerprint(*identity),
+            new_fingerprint=identity,
             desc=f"reading {place}",
         )
         skipped = [problem for problem in examples["problem"] if problem is not None] if skips else []
@@ -401,12 +385,10 @@ class Source:
             # without known labels, the numbers of what there is to choose from
             labels, origin = known or Labels(SINGLE, declared), "the model"
         else:
-            declared, regression = (
-                column if isinstance(column, tuple) else declared,
-                getattr(arguments, "do_regression", None),
-            )
-            place, origin = self.place_of("train"), "training"
-            labels = labels_of(raw["train"], place, declared, named, regression, task.labels_words)
+            # columns of 0 and 1 are the names of labels
+            names, origin = column if isinstance(column, tuple) else declared, "training"
+            settings = (named, getattr(arguments, "do_regression", None), task.labels_words)
+            labels = labels_of(raw["train"], self.place_of("train"), names, *settings)
         splits, unlabelled = {}, {}
         for split, rows in examples.items():
             own, place = raw.get(split), self.place_of(split)
@@ -476,15 +458,10 @@ def default_splits(splits: "Mapping[str, Dataset]", dataset: str, label_column: 
     Raises:
         ValueError: there is none.
     """
-    named = {role: [name for name in splits if name.startswith(role)] for role in ("test", "validation")}
+    tests, validation = ([name for name in splits if name.startswith(role)] for role in ("test", "validation"))
     column = label_column if isinstance(label_column, str) else "label"
-    open_tests = [
-        name
-        for name in named["test"]
-        if not getattr(splits[name].features.get(column), "dtype", "").startswith("int")
-        or splits[name].unique(column) != [-1]
-    ]
-    for chosen in (open_tests, named["validation"], named["test"]):
-        if chosen:
-            return chosen
+    labels = {name: splits[name][column] for name in tests if column in splits[name].column_names}
+    open_tests = [name for name in tests if name not in labels or any(label != -1 for label in labels[name])]
+    if tests or validation:
+        return open_tests or validation or tests
     raise ValueError(f"{dataset} has the splits {', '.join(splits)}, none of them for tests: name one with --split")

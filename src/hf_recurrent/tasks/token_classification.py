@@ -15,9 +15,8 @@ import pandas as pd
 from datasets import Dataset, List, Value
 
 from ..data.batches import PaddingCollator, within
-from ..data.columns import LENGTH, Columns
+from ..data.columns import LENGTH, Columns, first_tokens, words_of, words_of_tokens
 from ..data.loading import Source
-from ..data.words import first_tokens, words_of, words_of_tokens
 from ..files import plain
 from ..metrics.functional import is_iob, scores_entities
 from ..models.common.token_targets import NO_TARGET
