@@ -90,7 +90,10 @@ def text_of(row: Mapping[str, Any], name: str) -> str:
     """The text of a column. Raises a ValueError, which does not name the row, if it is empty or no text."""
     text = value_of(row, name)
     if not isinstance(text, str):
-        raise ValueError(f"{name} is {text!r:.60}, which is no text")
+        column = name.rpartition(".")[0]
+        within = value_of(row, column) if column else None
+        hint = f": {column} has {', '.join(map(repr, within))}" if isinstance(within, Mapping) else ""
+        raise ValueError(f"{name} is {text!r:.60}, which is no text{hint}")
     if not text.strip():
         raise ValueError(f"{name} is empty")
     if "\0" in text:

@@ -178,6 +178,11 @@ class DocumentSource(Source):
         columns = next(iter(self.columns.values()))
         return [split, rows._fingerprint, columns, arguments.keep_linebreaks, self.reading.on_error, *held_out]
 
+    def whole_documents(self, split: str) -> Iterator[dict[str, object]]:
+        """The documents of a split as examples of the benchmark of long documents."""
+        for document in self.documents(split):
+            yield make_example(document.where, self.place, document.text)
+
     @cached_property
     def copies(self) -> "dict[str, Dataset]":
         """Split -> its whole documents, with the columns of the benchmark of long documents."""
@@ -187,10 +192,10 @@ class DocumentSource(Source):
         features = {"text": Value("large_string"), "name": Value("string"), "source": Value("string"), **numbers}
         return {
             split: Dataset.from_generator(
-                whole_documents,
+                self.whole_documents,
                 Features(features),
                 self.arguments.cache_dir,
-                gen_kwargs={"source": self, "split": split},
+                gen_kwargs={"split": split},
                 fingerprint=fingerprint("documents", *self.identity(split)),
                 writer_batch_size=16,
             )
@@ -214,11 +219,6 @@ class DocumentSource(Source):
         ends = ", ends held out" if self.holds_out and len(self.cuts or ()) > 1 else ""
         places = {split: self.place_of(split) for split in self.all_splits}
         return self.described({}, facts, version=f"{self.version}{ends}", places=places)
-
-
-def whole_documents(source: DocumentSource, split: str) -> Iterator[dict[str, object]]:
-    for document in source.documents(split):
-        yield make_example(document.where, source.place, document.text)
 
 
 class Tokens(NamedTuple):
@@ -313,14 +313,10 @@ class Blocks:
             return Dataset.from_dict({name: [own[name] for own in found] for name in features}, Features(features))
         tokenizer = [self.tokenizer.backend_tokenizer.to_str(), self.tokenizer.eos_token_id]
         found = Dataset.from_generator(
-            blocks_of,
+            self,
             Features(features),
             self.source.arguments.cache_dir,
-            gen_kwargs={"blocks": self, "split": split},
+            gen_kwargs={"split": split},
             fingerprint=fingerprint(*self.source.identity(split), *tokenizer, self.block_size, self.pack),
         )
         return found if limit is None or limit >= len(found) else found.select(range(limit))
-
-
-def blocks_of(blocks: Blocks, split: str) -> Iterator[dict[str, Any]]:
-    return blocks(split)
