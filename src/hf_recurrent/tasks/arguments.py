@@ -61,8 +61,6 @@ class ClassificationArguments(DataArguments):
                         f"{name} is {getattr(self, name)!r} and task_name {self.task_name!r}, which has its own: leave "
                         f"{name} out"
                     )
-        if self.label_delimiter == "":
-            raise ValueError("label_delimiter is '': expected the text between labels, such as ;")
         if self.do_regression and self.label_delimiter is not None:
             raise ValueError(
                 f"do_regression is true and label_delimiter {self.label_delimiter!r}: a number has no delimiter"
@@ -174,10 +172,6 @@ class TextArguments(DocumentArguments):
                 f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass "
                 "--line_by_line, for one document a block"
             )
-        if self.is_own and self.num_proc is not None:
-            raise ValueError(
-                f"num_proc is {self.num_proc}: documents are encoded by the tokenizer's threads; leave it out"
-            )
 
 
 @dataclass
@@ -204,7 +198,6 @@ class LongDocumentArguments(DocumentArguments):
     )
 
     benchmark: str = flag(default=LONG_DOCUMENTS, help=f"Benchmark name: {LONG_DOCUMENTS}.")
-    train_file: str | None = flag(default=None, help=DOCUMENT_FILE)
     segment_length: int = flag(
         default=4096, help="Tokens of each sequence in one step; gradients do not go further back."
     )

@@ -20,7 +20,6 @@ Row = dict[str, Any]
 Scores = dict[str, float]
 # the terms that training adds to the task's loss, and their sum
 AUXILIARY_LOSSES = ("aux_loss", "ponder_loss", "router_loss")
-LARGEST_EXPONENT = 700
 # columns of `target_statistics`; the last ones are there for stacks that halt alone
 TARGET_COLUMNS = ("tokens", "nll", "right_tokens", "right")
 HALTING_COLUMNS = ("ponder_steps", "ponder_cost", "encoder_ponder_steps", "encoder_ponder_cost")
@@ -90,7 +89,7 @@ def text_metrics(statistics: np.ndarray, labels: np.ndarray) -> Scores:
 
 def perplexity(nll: float) -> float:
     """The exponential of nats a token, or of as many as a float can hold."""
-    return math.exp(min(nll, LARGEST_EXPONENT))
+    return math.exp(min(nll, 700))
 
 
 def tag_scores(predictions: np.ndarray, labels: np.ndarray, counts: np.ndarray, names: Sequence[str]) -> Scores:

@@ -15,7 +15,7 @@ from datasets import Dataset, List, Value
 from ..analysis.answers import as_numpy, best_spans, join_batches, to_device
 from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table, unit_kind
-from ..data.batches import SpanCollator
+from ..data.batches import SpanCollator, padded
 from ..data.columns import LENGTH, Columns, value_of
 from ..files import parse_json
 from ..metrics.answers import exact_match, f1, normalized
@@ -180,7 +180,7 @@ class QuestionAnswering(Task):
             inputs = to_device({name: value for name, value in batch.items() if name not in SpanCollator.ends}, model)
             output = model(**inputs, output_halting=config.capabilities.halts, **run)
             offsets = split.dataset[first : first + len(batch["input_ids"])][OFFSETS]
-            found = window_answers(output, inputs["attention_mask"].bool(), offsets, longest)
+            found = window_answers(output, offsets, longest)
             if not config.capabilities.halts:
                 return found, {}, None
             return found, halting_columns(output, config, depth), unit_kind(output, config)
@@ -259,26 +259,23 @@ def span_columns(offsets: Sequence[tuple[int, int]], answers: Mapping[str, Seque
     return inside[0], inside[-1]
 
 
-def window_answers(output: Any, mask: torch.Tensor, offsets: list[list], longest: int) -> dict[str, np.ndarray]:
+def window_answers(output: Any, offsets: list[list], longest: int) -> dict[str, np.ndarray]:
     """Columns (B,) of windows: characters `begin` to `end` of the likeliest span, its `score` and `confidence`, and the
     `null_score` of no answer.
 
     Args:
-        mask: (B, S), of the inputs.
         offsets: the characters of the context that each token of a window is of.
         longest: the most tokens of a span.
     """
-    characters = torch.full((*mask.shape, 2), -1, device=mask.device)
-    characters[mask] = torch.tensor([pair for own in offsets for pair in own], device=mask.device)
-    allowed = mask & (characters[..., 1] > characters[..., 0])
     first, last = output.start_logits.float(), output.end_logits.float()
-    score, start, end = best_spans(first.log_softmax(-1), last.log_softmax(-1), allowed, longest)
-    rows = torch.arange(len(mask), device=mask.device)
+    begin, end = (padded([[pair[side] for pair in own] for own in offsets], -1).to(first.device) for side in (0, 1))
+    score, *ends = best_spans(first.log_softmax(-1), last.log_softmax(-1), end > begin, longest)
+    rows = torch.arange(len(first), device=first.device)
     return {
-        "begin": characters[rows, start, 0].cpu().numpy(),
-        "end": characters[rows, end, 1].cpu().numpy(),
+        "begin": begin[rows, ends[0]].cpu().numpy(),
+        "end": end[rows, ends[1]].cpu().numpy(),
         "confidence": as_numpy(score.exp()),
         # as of windows of one question they are compared before the softmax
-        "score": as_numpy(first[rows, start] + last[rows, end]),
+        "score": as_numpy(first[rows, ends[0]] + last[rows, ends[1]]),
         "null_score": as_numpy(first[:, NO_ANSWER] + last[:, NO_ANSWER]),
     }

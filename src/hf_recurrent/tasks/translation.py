@@ -136,7 +136,7 @@ class Translation(Task):
         writes.
 
         Raises:
-            ValueError: a text without tokens, or a tokenizer that does not end a text with its EOS token.
+            ValueError: an example of a benchmark with words that are not known.
         """
         info, unknown = self.source.info, unknown_token_id(tokenizer)
         limits = {name: getattr(self.data, f"max_{name}_length") for name in PAIR}
@@ -145,7 +145,6 @@ class Translation(Task):
             encoded, lengths = within(tokenizer, limits[SOURCE], batch[SOURCE])
             wanted, target_lengths = within(tokenizer, limits[TARGET], text_target=batch[TARGET])
             labels = wanted["input_ids"]
-            require_end(tokenizer, *encoded["input_ids"], *labels)
             columns = {**{name: encoded[name] for name in ("input_ids", "attention_mask")}, "labels": labels}
             if info is not None:
                 return columns
@@ -255,15 +254,6 @@ class Translation(Task):
 def longest_target(split: Split) -> int:
     """Tokens of the longest target, its end included."""
     return int(token_counts(split.dataset, "labels").max())
-
-
-def require_end(tokenizer: Any, *texts: list[int]) -> None:
-    """Raise a ValueError for token ids of a text that do not end with the EOS token."""
-    if any(ids[-1:] != [tokenizer.eos_token_id] for ids in texts):
-        raise ValueError(
-            f"the tokenizer does not end a text with {tokenizer.eos_token!r} (id {tokenizer.eos_token_id}), which a "
-            "decoder needs to stop"
-        )
 
 
 def warn_of_longer(model: Any, split: Split) -> None:
