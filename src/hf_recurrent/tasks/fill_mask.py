@@ -1,7 +1,7 @@
 """Tokens of texts that are masked and predicted: `fill-mask`."""
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,19 +84,23 @@ class FillMask(PerToken, OfBlocks):
         found = super().load_splits(tokenizer)
         # pipelines rely on the name of the mask token in a text being that token
         tokenizer.split_special_tokens = tokenizer.init_kwargs["split_special_tokens"] = False
-        seen = token_frequencies(found.train, len(tokenizer))
-        return replace(found, evaluation=[with_frequencies(split, seen) for split in found.evaluation])
+        return found
 
-    def checkpoint_splits(
-        self, tokenizer: Any, names: Sequence[str], choose: Callable, *, train_file: str | None = None, **options: Any
-    ) -> Iterator[Split]:
-        splits = super().checkpoint_splits(tokenizer, names, choose)
-        if train_file is None:
-            return splits
+    def known_examples(self, train_file: str, tokenizer: Any) -> Dataset:
         training = replace(self.documents, files={"train": train_file}, wanted=())
-        blocks = replace(self.blocks(plain_reading(tokenizer)), source=training)
-        seen = token_frequencies(blocks.dataset("train", None), len(tokenizer))
-        return (with_frequencies(split, seen) for split in splits)
+        return replace(self.blocks(plain_reading(tokenizer)), source=training).dataset("train", None)
+
+    def with_knowledge(self, split: Split, train: Dataset, tokenizer: Any) -> Split:
+        """A split with how unexpected its masked tokens are by their frequencies in training, and the loss by these.
+
+        Each token counts once more than it occurs, so that none is impossible.
+        """
+        seen = np.ones(len(tokenizer), np.int64)
+        for piece in train.select_columns(["input_ids"]).with_format("numpy").iter(PIECE):
+            seen += np.bincount(np.concatenate(list(piece["input_ids"])), minlength=len(seen))
+        labels = np.concatenate([np.asarray(row) for row in split.dataset["labels"]])
+        bits = -np.log2((seen / seen.sum())[labels[labels != NO_TARGET]])
+        return replace(split, of_units={CONTEXT_FREE: bits}, baseline={"nll": float(bits.mean() * np.log(2))})
 
     def collator(self, tokenizer: Any, seed: int = 0) -> "MaskingCollator":
         return MaskingCollator(tokenizer, self.data.mlm_probability, seed)
@@ -142,26 +146,3 @@ class MaskingCollator:
         self.rules.generator = torch.Generator().manual_seed(seed)
         inputs, labels = self.rules.torch_mask_tokens(input_ids.clone(), torch.isin(input_ids, self.special))
         return {"input_ids": inputs, "labels": labels}
-
-
-def token_frequencies(train: Dataset, size: int) -> np.ndarray:
-    """How often each token occurs in training (V,)."""
-    counts = np.zeros(size, np.int64)
-    for piece in train.select_columns(["input_ids"]).with_format("numpy").iter(PIECE):
-        counts += np.bincount(np.concatenate(list(piece["input_ids"])), minlength=size)
-    return counts
-
-
-def with_frequencies(split: Split, seen: np.ndarray) -> Split:
-    """A split with the frequencies of its masked tokens in training, and the loss of a model that knows only these.
-
-    Each token counts once more than it occurs, so that none is impossible.
-
-    Args:
-        seen: as of `token_frequencies`.
-    """
-    labels = np.concatenate([np.asarray(row) for row in split.dataset["labels"]])
-    labels = labels[labels != NO_TARGET]
-    shares = (seen + 1) / (seen + 1).sum()
-    bits = -np.log2(shares[labels])
-    return replace(split, of_units={CONTEXT_FREE: bits}, baseline={"nll": float(bits.mean() * np.log(2))})

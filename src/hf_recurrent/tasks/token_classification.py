@@ -35,6 +35,28 @@ class PerToken(Task):
 
     by_token = True
 
+    def with_knowledge(self, split: Split, train: Dataset, tokenizer: Any) -> Split:
+        """A split with what training tells of its units without their context."""
+        raise NotImplementedError
+
+    def known_examples(self, train_file: str, tokenizer: Any) -> Dataset:
+        """The encoded examples of a file of training."""
+        raise NotImplementedError
+
+    def load_splits(self, tokenizer: Any) -> Splits:
+        found = super().load_splits(tokenizer)
+        known = [self.with_knowledge(split, found.train, tokenizer) for split in found.evaluation]
+        return replace(found, evaluation=known)
+
+    def checkpoint_splits(
+        self, tokenizer: Any, names: Sequence[str], choose: Callable, *, train_file: str | None = None, **options: Any
+    ) -> Iterator[Split]:
+        splits = super().checkpoint_splits(tokenizer, names, choose)
+        if train_file is None:
+            return splits
+        train = self.known_examples(train_file, tokenizer)
+        return (self.with_knowledge(split, train, tokenizer) for split in splits)
+
     def labelled(self, split: Split) -> Split:
         """A split without the examples that have no labelled token."""
         kept = split.dataset.filter(lambda row: any(label != NO_TARGET for label in row["labels"]), desc="labelled")
@@ -122,17 +144,19 @@ class TokenClassification(PerToken):
 
     def load_splits(self, tokenizer: Any) -> Splits:
         splits, names = super().load_splits(tokenizer), self.labels.names
-        train = splits.train
-        evaluation = [self.with_knowledge(split, train) for split in splits.evaluation]
-        if self.data.label_all_tokens:
-            train = train.map(lambda row: {"labels": all_labels(row[WORD_IDS], row[WORD_LABELS], names)}, desc="labels")
         if is_iob(names) and not scores_entities(names):
             warnings.warn(
                 "labels are of entities, whose scores need the package seqeval: pip install 'hf-recurrent[entities]'; "
                 "words are scored alone",
                 stacklevel=2,
             )
-        return replace(splits, train=train, evaluation=evaluation)
+        if not self.data.label_all_tokens:
+            return splits
+
+        def labels(row: Row) -> Row:
+            return {"labels": all_labels(row[WORD_IDS], row[WORD_LABELS], names)}
+
+        return replace(splits, train=splits.train.map(labels, desc="labels"))
 
     def split(self, name: str, examples: Dataset, tokenizer: Any) -> Split:
         found = self.labelled(super().split(name, examples, tokenizer))
@@ -141,17 +165,11 @@ class TokenClassification(PerToken):
         names = np.array(self.labels.names)
         return replace(found, of_units={"label": names[[label for _, label in labelled_words(found.dataset)]]})
 
-    def checkpoint_splits(
-        self, tokenizer: Any, names: Sequence[str], choose: Callable, *, train_file: str | None = None, **options: Any
-    ) -> Iterator[Split]:
-        splits = super().checkpoint_splits(tokenizer, names, choose)
-        if train_file is None:
-            return splits
+    def known_examples(self, train_file: str, tokenizer: Any) -> Dataset:
         source = Source(self, files={"train": train_file}, known=self.labels, evaluates=True).data()
-        train = self.encode(source.splits["train"], tokenizer, source.place_of("train"))
-        return (self.with_knowledge(split, train) for split in splits)
+        return self.encode(source.splits["train"], tokenizer, source.place_of("train"))
 
-    def with_knowledge(self, split: Split, train: Dataset) -> Split:
+    def with_knowledge(self, split: Split, train: Dataset, tokenizer: Any) -> Split:
         """A split with what training tells of words without their context: their usual label, and how usual that is.
 
         The labels of a word count beside one occurrence that has the labels of all words, so that no label is
