@@ -28,6 +28,7 @@ def config_of(folder):
     return json.loads((folder / "config.json").read_text())
 
 
+@pytest.mark.filterwarnings("ignore:texts are cut to 32 tokens:UserWarning")
 def test_pabee_and_its_calibration(succeed, albert, tmp_path):
     start = ("--model_name_or_path", albert, "--output_dir", "tuned")
     succeed("train", "glue/mrpc_albert_pabee", *start, *QUICK, "--num_train_epochs", "4")

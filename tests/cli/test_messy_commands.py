@@ -82,7 +82,7 @@ MESSY = {
         table(zip(QUOTED, LABELS, strict=True), quoted=False),
         reading=("--quoting", "none"),
         texts=QUOTED,
-        refused="row 4: the quoted value of 'text' spans 7 lines.*--quoting none",
+        refused="row 4: a line of the quoted value of 'text', '.*', looks like a row.*--quoting none",
     ),
     "line_breaks.csv": Messy(
         table([(text.replace(" ", ",\n", 1), label) for text, label in PAIRS]),
@@ -94,7 +94,7 @@ MESSY = {
         ),
         reading=("--on_error", "skip"),
         texts=LATTER,
-        refused="Expected 2 fields in line 7, saw 3; correct it, .*--on_error skip",
+        refused="line 7 has 3 values, and the header 2 columns: .*--on_error skip",
     ),
     "empty_cell.csv": Messy(
         table([("" if i == 5 else text, label) for i, (text, label) in enumerate(PAIRS)]),
@@ -152,7 +152,7 @@ MESSY = {
     ),
 }
 REFUSED = {
-    "constant.csv": (table([(text, "pos") for text in TEXTS]), "all training examples have the label 'pos'"),
+    "constant.csv": (table([(text, "pos") for text in TEXTS]), "all training examples have the label pos: there is nothing to learn"),
     "missing_scores.csv": (
         table([(text, "" if i == 5 else i / 10) for i, text in enumerate(TEXTS)]),
         "row 6: label is '': expected a label",

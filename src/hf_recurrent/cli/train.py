@@ -7,7 +7,7 @@ import typer
 
 from ..benchmarks.registry import list_benchmarks
 from ..data.columns import require_columns
-from ..data.reading import Reading, csv_table, format_of
+from ..data.reading import Reading, csv_table, format_of, is_folder
 from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS
@@ -117,7 +117,7 @@ def check_words(words: list[str]) -> None:
         for value in flags.get(name, ()):
             require_known(name, value, known)
     path = Path(*flags.get("train_file", ())[-1:])
-    if path.is_file() and format_of(path) == "csv":
+    if path.is_file() and not is_folder(path) and format_of(path) == "csv":
         given = {name: flags[name][-1] for name in ("encoding", "delimiter", "quoting") if flags.get(name)}
         try:
             with (reading := Reading(**given)).open(path) as file:

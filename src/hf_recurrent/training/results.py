@@ -115,7 +115,7 @@ def explain(
     if report.thresholds:
         chosen = sample(split, report.threshold_samples)
         curve = threshold_curve(model, chosen.batches(tokenizer, batch_size), report.thresholds)
-        shown["threshold_curve"] = {"examples": len(chosen.dataset), "rows": curve}
+        shown["threshold_curve"] = {"examples": len(chosen.dataset), "rows": curve} if curve else None
     # one halting unit would be one line, which the figure of the halting mass shows already
     if quotes and table["unit"] in ("token", "chunk", "sentence") and not pixel_values(tokenizer):
         maps["heat_map"] = token_heat_map(model, tokenizer, example)
