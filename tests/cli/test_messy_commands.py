@@ -152,7 +152,10 @@ MESSY = {
     ),
 }
 REFUSED = {
-    "constant.csv": (table([(text, "pos") for text in TEXTS]), "all training examples have the label pos: there is nothing to learn"),
+    "constant.csv": (
+        table([(text, "pos") for text in TEXTS]),
+        "all training examples have the label pos: there is nothing to learn",
+    ),
     "missing_scores.csv": (
         table([(text, "" if i == 5 else i / 10) for i, text in enumerate(TEXTS)]),
         "row 6: label is '': expected a label",
