@@ -3,7 +3,7 @@
 from hf_recurrent.benchmarks import BenchmarkInfo, benchmark_info
 from hf_recurrent.benchmarks.export.settings import format_value
 from hf_recurrent.benchmarks.show import describe_example, examples
-from hf_recurrent.files import mapping
+from hf_recurrent.utils import mapping
 
 from .tables import table
 

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from hf_recurrent.hub.gallery.entries import Entry, read_gallery
-from hf_recurrent.templating import percent
+from hf_recurrent.utils import percent
 from perf.core import as_markdown
 from perf.stored import Stored, path_of
 

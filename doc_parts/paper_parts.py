@@ -12,8 +12,8 @@ import yaml
 
 from hf_recurrent.hub.gallery.entries import Entry
 from hf_recurrent.recipes import recipe_files
-from hf_recurrent.templating import percent
 from hf_recurrent.training.paper import papers
+from hf_recurrent.utils import percent
 
 from .checkpoint_parts import accuracies, entries, link
 from .tables import table

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hf_recurrent.files import PARTIAL, changed_files, new_folder, whole_file, write_bytes
+from hf_recurrent.utils import PARTIAL, changed_files, new_folder, whole_file, write_bytes
 
 NEW = {"a.txt": "new a", "b.txt": "new b", "in/c.txt": "new c", "kept.txt": "kept"}
 
@@ -63,7 +63,7 @@ def test_a_folder_is_made_with_its_files_or_not_at_all(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hf_recurrent.files import changed_files, new_folder, whole_file
+from hf_recurrent.utils import changed_files, new_folder, whole_file
 folder = Path(sys.argv[1])
 with whole_file(folder / "b.txt") as one, changed_files(folder) as change, new_folder(folder / "made", print) as built:
     for path in (one, change.new / "kept.txt", built / "a.txt"):

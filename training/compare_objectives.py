@@ -22,12 +22,11 @@ from transformers import HfArgumentParser
 
 from hf_recurrent.analysis.evaluate import config_fields
 from hf_recurrent.cli.console import quiet_libraries
-from hf_recurrent.files import write_bytes, write_json
 from hf_recurrent.recipes import find_recipe
 from hf_recurrent.tasks.checkpoints import Checkpoint, Request, evaluate_checkpoint, load_checkpoint
-from hf_recurrent.templating import require_known, template
 from hf_recurrent.training.recipes import read_mapping
 from hf_recurrent.training.run import run as train_run
+from hf_recurrent.utils import require_known, template, write_bytes, write_json
 
 HERE = Path(__file__).parent
 TEMPLATE = HERE / "objectives.md"

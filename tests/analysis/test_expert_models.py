@@ -20,10 +20,10 @@ from hf_recurrent.analysis.experts import (
 )
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli.shared import write_tables
-from hf_recurrent.files import changed_files
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.results import EXPERT_FILE
 from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.utils import changed_files
 from support.card_text import figures
 from support.families import BY_NAME, make_batch, make_model
 

@@ -11,7 +11,7 @@ from hf_recurrent.analysis import plots
 from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.explain.card import token_heat_map
 from hf_recurrent.analysis.halting import TokenKinds, halting_table
-from hf_recurrent.templating import percent
+from hf_recurrent.utils import percent
 
 PARITY = TokenKinds(("even", "odd", "never"), lambda ids: ids % 2)
 

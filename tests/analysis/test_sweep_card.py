@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hf_recurrent.cli.shared import write_tables
-from hf_recurrent.files import changed_files
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.findings import lowest_harmless
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.results import SWEEP_FILE
 from hf_recurrent.hub.staging import is_publishable
+from hf_recurrent.utils import changed_files
 from support.checkpoints import GUT_LISTOPS
 
 NAME = GUT_LISTOPS.name

@@ -13,7 +13,7 @@ from small_export import CONFIGS, PARAMS, SMALL, contents
 
 from hf_recurrent.benchmarks import load_benchmark
 from hf_recurrent.benchmarks.export import export_benchmark, parquet
-from hf_recurrent.files import new_folder
+from hf_recurrent.utils import new_folder
 
 
 def test_files(exported):

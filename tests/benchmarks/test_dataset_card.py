@@ -12,7 +12,7 @@ from small_export import body, front_matter
 from hf_recurrent.benchmarks import benchmark_info, list_benchmarks
 from hf_recurrent.benchmarks.export.settings import choose, format_value
 from hf_recurrent.benchmarks.registry import get_benchmark
-from hf_recurrent.files import mapping
+from hf_recurrent.utils import mapping
 from support.client import LEAVE
 
 

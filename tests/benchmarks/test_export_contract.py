@@ -10,7 +10,7 @@ from small_export import SMALL, body, contents, front_matter
 from hf_recurrent.benchmarks import benchmark_info, describe_example, load_benchmark
 from hf_recurrent.benchmarks.export import check_dataset_folder, export_benchmark, rows_digest
 from hf_recurrent.benchmarks.registry import get_benchmark
-from hf_recurrent.files import mapping
+from hf_recurrent.utils import mapping
 
 # benchmark -> configs (None: all) and parameters
 EXPORTS = {

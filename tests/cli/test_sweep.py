@@ -10,7 +10,7 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
 from hf_recurrent.tasks.checkpoints import Request, evaluate_checkpoint, load_checkpoint
-from hf_recurrent.templating import percent
+from hf_recurrent.utils import percent
 from support.families import BY_NAME, make_model
 
 SIZES = {"num_train": 20, "num_validation": 5, "num_test": 16}

@@ -8,12 +8,11 @@ import pytest
 from committed_cards import CLASSIFIERS, copy_cards
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.files import write_json
 from hf_recurrent.hub import write_results
 from hf_recurrent.hub.findings import main_trend
 from hf_recurrent.hub.gallery import gallery_problems, read_gallery, refresh, render_index
 from hf_recurrent.hub.gallery.page import trend_cell
-from hf_recurrent.templating import percent
+from hf_recurrent.utils import percent, write_json
 from support.checkpoints import GUT_LISTOPS, MODEL_CARDS
 from support.results import FIGURE, figure, make_results, make_table, with_trend
 

@@ -8,9 +8,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_gallery import NAME
 
-from hf_recurrent.files import write_json
 from hf_recurrent.hub.findings import above_majority
 from hf_recurrent.hub.gallery import build_page, read_gallery
+from hf_recurrent.utils import write_json
 from support.browser import chromium, console_errors, emulate, evaluate, find_programs
 from support.results import make_results, make_table
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hf_recurrent.files import write_json
 from hf_recurrent.hub.gallery import build_page
 from hf_recurrent.hub.gallery.markdown import inline_html
+from hf_recurrent.utils import write_json
 from support.results import figure, make_results, make_table
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hf_recurrent.files import changed_files, write_json
 from hf_recurrent.hub import lint_card, read_results, render_card, write_results
 from hf_recurrent.hub.base_model import check_license, copy_results, license_of, read_base_model
 from hf_recurrent.hub.results import check_texts, front_matter, put_results, stored_digest, with_calibration
+from hf_recurrent.utils import changed_files, write_json
 from support.results import figure, make_calibration, make_results, make_table
 
 OURO = {"name": "ByteDance/Ouro-1.4B", "license": "apache-2.0", "license_name": None, "license_link": None}

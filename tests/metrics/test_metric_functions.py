@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 
-from hf_recurrent.files import plain, write_bytes, write_json
 from hf_recurrent.metrics import (
     accuracy,
     majority_accuracy,
@@ -11,6 +10,7 @@ from hf_recurrent.metrics import (
     step_summary,
 )
 from hf_recurrent.metrics.functional import balanced_spearman
+from hf_recurrent.utils import plain, write_bytes, write_json
 
 
 def test_accuracy_and_majority():

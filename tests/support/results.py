@@ -10,8 +10,8 @@ from transformers import AutoConfig
 
 from hf_recurrent.analysis.halting import HaltingRecord, halting_mass, halting_table
 from hf_recurrent.analysis.losses import Corpus, Losses, Reading, recurrence_table
-from hf_recurrent.files import write_json
 from hf_recurrent.hub.results import EMPTY
+from hf_recurrent.utils import write_json
 
 STEPS = 4
 PAPER = {"title": "A paper", "url": "https://example.org", "bibtex": "@article{paper,\n  title = {{A Paper}}\n}\n"}

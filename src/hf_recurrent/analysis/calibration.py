@@ -48,12 +48,12 @@ import pandas as pd
 import torch
 
 from ..data.labels import MULTI
-from ..files import plain
 from ..metrics.functional import balanced_spearman, spearman
 from ..models.common.depth_objectives import most_trained_steps
 from ..models.common.exit_calibration import exit_digest
 from ..models.common.exit_criteria import FIXED
 from ..models.common.token_targets import NO_TARGET
+from ..utils import plain
 from .answers import (
     Batch,
     answers_are_of_tokens,

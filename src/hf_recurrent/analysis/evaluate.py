@@ -18,10 +18,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ..data.batches import token_counts
-from ..files import plain
 from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, from_first, is_first
 from ..models.common.token_targets import NO_TARGET
+from ..utils import plain
 from .answers import (
     LABELS,
     SHIFTED,

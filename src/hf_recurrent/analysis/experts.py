@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import entropy
 
-from ..files import plain
 from ..inference.modes import inference_mode
+from ..utils import plain
 from .answers import prepare_batch, stack_input_ids, stack_output
 from .evaluate import progress_bar
 from .halting import joint_counts

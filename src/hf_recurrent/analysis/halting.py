@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype
 
-from ..files import plain
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
+from ..utils import plain
 from .answers import as_numpy, predicts_tokens, stack_output
 from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
 

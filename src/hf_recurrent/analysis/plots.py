@@ -19,9 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..files import file_name, write_bytes
 from ..models.common.exit_criteria import CRITERIA
-from ..templating import percent
+from ..utils import file_name, percent, write_bytes
 from .halting import difficulty_key, is_ordered
 from .losses import DOCUMENT, SEGMENT, STATE
 from .model_facts import DECODER, ENCODER

@@ -19,8 +19,8 @@ from tqdm.auto import tqdm
 
 from ..data.batches import NO_LIMIT, PaddingCollator, within
 from ..data.columns import has_column, require_columns, text_of, value_of, words_of
-from ..files import whole_file
 from ..inference.processes import is_first
+from ..utils import whole_file
 from .answers import to_device
 from .evaluate import each_batch
 from .model_facts import is_classifier, labels_tokens

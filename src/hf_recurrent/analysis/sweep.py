@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..files import plain
+from ..utils import plain
 from .answers import Batch, answers, each_right, prepare_batch, require_right_answers
 from .evaluate import median_seconds, timed_in_turn
 from .exit_settings import FULL_DEPTH, threshold_fields

@@ -14,7 +14,7 @@ from typing import Any
 import datasets
 from datasets.builder import Key
 
-from ..files import file_hash
+from ..utils import file_hash
 from .benchmark import Benchmark
 from .files import reader_versions
 from .registry import get_benchmark

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..templating import number, percent, steps
+from ..utils import number, percent, steps
 from . import options
 from .console import out, quiet_libraries, show_rows, wrote
 
 if TYPE_CHECKING:
     from ..analysis.calibration import Examples
-    from ..files import Change
     from ..tasks.base import Split, Task
     from ..tasks.checkpoints import Checkpoint as LoadedCheckpoint
+    from ..utils import Change
 
 # the column of difficulty, where there are several
 USUAL_DIFFICULTY = "depth"
@@ -271,9 +271,9 @@ def store(
 ) -> None:
     """Let a checkpoint stop as was chosen, in its own folder or in a copy, and show it on the card, if there is one."""
     from ..analysis.calibration import apply_calibration
-    from ..files import write_json
     from ..hub.checkpoint import put_config, save_checkpoint
     from ..hub.results import CALIBRATION_FILE, put_results, read_results, stored_digest, with_calibration
+    from ..utils import write_json
 
     model = checkpoint.model
     weights = len(model.state_dict())

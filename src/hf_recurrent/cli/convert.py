@@ -39,8 +39,8 @@ def convert(
 ) -> None:
     """Convert a checkpoint of the authors' code, or of another package, into one of this package, or back."""
     from ..convert import load_authors, save_original
-    from ..files import new_folder
     from ..hub.checkpoint import save_checkpoint
+    from ..utils import new_folder
 
     quiet_libraries()
     path = Path(reference)
@@ -72,8 +72,8 @@ def refuse(folder: Path) -> None:
 def from_other_package(reference: str, auto_class: str | None, built: Path) -> tuple[Any, str]:
     """The converted model, and what was left out."""
     from ..convert import from_pretrained_recurrent
-    from ..files import one_line
     from ..hub.checkpoint import save_checkpoint
+    from ..utils import one_line
 
     try:
         model, report = from_pretrained_recurrent(reference, auto_class, output_loading_info=True)

@@ -20,10 +20,9 @@ from .. import NDRConfig, NDRForSequenceClassification
 from ..analysis.calibration import Examples, Goal, apply_calibration
 from ..analysis.calibration import calibrate as calibrated
 from ..benchmarks.sequence_tokenizers import word_tokenizer
-from ..files import write_json
 from ..hub.checkpoint import save_checkpoint
 from ..hub.results import CALIBRATION_FILE
-from ..templating import percent
+from ..utils import percent, write_json
 from .calibrate import test_cells, verdict
 from .console import out, quiet_libraries, show_rows, wrote
 from .shared import conditions

@@ -49,12 +49,12 @@ def evaluate(
     card: Annotated[bool, typer.Option("--card", help="Measure the results of the checkpoint's card again.")] = False,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
-    from ..files import write_json
     from ..inference.processes import is_first
     from ..models.common.exit_calibration import calibration_problem
     from ..models.common.exit_criteria import ExitOptions, default_threshold_problem
     from ..tasks.checkpoints import evaluate_checkpoint, load_checkpoint, metric_of
     from ..tasks.summary import sentences, titled_tables
+    from ..utils import write_json
 
     quiet_libraries()
     request = examples.request(split, limit, train_file=train_file)
@@ -97,11 +97,11 @@ def measure_card(
     Raises:
         ValueError: the folder has no card, or its results are not of these examples.
     """
-    from ..files import changed_files
     from ..hub.results import RESULTS_FILE, put_results, read_results, stored_digest
     from ..tasks.checkpoints import evaluation_splits, recipe_of_training, requested_task
     from ..training.arguments import ReportArguments
     from ..training.results import evaluate_run, remeasured
+    from ..utils import changed_files
     from .shared import made_by_first
 
     before = read_results(folder) if Path(folder).is_dir() else None

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ..templating import NOTHING
+from ..utils import NOTHING
 from . import options
 from .console import out, quiet_libraries, show_rows, table
 
@@ -30,9 +30,9 @@ def experts(
 ) -> None:
     """Count which experts serve which tokens: usage by step, load balance, and each expert's tokens."""
     from ..analysis.experts import count_experts, expert_table, require_experts
-    from ..files import changed_files
     from ..hub.results import EXPERT_FILE
     from ..tasks.checkpoints import load_checkpoint
+    from ..utils import changed_files
     from .shared import encoded, place, report, write_tables
 
     quiet_libraries()

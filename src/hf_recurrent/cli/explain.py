@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ..templating import percent
+from ..utils import percent
 from . import options
 from .console import out, quiet_libraries, show_rows, wrote
 

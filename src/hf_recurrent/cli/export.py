@@ -38,10 +38,10 @@ def export(
 
     import transformers
 
-    from ..files import write_bytes
     from ..hub.card import auto_class_of
     from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
     from ..inference.export import export_model, format_of
+    from ..utils import write_bytes
 
     quiet_libraries()
     chosen, of_hub = format_of(output, file_format), revision_options(checkpoint, revision)

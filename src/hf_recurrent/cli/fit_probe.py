@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..templating import duration, number, percent
+from ..utils import duration, number, percent
 from . import options
 from .calibrate import Checkpoint, InPlace, MaxDepth, Output
 from .console import out, quiet_libraries, wrote

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from ..benchmarks.registry import list_benchmarks
-from ..files import mapping
 from ..tasks import TASKS
-from ..templating import near_names, require_known
+from ..utils import mapping, near_names, require_known
 
 if TYPE_CHECKING:
     from ..tasks.checkpoints import Request

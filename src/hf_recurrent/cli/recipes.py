@@ -41,7 +41,7 @@ def copy(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if there is one.")] = False,
 ) -> None:
     """Copy a recipe into a file to edit."""
-    from ..files import write_bytes
+    from ..utils import write_bytes
 
     recipe = packaged_recipe(name)
     target = file or Path(recipe.name)

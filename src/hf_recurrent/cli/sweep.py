@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..templating import percent
+from ..utils import percent
 from . import options
 from .console import out, quiet_libraries, show_rows
 
@@ -35,10 +35,10 @@ def sweep(
 ) -> None:
     """Lower the halting threshold after training: accuracy, executed block calls and time at each."""
     from ..analysis.sweep import THRESHOLDS, require_halting, sweep_thresholds
-    from ..files import changed_files
     from ..hub.results import SWEEP_FILE
     from ..tasks import OF_TEXTS, OF_WORDS
     from ..tasks.checkpoints import load_checkpoint
+    from ..utils import changed_files
     from .shared import conditions, encoded, made_by_first, place, report, write_tables
 
     quiet_libraries()

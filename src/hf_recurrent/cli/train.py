@@ -11,7 +11,7 @@ from ..data.reading import Reading, csv_table, format_of, is_folder
 from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS
-from ..templating import require_known
+from ..utils import require_known
 from .console import interruptible, out
 from .options import a_file, a_place
 

@@ -8,7 +8,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from ..files import read_json
+from ..utils import read_json
 from . import block_recurrent, dynamic_halt, neural_data_router, sparse_universal
 
 NAMES = ("case.json", "weights.safetensors")

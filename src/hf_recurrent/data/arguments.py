@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from ..benchmarks import benchmark_info
 from ..benchmarks.registry import get_benchmark
-from ..files import mapping
-from ..templating import near_names, require_known
+from ..utils import mapping, near_names, require_known
 from .reading import Reading
 
 # settings of which one chooses your own data

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..templating import near_matches
+from ..utils import near_matches
 
 # columns of encoded examples; a column of difficulty has another name
 LENGTH = "length"

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..benchmarks.files import matches, open_files, reader_versions
-from ..files import file_hash, one_line
-from ..templating import near_names, require_known
+from ..utils import file_hash, near_names, one_line, require_known
 
 if TYPE_CHECKING:
     from datasets import Dataset

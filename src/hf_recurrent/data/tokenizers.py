@@ -20,7 +20,7 @@ from ..benchmarks.tokenizers import (
     train_bpe_tokenizer,
     word_level,
 )
-from ..files import one_line
+from ..utils import one_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast

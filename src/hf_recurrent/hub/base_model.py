@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files import Json, read_json, read_text
 from ..registry import ARCHITECTURES
+from ..utils import Json, read_json, read_text
 from .card import LICENCE
 from .results import README_FILE, cached_file, front_matter, read_results, write_results
 

@@ -11,12 +11,11 @@ import jinja2
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
-from .. import templating
 from ..analysis.losses import carry_effect
 from ..analysis.model_facts import all_stacks
 from ..benchmarks.tasks import task_id
-from ..files import Json, one_line
 from ..registry import ARCHITECTURES
+from ..utils import Json, bits, number, one_line, percent, template
 from . import findings
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
@@ -119,7 +118,7 @@ def card_text(results: Json) -> str:
     halted = {} if metric.in_bits else {name: table for name, table in splits.items() if not table["fixed_depth"]}
     halted |= {f"{name}, decoder": table["decoder"] for name, table in halted.items() if table.get("decoder")}
     measured = partial(value_text, metric)
-    return templating.template(TEMPLATE, **FILTERS).render(
+    return template(TEMPLATE, **FILTERS).render(
         results=results,
         architecture=ARCHITECTURES[results["model"]["type"]].prefix,
         auto_class=TASKS.get(results["task"], "AutoModel"),
@@ -214,8 +213,8 @@ def eval_results_file(results: Json) -> dict[str, str]:
 def value_text(metric: Metric, value: float) -> str:
     """A value of a metric."""
     if metric.in_bits:
-        return templating.bits(value)
-    return templating.number(value, 1) if metric.key == "bleu" else templating.percent(value)
+        return bits(value)
+    return number(value, 1) if metric.key == "bleu" else percent(value)
 
 
 def spread(metric: Metric, values: list[float]) -> str:

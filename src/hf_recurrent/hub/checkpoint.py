@@ -11,10 +11,9 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..files import Change, changed_files, one_line, read_json, write_json
 from ..models.common.saved_names import renamed
 from ..registry import ARCHITECTURES
-from ..templating import near_names
+from ..utils import Change, changed_files, near_names, one_line, read_json, write_json
 from .bundle import code_files
 
 CONFIG_FILE = "config.json"

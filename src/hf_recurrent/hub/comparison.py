@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..files import Json
+from ..utils import Json
 from .card import METRICS
 from .results import RESULTS_FILE, read_results
 

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..analysis.halting import difficulty_key, is_ordered
-from ..files import Json
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
+from ..utils import Json
 
 SMALLEST_TREND = 0.1
 MODERATE = 0.3

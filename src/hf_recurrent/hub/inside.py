@@ -12,8 +12,8 @@ from typing import Any
 from ..analysis.explain.inside import look_inside
 from ..analysis.model_facts import is_classifier
 from ..data.labels import MULTI, listed
-from ..files import read_json, write_bytes
 from ..models.common.classification import predicts_number
+from ..utils import read_json, write_bytes
 from .results import INSIDE_FILE
 
 # of one checkpoint: the page holds those of all

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from ..files import read_json
 from ..registry import ARCHITECTURES
+from ..utils import read_json
 from . import clean_load
 from .card import auto_class_of
 from .checkpoint import load_whole

@@ -32,7 +32,8 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from ..files import (
+from ..models.common.exit_calibration import PROBE, tensors_digest
+from ..utils import (
     FRONT_MATTER,
     Change,
     Json,
@@ -44,7 +45,6 @@ from ..files import (
     write_bytes,
     write_json,
 )
-from ..models.common.exit_calibration import PROBE, tensors_digest
 from .card import CLASSIFICATION, QUOTING, eval_results_file, render_card
 from .findings import chosen
 

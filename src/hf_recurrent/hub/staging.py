@@ -6,8 +6,8 @@ import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..files import read_json, read_text, write_json
 from ..registry import ARCHITECTURES
+from ..utils import read_json, read_text, write_json
 from .base_model import check_license, read_base_model
 from .card import auto_class_of
 from .checkpoint import write_code

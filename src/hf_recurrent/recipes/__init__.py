@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from ..templating import near_matches
+from ..utils import near_matches
 
 FOLDER = Path(__file__).resolve().parent
 TITLE = "title: "

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..benchmarks import benchmark_info
-from ..templating import require_known
+from ..utils import require_known
 from . import arguments
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..data.arguments import DataArguments, conflict, flag
 from ..data.glue import TASKS as GLUE
-from ..templating import require_known
+from ..utils import require_known
 
 DOCUMENT_FILE = (
     "Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL or "

@@ -23,8 +23,7 @@ from ..data.labels import Labels, raw_label
 from ..data.loading import Data, benchmark_data, benchmark_labels, load_data
 from ..data.reading import Reading, folder_texts, is_folder, read_rows
 from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
-from ..files import plain
-from ..templating import require_known
+from ..utils import plain, require_known
 from .metrics import Row, Scores, with_ponder_metrics
 
 # tokens of a heat map, and of a card's example, that stay readable

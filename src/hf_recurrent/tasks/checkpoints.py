@@ -19,14 +19,13 @@ from ..data.labels import REGRESSION, SINGLE, TOKENS, Labels
 from ..data.loading import Source
 from ..data.reading import FORMATS
 from ..data.tokenizers import load_saved_tokenizer
-from ..files import RecipeLoader, one_line, parse_yaml
 from ..hub.card import auto_class_of
 from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
 from ..hub.results import check_texts, read_results
 from ..inference.processes import is_first
 from ..models.common.classification import predicts_number
 from ..models.common.exit_criteria import LEARNED
-from ..templating import near_names
+from ..utils import RecipeLoader, near_names, one_line, parse_yaml
 from . import TASKS, get_task, task_of_benchmark
 from .base import Split, Task, some_examples
 from .metrics import Row

@@ -17,8 +17,8 @@ from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table, unit_kind
 from ..data.batches import SpanCollator, padded
 from ..data.columns import LENGTH, Columns, value_of
-from ..files import parse_json
 from ..metrics.answers import exact_match, f1, normalized
+from ..utils import parse_json
 from .arguments import SpanArguments
 from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room
 from .metrics import Row, Scores

@@ -17,9 +17,9 @@ from datasets import Dataset, List, Value
 from ..data.batches import PaddingCollator, within
 from ..data.columns import LENGTH, Columns, first_tokens, words_of, words_of_tokens
 from ..data.loading import Source
-from ..files import plain
 from ..metrics.functional import is_iob, scores_entities
 from ..models.common.token_targets import NO_TARGET
+from ..utils import plain
 from .arguments import WordArguments
 from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, warn_of_cuts
 from .metrics import Row, Scores, tag_scores, token_classes

@@ -23,9 +23,9 @@ from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..data.batches import PairCollator, token_counts, within
 from ..data.columns import LENGTH, Columns
 from ..data.tokenizers import load_saved_tokenizer, unknown_token_id
-from ..files import plain
 from ..metrics.bleu import bleu, compound_split_bleu
 from ..models.common.token_targets import NO_TARGET
+from ..utils import plain
 from .arguments import BLEU, EXACT_MATCH, PairArguments
 from .base import (
     EXAMPLE_CHARACTERS,

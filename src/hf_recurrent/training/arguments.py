@@ -14,10 +14,9 @@ from transformers.hf_argparser import HfArg
 
 from ..convert.pretrained import ORIGINALS
 from ..data.arguments import check_numbers, conflict
-from ..files import mapping
 from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
-from ..templating import require_known
+from ..utils import mapping, require_known
 from .optimization import SCHEDULES, schedule_names
 from .paper import PaperRow
 from .recipes import DEFAULT_BATCH_SIZE

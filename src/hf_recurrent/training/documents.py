@@ -22,13 +22,13 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.losses import evaluate_documents
 from ..data.segments import DocumentReader, Segment
-from ..files import write_json
 from ..hub.checkpoint import first_not_finite
 from ..inference.processes import in_step, shared_after_training
 from ..models.common.sharding import is_sharded
 from ..models.common.token_targets import NO_TARGET
 from ..registry import ARCHITECTURES
 from ..tasks.base import Split
+from ..utils import write_json
 from .document_checkpoint import Progress, load_training_state, save_training_state
 from .model import check_model, make_config
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule

@@ -19,12 +19,11 @@ from ..convert import from_pretrained_recurrent
 from ..convert.pretrained import original_of, our_config
 from ..data.labels import listed
 from ..data.tokenizers import num_token_types, read_tokenizer, token_of
-from ..files import one_line
 from ..hub.checkpoint import check_finite, check_place, checkpoint_config, read_config, root_cause
 from ..models.common.exit_criteria import LEARNED, check_whole
 from ..registry import ARCHITECTURES
 from ..tasks.base import Task
-from ..templating import require_known
+from ..utils import one_line, require_known
 from .arguments import ModelArguments
 
 if TYPE_CHECKING:

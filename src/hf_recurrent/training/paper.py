@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ..benchmarks import benchmark_info
-from ..templating import require_known
+from ..utils import require_known
 
 # changes after which data are another draw of the same distribution
 FREE = ("seed", "disjoint", "num_validation", "num_test", "test_lengths", "test_p_ignore")

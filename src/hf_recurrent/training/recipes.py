@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from transformers import HfArgumentParser
 
-from ..files import RecipeLoader, mapping, one_line, parse_yaml, read_text
 from ..models.common.configuration import FOLLOWING
 from ..recipes import flags_of, no_recipe, recipe_path
 from ..registry import ARCHITECTURES
-from ..templating import near_matches, require_known
+from ..utils import RecipeLoader, mapping, near_matches, one_line, parse_yaml, read_text, require_known
 from .run_folder import NOT_IDENTITY, STEP_SIZE, single
 
 DEFAULT_BATCH_SIZE = 8

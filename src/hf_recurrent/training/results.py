@@ -18,7 +18,6 @@ import torch
 from .. import __version__
 from ..analysis.evaluate import threshold_curve
 from ..benchmarks.registry import get_benchmark
-from ..files import write_bytes
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
 from ..inference.processes import alone, is_first
 from ..models.common.depth_objectives import depth_bounds
@@ -27,6 +26,7 @@ from ..registry import ARCHITECTURES
 from ..tasks import name_of as name_of_task
 from ..tasks.base import MAX_EXAMPLE_TOKENS, Split, Task, short_example
 from ..tasks.summary import sentences, titled_tables
+from ..utils import write_bytes
 from .arguments import ReportArguments
 from .paper import paper_claims, paper_values, paper_with_title
 

@@ -9,7 +9,7 @@ from signal import SIGINT
 from ..data.arguments import CHOOSING, DEFAULT_BENCHMARK
 from ..hub.errors import explanation
 from ..tasks import TASKS, get_task, task_of_benchmark
-from ..templating import require_known
+from ..utils import require_known
 from .documents import DocumentRun
 from .recipes import raw_settings
 from .stages import Run, argument_types

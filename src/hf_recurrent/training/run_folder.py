@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock, Timeout
 from safetensors.torch import load_file, load_model
 
-from ..files import new_parents, read_json, write_json
+from ..utils import new_parents, read_json, write_json
 
 RUN_FILE, RECIPE_FILE, LOCK_FILE = "run.json", "recipe.yaml", ".lock"
 TRAINER_STATE, WEIGHTS = "trainer_state.json", "model.safetensors"

@@ -17,7 +17,6 @@ from huggingface_hub import HfApi
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from ..files import write_bytes
 from ..hub import Published, check_access, publish_checkpoint, write_results
 from ..hub.base_model import check_license, read_base_model
 from ..hub.checkpoint import save_checkpoint
@@ -27,6 +26,7 @@ from ..inference.processes import from_first, shared_after_training
 from ..models.common.exit_criteria import LEARNED
 from ..tasks import TASKS, get_task
 from ..tasks.base import Split
+from ..utils import write_bytes
 from .arguments import (
     DocumentTrainingArguments,
     ModelArguments,

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 
-from ...templating import percent
+from ...utils import percent
 from ..plots import BLUE, DOTS_PER_INCH, number_axis, save, shorten
 from .explanation import MAX_TOKENS, Explanation
 

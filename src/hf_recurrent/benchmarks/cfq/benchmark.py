@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ...files import read_json
+from ...utils import read_json
 from ..benchmark import Benchmark, Config, Plan, make_info
 from ..files import check_pair, parquet_rows, split_tables, split_tables_folder
 from ..json_array import read_items

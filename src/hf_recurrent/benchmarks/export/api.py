@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...files import absolute, new_folder, write_bytes
+from ...utils import absolute, new_folder, write_bytes
 from ..api import load_benchmark
 from ..info import BenchmarkInfo
 from ..registry import get_benchmark

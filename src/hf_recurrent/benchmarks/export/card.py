@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...files import FRONT_MATTER, parse_yaml, plain
-from ...templating import template
+from ...utils import FRONT_MATTER, parse_yaml, plain, template
 from ..info import BenchmarkInfo
 from ..show import Description
 from ..tasks import task_id

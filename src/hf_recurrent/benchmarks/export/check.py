@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from ...files import one_line, read_yaml
+from ...utils import one_line, read_yaml
 from .card import DIGEST_PREFIX, EVAL_FILE, README_FILE, eval_tasks, read_metadata
 from .parquet import rows_digest
 

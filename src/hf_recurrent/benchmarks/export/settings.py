@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...files import plain
+from ...utils import plain
 from ..benchmark import Benchmark
 from ..info import BenchmarkInfo
 from ..parameters import unknown

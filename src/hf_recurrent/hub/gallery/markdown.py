@@ -8,7 +8,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from ...files import FRONT_MATTER
+from ...utils import FRONT_MATTER
 
 FOLD = re.compile(r"</details>|<details(?: open)?><summary>(?:<code>[^<>]*</code>)?[^<>]*</summary>")
 

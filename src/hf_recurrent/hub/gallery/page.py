@@ -7,8 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...files import write_bytes
-from ...templating import template
+from ...utils import template, write_bytes
 from .. import findings
 from ..inside import compact, read_inside
 from ..results import README_FILE

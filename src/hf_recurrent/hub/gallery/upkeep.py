@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...files import one_line, read_json, write_bytes
+from ...utils import one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
 from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, without_curves
 from ..staging import CONFIG_FILE, local_files, stage_checkpoint
