@@ -2,7 +2,7 @@
 
 import json
 
-from hf_recurrent.analysis.model_facts import ALL_TESTS
+from hf_recurrent.analysis.halting import ALL_TESTS
 
 from .filling import DOCS
 from .sketch import Sketch

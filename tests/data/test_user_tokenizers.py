@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from hf_recurrent.benchmarks.tokenizers import embedding_rows
-from hf_recurrent.data.columns import words_of_tokens
+from hf_recurrent.data.reading import words_of_tokens
 from hf_recurrent.data.tokenizers import (
     PADDING_SIDES,
     TRAINED_KINDS,

@@ -10,9 +10,9 @@ from transformers import EvalPrediction
 
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.data.labels import MULTI, REGRESSION, SINGLE, Labels
+from hf_recurrent.metrics.functional import masked_statistics, mean_per_example, tag_scores
 from hf_recurrent.models.common.token_targets import NO_TARGET
 from hf_recurrent.tasks import get_task
-from hf_recurrent.tasks.metrics import masked_statistics, mean_per_example, tag_scores
 from hf_recurrent.tasks.text_generation import flip_flop_kinds
 from support.own_data import IOB, task_on
 

@@ -9,9 +9,9 @@ from transformers import EvalPrediction
 
 from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.data.batches import PairCollator
+from hf_recurrent.metrics.functional import TARGET_COLUMNS, summarize
 from hf_recurrent.tasks import get_task
 from hf_recurrent.tasks.base import Split
-from hf_recurrent.tasks.metrics import TARGET_COLUMNS, summarize
 from hf_recurrent.tasks.translation import longest_target, warn_of_longer
 
 ROWS = small_rows("targets", 12)

@@ -7,7 +7,7 @@ import torch
 from tiny_run import SIZES
 
 from hf_recurrent import GUTConfig, GUTForSequenceClassification
-from hf_recurrent.tasks.metrics import with_ponder_metrics
+from hf_recurrent.metrics.functional import with_ponder_metrics
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.trainer import RecurrentTrainer
 

@@ -12,10 +12,24 @@ import torch
 from torch.nn import functional
 
 from ..data.labels import JOINED, MULTI, NO_LABEL
-from ..models.common.classification import predicts_number
+from ..models.common.classification import ForSequenceClassification, predicts_number
 from ..models.common.seq2seq import read_mask
+from ..models.common.token_classification import ForTokenClassification
+from ..models.common.token_head import TokenHead
 from ..models.common.token_targets import NO_TARGET
-from .model_facts import DECODER, ENCODER, answers_tokens
+
+# the stack of a model that has one, and those of a model that has two
+MODEL, ENCODER, DECODER = "model", "encoder", "decoder"
+# ends of the names of classes -> tags of tasks on the Hub
+TASKS = {
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForMaskedLM": "fill-mask",
+    "ForCausalLM": "text-generation",
+    "ForConditionalGeneration": "translation",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+}
 
 # labels of a causal language model, each at the token before it, as in transformers
 SHIFTED = "shift_labels"
@@ -300,3 +314,35 @@ def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
 def each_right(right: Iterable[Any]) -> np.ndarray:
     """Whether each answer is right: (N,) of examples, or (T,) of the tokens of all of them."""
     return np.concatenate([np.atleast_1d(own) for own in right])
+
+
+def task_of(model: Any) -> str | None:
+    """The tag of a model's task on the Hub, by the name of its class; None without a head."""
+    name = type(model).__name__
+    return next((task for head, task in TASKS.items() if name.endswith(head)), None)
+
+
+def is_classifier(model: Any) -> bool:
+    return isinstance(model, ForSequenceClassification)
+
+
+def answers_tokens(model: Any) -> bool:
+    """Whether a model answers for each token at its own place: a token classifier or masked language model."""
+    return isinstance(model, TokenHead)
+
+
+def labels_tokens(model: Any) -> bool:
+    return isinstance(model, ForTokenClassification)
+
+
+def require_early_answers(model: Any) -> None:
+    """Raise a ValueError unless a model can answer after fewer depth steps than its maximum."""
+    if not model.config.capabilities.shared_block:
+        raise ValueError(
+            f"the model does not iterate one block (architecture {model.config.model_type!r}), so it cannot stop "
+            "early: choose another one"
+        )
+    if model.base_model is model:
+        raise ValueError(
+            f"{type(model).__name__} has no head, so it answers nothing: load it with the head of its task"
+        )

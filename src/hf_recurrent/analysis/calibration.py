@@ -59,14 +59,15 @@ from .answers import (
     answers_are_of_tokens,
     each_right,
     has_labels,
+    is_classifier,
+    labels_tokens,
     prepare_batch,
     to_device,
     token_mask,
 )
 from .depth_record import in_record
 from .exit_settings import Setting, check_criteria, fixed_depths, full_depth, settings_of
-from .halting import bucketize, is_numeric
-from .model_facts import ALL_TESTS, is_classifier, labels_tokens
+from .halting import ALL_TESTS, bucketize, is_numeric
 from .risk_control import bounded_risk_p_values, fewest_examples, fixed_sequence, risk_p_values
 from .trials import Trials
 

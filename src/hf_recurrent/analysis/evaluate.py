@@ -18,8 +18,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ..data.batches import token_counts
-from ..inference.modes import inference_mode
 from ..inference.processes import collected, dealt, from_first, is_first
+from ..models.common.modes import inference_mode
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .answers import (
@@ -33,6 +33,7 @@ from .answers import (
     mean_of_sequences,
     mean_steps,
     prepare_batch,
+    task_of,
     token_mask,
 )
 from .halting import (
@@ -42,10 +43,11 @@ from .halting import (
     halting_columns,
     halting_mass,
     halting_table,
+    stack_depths,
+    stopping_rule,
     token_steps,
     unit_kind,
 )
-from .model_facts import stack_depths, stopping_rule, task_of
 
 if TYPE_CHECKING:
     from datasets import Dataset

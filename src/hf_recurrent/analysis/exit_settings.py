@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..inference.modes import inference_mode
 from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
-from .answers import Batch, require_right_answers
-from .model_facts import require_early_answers
+from ..models.common.modes import inference_mode
+from .answers import Batch, require_early_answers, require_right_answers
 
 # in the place of a threshold: every unit takes every step
 FULL_DEPTH = None

@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import entropy
 
-from ..inference.modes import inference_mode
+from ..models.common.modes import inference_mode
 from ..utils import plain
 from .answers import prepare_batch, stack_input_ids, stack_output
 from .evaluate import progress_bar
-from .halting import joint_counts
-from .model_facts import stack_depths
+from .halting import joint_counts, stack_depths
 
 # module -> name of its experts in the output, and beginning of the config fields with their number and that of a token
 MODULES = {

@@ -14,10 +14,15 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
+from ..models.common.exit_criteria import LEARNED, ExitOptions, resolve_exit
 from ..models.common.outputs import RecurrentMultipleChoiceModelOutput
 from ..utils import plain
-from .answers import as_numpy, predicts_tokens, stack_output
-from .model_facts import MODEL, TOKEN_HALTING, adds_probabilities, stopping_rule
+from .answers import DECODER, ENCODER, MODEL, as_numpy, predicts_tokens, stack_output
+
+# in the place of a stack, and of a test split: all of them together
+BOTH, ALL_TESTS = "both", "all tested splits"
+# halting strategies by which every token halts by itself in any model
+TOKEN_HALTING = ("token", "act", "act_universal")
 
 # buckets of a difficulty: one for each value, or fewer
 MAX_VALUES, MAX_BUCKETS = 12, 8
@@ -408,3 +413,32 @@ def _named_buckets(values: pd.Series) -> pd.Categorical:
         return pd.Categorical(values, counts.index)
     frequent = counts.sort_values(ascending=False, kind="stable").index[: MAX_VALUES - 1]
     return pd.Categorical(values.where(values.isin(frequent), OTHER), [*sorted(set(frequent) - {OTHER}), OTHER])
+
+
+def adds_probabilities(halting: str) -> bool:
+    """Whether a strategy is adaptive computation time, whose halting probabilities are unconditional and add up."""
+    return halting.startswith("act")
+
+
+def stopping_rule(config: Any) -> tuple[str, float | None]:
+    """What stops units, and its threshold: the exit criterion or, if that is "learned", the halting strategy.
+
+    ("none", None) for a fixed depth; a criterion may have no threshold.
+    """
+    capabilities = config.capabilities
+    if capabilities.exit_criterion not in (None, LEARNED):
+        rule = resolve_exit(config, ExitOptions())
+        return rule.criterion.name, rule.threshold
+    return capabilities.halting, capabilities.halting_threshold if capabilities.halts else None
+
+
+def stack_depths(config: Any) -> dict[str, int]:
+    """Maximum depth steps of each stack."""
+    if config.capabilities.two_stacks:
+        return {ENCODER: config.num_hidden_layers, DECODER: config.num_decoder_layers}
+    return {MODEL: config.num_hidden_layers}
+
+
+def all_stacks(stacks: Mapping[str, Any]) -> dict[str, float]:
+    """The work of all `stacks` of a row of a sweep together."""
+    return stacks[BOTH] if BOTH in stacks else next(iter(stacks.values()))

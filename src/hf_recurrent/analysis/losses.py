@@ -17,14 +17,13 @@ from torch.nn.functional import cross_entropy, pad
 
 from ..benchmarks.tokenizers import token_num_bytes
 from ..data.segments import DocumentReader, Segment, encode_documents
-from ..inference.modes import inference_mode
 from ..inference.processes import dealt, of_all, share
 from ..metrics.functional import word_perplexity
+from ..models.common.modes import inference_mode
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .evaluate import progress_bar
-from .halting import slice_table
-from .model_facts import stopping_rule
+from .halting import slice_table, stopping_rule
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -21,9 +21,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ..models.common.exit_criteria import CRITERIA
 from ..utils import file_name, percent, write_bytes
+from .answers import DECODER, ENCODER
 from .halting import difficulty_key, is_ordered
 from .losses import DOCUMENT, SEGMENT, STATE
-from .model_facts import DECODER, ENCODER
 
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 DOTS_PER_INCH = 110

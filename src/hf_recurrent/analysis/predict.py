@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from ..data.batches import NO_LIMIT, PaddingCollator, within
-from ..data.columns import has_column, require_columns, text_of, value_of, words_of
+from ..data.reading import has_column, require_columns, text_of, value_of, words_of
 from ..inference.processes import is_first
 from ..utils import whole_file
-from .answers import to_device
+from .answers import is_classifier, labels_tokens, to_device
 from .evaluate import each_batch
-from .model_facts import is_classifier, labels_tokens
 from .predictors import Predictor, Row, predictor_of
 
 if TYPE_CHECKING:

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..data.columns import first_tokens, words_of_tokens
 from ..data.labels import MULTI
+from ..data.reading import first_tokens, words_of_tokens
 from ..models.common.classification import predicts_number
 from ..models.common.masked_lm import ForMaskedLM
-from .answers import as_numpy, mean_steps
+from .answers import as_numpy, is_classifier, labels_tokens, mean_steps
 from .evaluate import of_tokens
-from .model_facts import is_classifier, labels_tokens
 
 TOP_K = 5
 # a row of a table

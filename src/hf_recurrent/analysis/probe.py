@@ -22,9 +22,9 @@ from torch import nn
 from ..models.common.exit_criteria import CRITERIA, ExitRule
 from ..models.common.exit_probe import ExitProbe
 from ..models.common.token_targets import NO_TARGET
-from .answers import as_numpy, prepare_batch, token_mask
+from .answers import as_numpy, is_classifier, prepare_batch, require_early_answers, token_mask
 from .evaluate import each_batch
-from .model_facts import is_classifier, require_early_answers, stack_depths
+from .halting import stack_depths
 
 # texts have many tokens, whose answers are much alike: so many are judged, of so many times as many that are run
 MOST_UNITS, RUN_SHARE = 10_000, 5

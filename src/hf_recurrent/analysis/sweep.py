@@ -26,7 +26,7 @@ from ..utils import plain
 from .answers import Batch, answers, each_right, prepare_batch, require_right_answers
 from .evaluate import median_seconds, timed_in_turn
 from .exit_settings import FULL_DEPTH, threshold_fields
-from .model_facts import BOTH, stack_depths
+from .halting import BOTH, stack_depths
 from .trials import executed_work, mean_depths
 
 # those of the paper and three beyond them

@@ -19,7 +19,7 @@ from .answers import Batch, answers, join_batches, mean_steps, stack_output, tok
 from .depth_record import DepthRecord, in_record
 from .evaluate import INPUTS, each_batch, median_seconds, of_tokens, progress_bar, timed_in_turn
 from .exit_settings import Setting
-from .model_facts import stack_depths
+from .halting import stack_depths
 
 # numbers in the states that a record of a batch may hold
 MOST_NUMBERS = 1 << 26

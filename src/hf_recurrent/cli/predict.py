@@ -131,7 +131,7 @@ def trained_columns(chosen: Any, loaded: "Checkpoint", rows: "Dataset", place: s
         ValueError: the file has other columns, and it is not clear which of them hold the texts.
     """
     from ..analysis.predict import text_columns
-    from ..data.columns import has_column
+    from ..data.reading import has_column
 
     known = loaded.settings.get("text_column") or loaded.settings.get("source_column") or ()
     names = [known] if isinstance(known, str) else known

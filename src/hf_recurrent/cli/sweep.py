@@ -77,7 +77,7 @@ def parse_thresholds(text: str) -> tuple[float, ...]:
 
 def show(name: str, found: dict[str, Any]) -> None:
     """Print the table of a split."""
-    from ..analysis.model_facts import all_stacks
+    from ..analysis.halting import all_stacks
 
     def cells(row: dict[str, Any]) -> dict[str, str]:
         work, of_tokens = all_stacks(row["stacks"]), {}

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from ..benchmarks.registry import list_benchmarks
-from ..data.columns import require_columns
-from ..data.reading import Reading, csv_table, format_of, is_folder
+from ..data.reading import Reading, csv_table, format_of, is_folder, require_columns
 from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import TASKS

@@ -17,9 +17,8 @@ import numpy as np
 
 from ..benchmarks.long_documents.documents import make_example
 from ..benchmarks.tokenizers import encode_document, is_byte_tokenizer
-from .columns import LENGTH, slices_of, text_of, value_of
 from .loading import Data, Source
-from .reading import fingerprint, warn_of_skipped
+from .reading import LENGTH, fingerprint, slices_of, text_of, value_of, warn_of_skipped
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -16,10 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..benchmarks import BenchmarkInfo, benchmark_info, load_benchmark
-from .columns import LENGTH, Columns, has_column, narrowest, slices_of
 from .glue import TASKS as GLUE
 from .labels import REGRESSION, SINGLE, Labels, counted, from_multi_hot, is_hidden, is_multi_hot, labels_of
-from .reading import Reading, digest, fingerprint, load_hub_dataset, reported, warn_of_skipped
+from .reading import (
+    LENGTH,
+    Columns,
+    Reading,
+    digest,
+    fingerprint,
+    has_column,
+    load_hub_dataset,
+    narrowest,
+    reported,
+    slices_of,
+    warn_of_skipped,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -11,8 +11,8 @@ import jinja2
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 
+from ..analysis.halting import all_stacks
 from ..analysis.losses import carry_effect
-from ..analysis.model_facts import all_stacks
 from ..benchmarks.tasks import task_id
 from ..registry import ARCHITECTURES
 from ..utils import Json, bits, number, one_line, percent, template

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..analysis.answers import is_classifier
 from ..analysis.explain.inside import look_inside
-from ..analysis.model_facts import is_classifier
 from ..data.labels import MULTI, listed
 from ..models.common.classification import predicts_number
 from ..utils import read_json, write_bytes

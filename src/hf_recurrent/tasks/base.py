@@ -18,13 +18,23 @@ from ..analysis.halting import halting_table
 from ..benchmarks import benchmark_info, build_tokenizer
 from ..data.arguments import DataArguments
 from ..data.batches import PaddingCollator, token_counts
-from ..data.columns import Columns, check_slices, chosen, has_column, require_columns, text_of
 from ..data.labels import Labels, raw_label
 from ..data.loading import Data, benchmark_data, benchmark_labels, load_data
-from ..data.reading import Reading, folder_texts, is_folder, read_rows
+from ..data.reading import (
+    Columns,
+    Reading,
+    check_slices,
+    chosen,
+    folder_texts,
+    has_column,
+    is_folder,
+    read_rows,
+    require_columns,
+    text_of,
+)
 from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, load_saved_tokenizer, load_tokenizer, train_tokenizer
+from ..metrics.functional import Row, Scores, with_ponder_metrics
 from ..utils import plain, require_known
-from .metrics import Row, Scores, with_ponder_metrics
 
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40

@@ -23,12 +23,12 @@ from ..hub.card import auto_class_of
 from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
 from ..hub.results import check_texts, read_results
 from ..inference.processes import is_first
+from ..metrics.functional import Row
 from ..models.common.classification import predicts_number
 from ..models.common.exit_criteria import LEARNED
 from ..utils import RecipeLoader, near_names, one_line, parse_yaml
 from . import TASKS, get_task, task_of_benchmark
 from .base import Split, Task, some_examples
-from .metrics import Row
 from .text_classification import METRICS
 from .text_generation import Documents
 from .translation import Translation, warn_of_longer

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 from datasets import Value
 
-from ..data.columns import Columns, text_of, value_of
+from ..data.reading import Columns, text_of, value_of
+from ..metrics.functional import Row
 from .arguments import EntityArguments
 from .base import Split
-from .metrics import Row
 from .token_classification import WORDS, TokenClassification
 
 OUTSIDE = "O"

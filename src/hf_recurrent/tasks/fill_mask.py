@@ -12,10 +12,10 @@ from datasets import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from ..data.batches import PaddingCollator
+from ..metrics.functional import Row, masked_statistics, of_logits, perplexity, text_metrics
 from ..models.common.token_targets import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
-from .metrics import Row, masked_statistics, of_logits, perplexity, text_metrics
 from .text_generation import OfBlocks, plain_reading
 from .token_classification import CONTEXT_FREE, PerToken
 

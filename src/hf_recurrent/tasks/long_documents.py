@@ -10,9 +10,9 @@ from datasets import Dataset
 from ..analysis.losses import PROSE, evaluate_split
 from ..benchmarks import document_tokenizer, encode_document
 from ..data.segments import TokenDocuments, encode_documents
+from ..metrics.functional import Row
 from .arguments import LongDocumentArguments
 from .base import Measured, Split, some_examples
-from .metrics import Row
 from .text_generation import Documents, prompt_of
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from datasets import Dataset, List, Value
 
 from ..data.batches import ChoiceCollator, within
-from ..data.columns import LENGTH, Columns, text_of
+from ..data.reading import LENGTH, Columns, text_of
+from ..metrics.functional import Row
 from .arguments import ChoiceArguments
 from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts
-from .metrics import Row
 
 CONTEXT, CHOICES = "context", "choices"
 # columns of SWAG: what comes before all endings, what begins each of them, and how the endings' names begin

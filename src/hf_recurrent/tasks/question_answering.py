@@ -16,12 +16,12 @@ from ..analysis.answers import as_numpy, best_spans, join_batches, to_device
 from ..analysis.evaluate import each_batch
 from ..analysis.halting import HaltingRecord, halting_columns, halting_table, unit_kind
 from ..data.batches import SpanCollator, padded
-from ..data.columns import LENGTH, Columns, value_of
+from ..data.reading import LENGTH, Columns, value_of
 from ..metrics.answers import exact_match, f1, normalized
+from ..metrics.functional import Row, Scores
 from ..utils import parse_json
 from .arguments import SpanArguments
 from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room
-from .metrics import Row, Scores
 
 QUESTION, CONTEXT, ANSWERS = "question", "context", "answers"
 # keys of answers: their texts, and where these begin in the context

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from ..hub.card import METRICS
-from ..metrics.functional import hardly_better
+from ..metrics.functional import Row, hardly_better
 from ..models.common.exit_criteria import CRITERIA
 from ..utils import NOTHING, bits, percent, steps
-from .metrics import Row
 
 # key of a result -> its heading, and the text of its value
 COLUMNS = {

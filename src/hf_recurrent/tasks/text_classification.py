@@ -9,10 +9,10 @@ import pandas as pd
 from datasets import Dataset
 
 from ..data.batches import within
-from ..data.columns import LENGTH, Columns, check_slices, has_column, require_columns
 from ..data.glue import TASKS as GLUE
 from ..data.labels import JOINED, MULTI, REGRESSION, SINGLE
-from ..metrics.functional import accuracy, class_scores, number_scores, r_squared, set_scores
+from ..data.reading import LENGTH, Columns, check_slices, has_column, require_columns
+from ..metrics.functional import Row, Scores, accuracy, class_scores, number_scores, r_squared, set_scores
 from .arguments import ClassificationArguments
 from .base import (
     Split,
@@ -24,7 +24,6 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
-from .metrics import Row, Scores
 
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")

@@ -24,12 +24,19 @@ from ..benchmarks import read_labels
 from ..benchmarks.flip_flop.strings import INSTRUCTIONS
 from ..data.arguments import DataArguments
 from ..data.batches import PaddingCollator, token_counts
-from ..data.columns import LENGTH, narrowest
 from ..data.documents import NUM_BYTES, Blocks, DocumentSource
 from ..data.loading import Data, benchmark_data
-from ..data.reading import Reading, folder_texts, format_of, is_folder, read_rows
+from ..data.reading import LENGTH, Reading, folder_texts, format_of, is_folder, narrowest, read_rows
 from ..data.tokenizers import TRAINED_KINDS, unknown_token_id, with_plain_texts
-from ..metrics.functional import accuracy, last_read_accuracy
+from ..metrics.functional import (
+    Row,
+    Scores,
+    accuracy,
+    last_read_accuracy,
+    next_token_statistics,
+    of_logits,
+    text_metrics,
+)
 from ..models.common.token_targets import NO_TARGET
 from .arguments import TextArguments
 from .base import (
@@ -43,7 +50,6 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
-from .metrics import Row, Scores, next_token_statistics, of_logits, text_metrics
 
 # characters of a stream that a tokenizer is trained on, and blocks of it that are evaluated
 TRAINING_CHARACTERS, STREAM_EVALUATION = 10**8, 1000

@@ -15,14 +15,13 @@ import pandas as pd
 from datasets import Dataset, List, Value
 
 from ..data.batches import PaddingCollator, within
-from ..data.columns import LENGTH, Columns, first_tokens, words_of, words_of_tokens
 from ..data.loading import Source
-from ..metrics.functional import is_iob, scores_entities
+from ..data.reading import LENGTH, Columns, first_tokens, words_of, words_of_tokens
+from ..metrics.functional import Row, Scores, is_iob, scores_entities, tag_scores, token_classes
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .arguments import WordArguments
 from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, warn_of_cuts
-from .metrics import Row, Scores, tag_scores, token_classes
 
 # columns of encoded examples: words, their labels, and the number of the word that each token is of, -1 for none
 WORDS, WORD_LABELS, WORD_IDS = "words", "word_labels", "word_ids"

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from ..analysis.answers import join_batches, stack_output, to_device
+from ..analysis.answers import DECODER, ENCODER, join_batches, stack_output, to_device
 from ..analysis.evaluate import each_batch
-from ..analysis.halting import HaltingRecord, halting_columns, halting_table
-from ..analysis.model_facts import DECODER, ENCODER, stack_depths, stopping_rule
+from ..analysis.halting import HaltingRecord, halting_columns, halting_table, stack_depths, stopping_rule
 from ..benchmarks import benchmark_info
 from ..benchmarks.sequence_tokenizers import TRANSLATION, sequence_tokenizer
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..data.batches import PairCollator, token_counts, within
-from ..data.columns import LENGTH, Columns
+from ..data.reading import LENGTH, Columns
 from ..data.tokenizers import load_saved_tokenizer, unknown_token_id
 from ..metrics.bleu import bleu, compound_split_bleu
+from ..metrics.functional import Row, Scores, summarize, target_statistics
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .arguments import BLEU, EXACT_MATCH, PairArguments
@@ -39,7 +39,6 @@ from .base import (
     some_examples,
     warn_of_cuts,
 )
-from .metrics import Row, Scores, summarize, target_statistics
 
 SOURCE, TARGET = PAIR = ("source", "target")
 # names of columns of sources and targets

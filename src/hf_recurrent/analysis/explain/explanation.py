@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from ...data.labels import MULTI
-from ...inference.modes import inference_mode
 from ...models.common.classification import predicts_number
+from ...models.common.modes import inference_mode
 from ...models.engine.chunk_plan import chunk_size
 from ...registry import ARCHITECTURES
-from ..answers import answer_name, as_numpy, predicts_tokens, several_labels, to_device
+from ..answers import answer_name, answers_tokens, as_numpy, is_classifier, predicts_tokens, several_labels, to_device
 from ..evaluate import attention_implementation
-from ..model_facts import adds_probabilities, answers_tokens, is_classifier, stopping_rule
+from ..halting import adds_probabilities, stopping_rule
 
 # more would be too small to see, and to print; of pictures, maps of more take too much memory
 MAX_TOKENS, MAX_PICTURE_TOKENS = 64, 1100

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...models.common.exit_criteria import LEARNED
 from ...models.common.fields import shown
-from ..modes import inference_mode
+from ...models.common.modes import inference_mode
 
 # of a model's output, what a graph returns
 OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "ponder_steps", "encoder_ponder_steps")
