@@ -12,7 +12,7 @@ import yaml
 
 from hf_recurrent.hub.gallery.entries import Entry
 from hf_recurrent.recipes import recipe_files
-from hf_recurrent.training.paper import papers
+from hf_recurrent.training.recipes import papers
 from hf_recurrent.utils import percent
 
 from .checkpoint_parts import accuracies, entries, link

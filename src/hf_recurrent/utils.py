@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -383,3 +384,11 @@ def code(text: str, in_table: bool = True) -> str:
 
 
 FILTERS = {item.__name__: item for item in (percent, number, steps, bits, signed, duration, literal, cell, code)}
+
+
+def reader_versions() -> list[str]:
+    """The packages that decide what is read from a file and how it is cut into tokens, with their versions.
+
+    They are part of every cached data set's identity, so that a newer reader reads a file again.
+    """
+    return [f"{name} {version(name)}" for name in ("hf-recurrent", "datasets", "tokenizers", "transformers")]

@@ -9,7 +9,7 @@ from command_lines import read
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.results import stored_digest
 from hf_recurrent.training.arguments import ReportArguments
-from hf_recurrent.training.paper import PaperRow, paper_claims, paper_values, reproduced_row
+from hf_recurrent.training.recipes import PaperRow, paper_claims, paper_values, reproduced_row
 from hf_recurrent.training.results import command, recipe_of
 from hf_recurrent.training.run import run
 

@@ -16,8 +16,7 @@ from hf_recurrent.benchmarks.sequence_tokenizers import word_tokenizer
 from hf_recurrent.recipes import FOLDER
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.documents import check_segment_length
-from hf_recurrent.training.paper import PaperRow, paper_values, papers
-from hf_recurrent.training.recipes import read_mapping
+from hf_recurrent.training.recipes import PaperRow, paper_values, papers, read_mapping
 from support.families import slow
 
 

@@ -12,8 +12,7 @@ from tiny_run import DOCUMENT_RECIPES, RECIPES, SEQ2SEQ_RECIPES, TINY
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.common.configuration import FOLLOWING
 from hf_recurrent.training.model import make_model
-from hf_recurrent.training.paper import paper_with_title
-from hf_recurrent.training.recipes import mapping, parse
+from hf_recurrent.training.recipes import mapping, paper_with_title, parse
 from hf_recurrent.training.stages import argument_types
 
 ALL_RECIPES = [*RECIPES, *DOCUMENT_RECIPES, *SEQ2SEQ_RECIPES]

@@ -14,9 +14,8 @@ from typing import Any
 import datasets
 from datasets.builder import Key
 
-from ..utils import file_hash
+from ..utils import file_hash, reader_versions
 from .benchmark import Benchmark
-from .files import reader_versions
 from .registry import get_benchmark
 from .sampling import Shard, digest
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,14 +18,6 @@ _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, 
 # archives made on a Mac carry a shadow of every file
 _SHADOWS = "__MACOSX"
 SPLITS = ("train", "validation", "test")
-
-
-def reader_versions() -> list[str]:
-    """The packages that decide what is read from a file and how it is cut into tokens, with their versions.
-
-    They are part of every cached data set's identity, so that a newer reader reads a file again.
-    """
-    return [f"{name} {version(name)}" for name in ("hf-recurrent", "datasets", "tokenizers", "transformers")]
 
 
 class Folder:

@@ -100,7 +100,7 @@ def write_converted_card(model: Any, reference: str, license_name: str | None, f
     from ..hub.card import auto_class_of, task_for
     from ..hub.results import EMPTY, write_results
     from ..registry import ARCHITECTURES
-    from ..training.paper import paper_with_title
+    from ..training.recipes import paper_with_title
 
     config, base = model.config, read_base_model(reference)
     if license_name is not None and base["license"] not in (None, license_name):

@@ -17,8 +17,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ..benchmarks.files import matches, open_files, reader_versions
-from ..utils import file_hash, near_names, one_line, require_known
+from ..benchmarks.files import matches, open_files
+from ..utils import file_hash, near_names, one_line, reader_versions, require_known
 
 if TYPE_CHECKING:
     from datasets import Dataset

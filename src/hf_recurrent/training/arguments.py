@@ -18,8 +18,7 @@ from ..hub.publish import check_repo_id
 from ..registry import ARCHITECTURES
 from ..utils import mapping, require_known
 from .optimization import SCHEDULES, schedule_names
-from .paper import PaperRow
-from .recipes import DEFAULT_BATCH_SIZE
+from .recipes import DEFAULT_BATCH_SIZE, PaperRow
 
 # metrics that are better if lower
 LOSSES = ("loss", "nll", "perplexity", "mse", "ponder_cost", "ponder_steps")

@@ -28,7 +28,7 @@ from ..tasks.base import MAX_EXAMPLE_TOKENS, Split, Task, short_example
 from ..tasks.summary import sentences, titled_tables
 from ..utils import write_bytes
 from .arguments import ReportArguments
-from .paper import paper_claims, paper_values, paper_with_title
+from .recipes import paper_claims, paper_values, paper_with_title
 
 if TYPE_CHECKING:
     from .stages import Run
