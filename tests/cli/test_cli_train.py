@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 import yaml
@@ -173,3 +174,38 @@ def test_shells_complete_commands_and_recipes(run, line, completed, monkeypatch)
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
     assert run()[1].split() == completed
+
+
+PACKAGE = f"{Path(hf_recurrent.__file__).parent}/"
+
+
+def importing(frame):
+    """Whether a function is called while a module is imported."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the texts give a vocabulary:UserWarning")
+def test_few_modules_take_part_in_a_training(succeed, tmp_path):
+    """A newcomer who follows the rows of a CSV file through a run opens these files, and those of the model."""
+    rows = [f"a film {i} that is {('bad', 'good')[i % 2]},{('neg', 'pos')[i % 2]}" for i in range(60)]
+    (tmp_path / "films.csv").write_text("\n".join(["text,label", *rows]))
+    passed = set()
+
+    def watch(frame, event, _):
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE) and not importing(frame):
+            passed.add(path.removeprefix(PACKAGE))
+
+    words = ("--train_file", tmp_path / "films.csv", "--output_dir", tmp_path / "run", "--model_type", "gut")
+    sys.setprofile(watch)
+    try:
+        succeed("train", *words, "--config", "{preset: tiny}", "--max_steps", "2", "--use_cpu")
+    finally:
+        sys.setprofile(None)
+    modules = {path for path in passed if path.endswith(".py") and not path.startswith("models/")}
+    assert len(modules) <= 40, sorted(modules)

@@ -332,8 +332,8 @@ class Task:
     def further_splits(self) -> Iterator[tuple[str, Dataset]]:
         """The splits that `evaluate_on` names, with their names."""
         arguments = self.data
-        own = benchmark_info(arguments.benchmark, arguments.benchmark_config)
         for entry in arguments.evaluate_on:
+            own = benchmark_info(arguments.benchmark, arguments.benchmark_config)
             config, _, split = entry.partition("/")
             other = benchmark_info(arguments.benchmark, config)
             if (other.text_columns, other.label_names) != (own.text_columns, own.label_names):
