@@ -7,7 +7,6 @@ import zipfile
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from hf_recurrent.benchmarks import files as benchmark_files
 from hf_recurrent.data.labels import MULTI, REGRESSION, SINGLE
 from hf_recurrent.data.loading import default_splits, name_of
 from support.own_data import classes, rows_of, task_on
@@ -189,7 +188,7 @@ def test_a_newer_reader_reads_a_file_again(tag, place, write, monkeypatch):
     read = [first_text()]
     monkeypatch.setattr(f"hf_recurrent.{place}.text_of", lambda row, column: "mended")
     read.append(first_text())
-    monkeypatch.setattr(benchmark_files, "version", lambda name: "2.0")
+    monkeypatch.setattr("hf_recurrent.utils.version", lambda name: "2.0")
     read.append(first_text())
     assert read == ["film 0", "film 0", "mended"]
 

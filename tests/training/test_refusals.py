@@ -216,7 +216,7 @@ CASES = [
         {"train_file": "TABLE", "text_column_name": "a", "label_column_name": "b"},
         "a is 'x y': expected a list of words, as files",
     ),
-    ("words", {"train_file": "HOLLOW_WORD"}, "hollow_word.jsonl, row 1: tokens has ' ' as word 2: expected a text"),
+    ("words", {"train_file": "HOLLOW_WORD"}, "hollow_word.jsonl, row 1: tokens has the word ' ': expected a text"),
     (
         "words",
         {"test_file": "PLACES"},

@@ -112,9 +112,9 @@ def check_words(words: list[str]) -> None:
     for name, check in CHECKS.items():
         for value in flags.get(name, ()):
             check(value)
-    for name, known in {"model_type": ARCHITECTURES, "task": TASKS, "benchmark": list_benchmarks()}.items():
+    for name, names in {"model_type": ARCHITECTURES.keys, "task": TASKS.keys, "benchmark": list_benchmarks}.items():
         for value in flags.get(name, ()):
-            require_known(name, value, known)
+            require_known(name, value, names())
     path = Path(*flags.get("train_file", ())[-1:])
     if path.is_file() and not is_folder(path) and format_of(path) == "csv":
         given = {name: flags[name][-1] for name in ("encoding", "delimiter", "quoting") if flags.get(name)}
