@@ -129,8 +129,8 @@ def figures_of(
         rows = [*table["thresholds"], {**table["full_depth"], "threshold": None}]
         yield "trade_off", None, plot_thresholds(rows, table["measured"])
     elif "tests" in table:
-        # the first is of all splits together
-        rows = next(iter(table["tests"].values()))["by_difficulty"]
+        # the first is of all splits together, if there are any
+        rows = next((tested["by_difficulty"] for tested in table["tests"].values()), None)
         if rows and is_ordered(row["value"] for row in rows):
             yield "calibrated_steps", table["difficulty"], plot_calibrated_steps(table, rows)
     else:
