@@ -311,9 +311,9 @@ def answers_are_of_tokens(examples: pd.DataFrame) -> bool:
     return isinstance(examples["answer"].iloc[0], np.ndarray)
 
 
-def each_right(right: Iterable[Any]) -> np.ndarray:
+def each_right(right: pd.Series) -> np.ndarray:
     """Whether each answer is right: (N,) of examples, or (T,) of the tokens of all of them."""
-    return np.concatenate([np.atleast_1d(own) for own in right])
+    return np.concatenate([*right]) if right.dtype == object else right.to_numpy()
 
 
 def task_of(model: Any) -> str | None:

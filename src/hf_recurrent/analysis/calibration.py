@@ -343,9 +343,12 @@ def majority_baseline(examples: pd.DataFrame) -> float | None:
 def errors(examples: pd.DataFrame, full: pd.DataFrame, labelled: bool) -> np.ndarray:
     """(N,) shares of each example's answers that are errors: they are "lost", or "differ" from full depth."""
     name = "right" if labelled else "answer"
-    pairs = zip(full[name], examples[name], strict=True)
+    whole, early = full[name].to_numpy(), examples[name].to_numpy()
     # a right answer is greater than a wrong one
-    return np.array([np.mean(whole > early if labelled else whole != early) for whole, early in pairs])
+    differ = np.greater if labelled else np.not_equal
+    if answers_are_of_tokens(full):
+        return np.array([differ(*tokens).mean() for tokens in zip(whole, early, strict=True)])
+    return differ(whole, early).astype(float)
 
 
 def fitting(rows: Mapping[Setting, Mapping[str, Any]], full_depth: float, goal: Goal) -> list[Setting]:

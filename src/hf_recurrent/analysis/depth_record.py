@@ -79,13 +79,13 @@ class DepthRecord:
             return steps
         rule = ExitRule(CRITERIA[setting.criterion], setting.threshold, setting.patience, self.model.config.min_depth)
         compares = setting.criterion in OF_TWO
-        unread = max(0, rule.min_depth - rule.patience - compares) + compares
-        streak = torch.zeros_like(steps)
-        for taken, score in enumerate(self.scores[setting.criterion], 1):
-            streak = torch.where(rule.met(score) & (taken > unread), streak + 1, 0)
-            stops = (streak >= rule.patience) & (taken >= rule.min_depth) & (steps == self.most_steps)
-            steps = steps.masked_fill(stops, taken)
-        return steps
+        met = rule.met(torch.stack(self.scores[setting.criterion]))
+        met[: max(0, rule.min_depth - rule.patience - compares) + compares] = False
+        # runs of `patience` steps in a row; the last entry stands for full depth
+        runs = met.unfold(0, rule.patience, 1).all(-1) if rule.patience <= len(met) else met[:0]
+        first = max(0, rule.min_depth - rule.patience)
+        stops = torch.cat([runs[first:], torch.ones_like(met[:1])]).int().argmax(0)
+        return (stops + first + rule.patience).clamp_max(self.most_steps)
 
     def stopped_after(self, steps: int | torch.Tensor) -> Any:
         """What the model returns if its rows stop after so many steps (B,)."""
