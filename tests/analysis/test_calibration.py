@@ -280,6 +280,10 @@ def test_a_model_that_learned_little_is_told(accuracy, warns):
 def test_without_labels_answers_are_compared_with_full_depth(labelled):
     model, batch = make_model(BY_NAME["ndr"]), make_batch(BY_NAME["ndr"])
     batch = batch if labelled else unlabelled(batch)
+    # answers that change with depth
+    with torch.no_grad():
+        model.classifier.bias -= model(**unlabelled(batch)).logits.mean(0)
+        answers = {depth: model(**unlabelled(batch), max_depth=depth).logits.argmax(-1) for depth in range(1, 7)}
     goal = Goal(0.4, 0.6, labelled=False, repeats=1)
     table = calibrate(model, Examples([batch]), {"test": Examples([batch], ["a"] * 10)}, goal)
     assert table["risk"] == DIFFERS
@@ -288,6 +292,24 @@ def test_without_labels_answers_are_compared_with_full_depth(labelled):
     rows = [row for own in rows_of_families(table).values() for row in own]
     assert all((row["accuracy"] is None) == (not labelled) for row in rows)
     assert all(0 <= row["risk"] <= 1 for row in rows)
+    differ = {depth: (own != answers[STEPS]).double().mean().item() for depth, own in answers.items()}
+    assert max(differ.values()) > 0
+    assert {row["max_depth"]: row["risk"] for row in table["fixed_depths"]} == pytest.approx(
+        {depth: share for depth, share in differ.items() if depth < STEPS}
+    )
+
+
+def test_without_labels_a_budget_takes_the_answers_nearest_to_full_depth(monkeypatch):
+    timed(monkeypatch, lambda setting: 0.5)
+    model, batch = make_model(BY_NAME["ndr"]), unlabelled(make_batch(BY_NAME["ndr"]))
+    goal = Goal(budget=(MEAN_DEPTH, 0.7), labelled=False, repeats=1)
+    table = calibrate(model, Examples([batch]), goal=goal)
+    rows = [row for own in rows_of_families(table).values() for row in own]
+    affordable = [row for row in rows if row["mean_depth"] <= 0.7 * STEPS]
+    assert table["calibrated"]["risk"] == min(row["risk"] for row in affordable)
+    assert table["calibrated"]["mean_depth"] == min(
+        row["mean_depth"] for row in affordable if row["risk"] == table["calibrated"]["risk"]
+    )
 
 
 @pytest.mark.parametrize("kind", ["tokens", "choice", "several"])
@@ -509,6 +531,7 @@ BATCH = make_batch(BY_NAME["ndr"])
         ),
         (BATCH, Goal(tolerance=0), "tolerance is 0: pass a share above 0"),
         (BATCH, Goal(tolerance=math.nan), "tolerance is nan: pass a share above 0"),
+        (BATCH, Goal(repeats=0), "repeats is 0: pass the number of passes to time, at least 1"),
         (BATCH, Goal(confidence=1.0), "confidence is 1.0: pass a share above 0 and below 1, as in 0.95"),
         (BATCH, Goal(budget=(MEAN_DEPTH, 1.5)), "budget is 1.5: pass a share of full depth above 0 and up to 1"),
         (None, MODEST, "there are no examples to calibrate on"),

@@ -73,6 +73,15 @@ def test_examples_are_answered_as_one_at_a_time(kind):
     assert found.task == TASKS.get(kind, "text-classification")
     assert found.examples["depth"].tolist() == order
     assert list(found.table["slices"]) == ["depth"]
+    # a unit of the record is an example, or a labelled token of one
+    units = list(zip(found.examples["answer"], order, strict=True))
+    if kind in ("tokens", "masks"):
+        units = [(token, place) for answer, place in units for token in answer]
+    assert found.record.slices["depth"].tolist() == [place for _, place in units]
+    predicted = [tuple(np.ravel(answer)) for answer in found.record.examples["prediction"]]
+    assert predicted == [tuple(np.ravel(answer)) for answer, _ in units]
+    if not found.record.fixed_depth and kind == "classes":
+        assert (found.record.step_counts @ np.arange(STEPS + 1)).tolist() == found.examples["steps"].tolist()
     right, losses, steps = [], [], []
     for place, example in zip(order, found.examples.to_dict("records"), strict=True):
         with torch.no_grad():

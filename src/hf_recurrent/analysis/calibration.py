@@ -112,6 +112,8 @@ class Goal:
         for name, value, usual in (("tolerance", self.tolerance, 0.01), ("confidence", self.confidence, 0.95)):
             if not 0 < value < 1:
                 raise ValueError(f"{name} is {value!r}: pass a share above 0 and below 1, as in {usual}")
+        if self.repeats < 1:
+            raise ValueError(f"repeats is {self.repeats!r}: pass the number of passes to time, at least 1")
         if self.budget is not None and not 0 < self.budget[1] <= 1:
             raise ValueError(f"budget is {self.budget[1]!r}: pass a share of full depth above 0 and up to 1, as in 0.5")
 
@@ -261,7 +263,7 @@ def prepare(model: Any, examples: Examples, labelled: bool) -> tuple[list[Batch]
             )
         batches = [{**batch, "labels": compared_labels(model, to_device(batch, model))} for batch in batches]
     found = [prepare_batch(model, batch) for batch in batches]
-    if any((batch.labels.reshape(len(batch.labels), -1).max(1) < 0).any() for batch in found):
+    if has_all and any((batch.labels.reshape(len(batch.labels), -1).max(1) < 0).any() for batch in found):
         raise ValueError(
             "labels hold numbers below 0, which mark examples without a right answer: leave those out, or calibrate "
             "without labels"
@@ -430,6 +432,7 @@ def check(
         found = trials.answers(batches[name], (choice, trials.full))
         times[name] = trials.times(batches[name], (choice,), goal.batch_sizes, goal.repeats)[choice][RELATIVE_TIME]
         early, full = found[choice], found[trials.full]
+        difficulty = None if difficulty is None else np.asarray(difficulty)
         more = {"text": list(texts) or None, "difficulty": difficulty, "full_right": full.get("right")}
         more = {column: values for column, values in more.items() if values is not None}
         frames[name] = early.assign(error=errors(early, full, goal.labelled), **more)

@@ -27,6 +27,7 @@ from .answers import (
     SHIFTED,
     Batch,
     answers,
+    answers_are_of_tokens,
     as_numpy,
     has_labels,
     join_batches,
@@ -185,7 +186,7 @@ def threshold_curve(
         return {
             "accuracy": answers(output, batch, model.config)["right"],
             "mean_steps": mean_steps(output.ponder_steps, len(batch.labels)),
-            "mean_ponder_cost": as_numpy(output.ponder_cost),
+            "mean_ponder_cost": as_numpy(output.ponder_cost).reshape(len(batch.labels), -1).mean(1),
         }
 
     settings = {value: {"halting_threshold": value} for value in thresholds}
@@ -278,7 +279,11 @@ def evaluate(
     slices = {name: np.asarray(rows[name][:])[order] for name in difficulty}
     options = {"max_depth": max_depth, "halting_threshold": halting_threshold, "progress": progress}
     found = evaluate_batches(model, batches(), difficulty=slices, **options)
-    return replace(found, examples=found.examples.iloc[np.argsort(order)].reset_index(drop=True))
+    # a record has a row for each labelled token, where these are answered for
+    units = found.examples["answer"].map(len) if answers_are_of_tokens(found.examples) else 1
+    places = np.argsort(np.repeat(order, units), kind="stable")
+    examples = found.examples.take(np.argsort(order)).reset_index(drop=True)
+    return replace(found, examples=examples, record=found.record.taken(places))
 
 
 def evaluate_batches(

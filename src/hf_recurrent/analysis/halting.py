@@ -6,7 +6,7 @@ K kinds of tokens, L maximum depth steps; state 0 is the input, state i the resu
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +103,12 @@ class HaltingRecord:
         fields |= {"halting": rule, "max_depth": config.num_hidden_layers if max_depth is None else max_depth}
         fields["threshold"] = threshold if halting_threshold is None else halting_threshold
         return cls.from_columns(columns, slices, **fields)
+
+    def taken(self, places: np.ndarray) -> "HaltingRecord":
+        """The record of the examples at `places`, in their order; `tokens` stay as they are."""
+        frames = {name: getattr(self, name).take(places).reset_index(drop=True) for name in ("examples", "slices")}
+        arrays = {name: None if self.fixed_depth else getattr(self, name)[places] for name in ("mass", "step_counts")}
+        return replace(self, **frames, **arrays)
 
     @property
     def fixed_depth(self) -> bool:

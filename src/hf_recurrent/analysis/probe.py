@@ -175,11 +175,10 @@ def judged_answers(
         each, chosen = item
         with recorded_features(model) as seen:
             model(**each.inputs, **options, max_depth=max_depth)
-        # step by step, of one chunk after another
-        features = torch.cat([torch.stack(seen[first : first + steps], 1) for first in range(0, len(seen), steps)])
-        # a classifier is judged after each chunk of a text
+        features = by_unit(seen, steps, None if is_classifier(model) else len(each.inputs["input_ids"]))
+        # a classifier is judged after each chunk of a text; its units follow chunk by chunk
         chunks = len(features) // len(each.wanted)
-        chosen, wanted, example = (own.repeat_interleave(chunks, 0) for own in (chosen, each.wanted, each.example))
+        chosen, wanted, example = (torch.cat([own] * chunks) for own in (chosen, each.wanted, each.example))
         features, wanted = features[chosen.to(features.device)], wanted[chosen].to(features.device)
         right = [is_right(head.logits_after(own, step), wanted) for step, own in enumerate(features.unbind(1), 1)]
         return JudgedAnswers(features.float().cpu(), torch.stack(right, 1).cpu(), example[chosen])
@@ -214,7 +213,7 @@ def full_depth(model: Any, max_depth: int | None) -> int:
 
 
 def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> Iterator[Goals]:
-    """The batches on the model's device, with the answers wanted; where chunks are read, each sequence by itself.
+    """The batches on the model's device, with the answers wanted; where chunks are read, those of one length together.
 
     Raises:
         ValueError: they have no labels.
@@ -223,7 +222,7 @@ def read_goals(model: Any, batches: Iterable[Mapping[str, Any]]) -> Iterator[Goa
     for batch in batches:
         goals = goals_of(model, batch, first)
         first += len(goals.inputs["input_ids"])
-        yield from apart(goals) if model.config.capabilities.reads == "chunks" else [goals]
+        yield from equal_lengths(goals) if model.config.capabilities.reads == "chunks" else [goals]
 
 
 def goals_of(model: Any, batch: Mapping[str, Any], first: int) -> Goals:
@@ -239,12 +238,29 @@ def goals_of(model: Any, batch: Mapping[str, Any], first: int) -> Goals:
     return Goals(inputs, wanted[tokens], rows[:, None].expand_as(tokens)[tokens])
 
 
-def apart(goals: Goals) -> Iterator[Goals]:
-    """The goals of each sequence, without padding: chunks of sequences of other lengths have other tokens."""
-    for row, kept in enumerate(token_mask(goals.inputs)):
-        here = goals.example == goals.example.min() + row
-        inputs = {name: values[row : row + 1, kept] for name, values in goals.inputs.items()}
+def equal_lengths(goals: Goals) -> Iterator[Goals]:
+    """The goals of sequences of the same length, without padding: all their chunks are then of the same size."""
+    mask = token_mask(goals.inputs)
+    lengths, numbers = mask.sum(1), goals.example.unique_consecutive()
+    for length in lengths.unique().tolist():
+        rows = lengths == length
+        inputs = {name: values[rows][mask[rows]].view(-1, length) for name, values in goals.inputs.items()}
+        here = torch.isin(goals.example, numbers[rows.cpu()])
         yield Goals(inputs, goals.wanted[here], goals.example[here])
+
+
+def by_unit(seen: list[torch.Tensor], steps: int, rows: int | None) -> torch.Tensor:
+    """Recorded features (n, F), step by step and chunk by chunk -> (U, K, F).
+
+    Args:
+        steps: K.
+        rows: the number of sequences whose tokens are the units; None if units are sequences, or chunks of them, which
+            then follow chunk by chunk.
+    """
+    chunks = [torch.stack(seen[first : first + steps], dim=1) for first in range(0, len(seen), steps)]
+    if rows is None or len(chunks) == 1:
+        return torch.cat(chunks)
+    return torch.cat([chunk.unflatten(0, (rows, -1)) for chunk in chunks], dim=1).flatten(0, 1)
 
 
 def is_right(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -120,7 +120,7 @@ def calibrate(
         warn_of_training_files(loaded, request.files.values())
         task = requested_task(loaded, request)
         splits = list(encoded(loaded, request, limit, seed, task))
-        if len(splits) == 1:
+        if len(splits) == 1 and not request.files:
             # a data set without tests gives its validation examples, and a benchmark what was asked for already
             others = encoded(loaded, replace(request, splits=()), limit, seed, task)
             splits += [rows for rows in others if rows.name not in request.splits]

@@ -17,7 +17,7 @@ def experts(
     checkpoint: Annotated[
         str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint with experts.")
     ],
-    examples: options.Examples,
+    unsliced_examples: options.Examples,
     split: options.Splits = None,
     limit: options.Limit = 1000,
     seed: options.Seed = 0,
@@ -37,8 +37,7 @@ def experts(
 
     quiet_libraries()
     target = place(checkpoint, folder, card)
-    options.refuse("counts of experts", {"slice_by": examples.arguments.get("slice_by")})
-    request = examples.request(split)
+    request = unsliced_examples.request(split)
     with changed_files(target) as change:
         loaded = load_checkpoint(checkpoint, device, revision)
         require_experts(loaded.model, checkpoint)

@@ -13,7 +13,7 @@ from .console import out, quiet_libraries, wrote
 @options.grouped
 def fit_probe(
     checkpoint: Checkpoint,
-    examples: options.Examples,
+    unsliced_examples: options.Examples,
     split: Annotated[str, typer.Option(help="Examples to fit to.")] = "train",
     size: Annotated[int, typer.Option(min=1, max=options.MOST, help="Inner width of the probe.")] = 64,
     max_depth: MaxDepth = None,
@@ -34,8 +34,7 @@ def fit_probe(
     from .shared import destination, encoded
 
     quiet_libraries()
-    options.refuse("the fit of a probe", {"slice_by": examples.arguments.get("slice_by")})
-    request = examples.request([split])
+    request = unsliced_examples.request([split])
     folder, change_of = destination(checkpoint, output, in_place, "probed", revision)
     with change_of as change:
         loaded = load_checkpoint(checkpoint, device, revision, "auto", (*OF_TEXTS, *OF_WORDS))

@@ -219,6 +219,10 @@ READING = ("encoding", "delimiter", "quoting", "on_error")
 # parameter of a command -> the options in its place, and what it becomes
 GROUPS: dict[str, tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]] = {
     "examples": ({"benchmark": Benchmark, **DATA}, Examples),
+    "unsliced_examples": (
+        {"benchmark": Benchmark, **{name: kind for name, kind in DATA.items() if name != "slice_by"}},
+        Examples,
+    ),
     "reading": ({name: DATA[name] for name in READING}, given),
     "depth_options": (
         {

@@ -14,7 +14,7 @@ def sweep(
     checkpoint: Annotated[
         str, typer.Argument(callback=options.a_place, help="Folder or Hub id of a checkpoint that halts.")
     ],
-    examples: options.Examples,
+    unsliced_examples: options.Examples,
     split: options.Splits = None,
     thresholds: Annotated[
         str | None,
@@ -44,8 +44,7 @@ def sweep(
     quiet_libraries()
     target = place(checkpoint, folder, card)
     wanted = THRESHOLDS if thresholds is None else parse_thresholds(thresholds)
-    options.refuse("a sweep", {"slice_by": examples.arguments.get("slice_by")})
-    request = examples.request(split)
+    request = unsliced_examples.request(split)
     with made_by_first(changed_files(target), target) as change:
         loaded = load_checkpoint(checkpoint, device, revision, dtype, (*OF_TEXTS, *OF_WORDS))
         require_halting(loaded.model, checkpoint)
