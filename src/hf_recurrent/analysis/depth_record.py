@@ -8,7 +8,7 @@ Shapes: B rows of the base model's batch, S tokens, E width, L steps of full dep
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from ..models.engine.early_exit import EarlyExit, RunOn
 from ..models.engine.shared_block import SharedBlockModel
 from ..models.ops.stick_breaking import StickBreaking
 from .exit_settings import Setting
+
+RECORDED = ("hidden_states", "ponder_cost", "ponder_steps")
 
 
 def in_record(model: Any, setting: Setting) -> bool:
@@ -59,14 +61,19 @@ class DepthRecord:
         self.after: list[torch.Tensor] = []
         base = model.base_model
         run_depth = base.run_depth
+        # what is before the steps is the same wherever they stop
+        self.before = {"embedded": once(base.embedded), "context": once(base.context)}
 
         def run(hidden: torch.Tensor, mask: torch.Tensor, *more: Any) -> DepthOutput:
             self.mask = mask
             return run_depth(hidden, mask, *more)
 
-        with replaced(base, run_depth=run, strategy=self._watching(base.strategy)):
+        with replaced(base, run_depth=run, strategy=self._watching(base.strategy), **self.before):
             model(**inputs, **self.options)
         self.most_steps = len(self.depths) - 1
+        # (L + 1, B, ...) each
+        self.states = {name: torch.stack([getattr(own, name) for own in self.depths]) for name in RECORDED}
+        del self.depths
 
     def steps_at(self, setting: Setting) -> torch.Tensor:
         """Steps (B,) after which each row stops at a setting; by a criterion, as `EarlyExit.judge` decides."""
@@ -87,18 +94,12 @@ class DepthRecord:
         stops = torch.cat([runs[first:], torch.ones_like(met[:1])]).int().argmax(0)
         return (stops + first + rule.patience).clamp_max(self.most_steps)
 
-    def stopped_after(self, steps: int | torch.Tensor) -> Any:
-        """What the model returns if its rows stop after so many steps (B,)."""
-        steps = self._for_all(steps) if isinstance(steps, int) else steps
-        rows = torch.arange(len(steps), device=steps.device)
-
-        def run_depth(*_: Any) -> DepthOutput:
-            names = ("hidden_states", "ponder_cost", "ponder_steps")
-            return DepthOutput(
-                *(torch.stack([getattr(own, name) for own in self.depths])[steps, rows] for name in names)
-            )
-
-        with replaced(self.model.base_model, run_depth=run_depth):
+    def stopped_after(self, steps: Any) -> Any:
+        """What the model returns if its rows stop after so many steps: a number, or an array (B,)."""
+        rows = torch.arange(len(self.mask), device=self.mask.device)
+        places = torch.as_tensor(steps, device=rows.device).expand_as(rows)
+        depth = DepthOutput(**{name: values[places, rows] for name, values in self.states.items()})
+        with replaced(self.model.base_model, run_depth=lambda *_: depth, **self.before):
             return self.model(**self.inputs, **self.options)
 
     def _for_all(self, steps: int) -> torch.Tensor:
@@ -124,9 +125,13 @@ class DepthRecord:
                     self.after.append(own.inner.after)
                 if step + 1 == max_depth:
                     return state
+                # criteria other than a probe judge the same answers
+                answers = once(layout.answers)
                 for name, rule_exit in exits.items():
+                    shared = {} if rule_exit.rule.criterion.evidence == "probe" else {"answers": answers}
                     seen = own._replace(previous=previous.get(name, own.previous))
-                    score, previous[name] = rule_exit.score(before, seen, layout, step + 1)
+                    with replaced(layout, **shared):
+                        score, previous[name] = rule_exit.score(before, seen, layout, step + 1)
                     self.scores[name].append(self._by_row(score, layout))
                 return state
 
@@ -149,6 +154,18 @@ class DepthRecord:
 
 def plain(strategy: Any) -> EarlyExit:
     return strategy.inner if isinstance(strategy, RunOn) else strategy
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which runs once: later calls have the result of the first."""
+    found: list[Any] = []
+
+    def run(*given: Any) -> Any:
+        if not found:
+            found.append(function(*given))
+        return found[0]
+
+    return run
 
 
 @contextmanager

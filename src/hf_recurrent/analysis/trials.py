@@ -5,7 +5,6 @@ of full depth.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -118,29 +117,26 @@ class Trials:
     def _recorded(self, batch: Batch, settings: Sequence[Setting]) -> dict[Setting, dict[str, np.ndarray]]:
         """Columns (B,) at each setting, from one pass."""
         criteria = sorted({setting.criterion for setting in settings} - {FIXED, LEARNED})
-        record, found = DepthRecord(self.model, batch.inputs, criteria), {}
+        record, size = DepthRecord(self.model, batch.inputs, criteria), len(batch.labels)
+        taken = np.stack([record.steps_at(setting).cpu().numpy() for setting in settings])
 
-        # many settings stop a row after the same number of steps
-        @cache
-        def answered_after(steps: int) -> dict[str, np.ndarray]:
-            return self._answered(record.stopped_after(steps), batch)
+        def answered_after(steps: Any) -> dict[str, np.ndarray]:
+            output = record.stopped_after(steps)
+            return {**self._answered(output, batch), "steps": mean_steps(output.ponder_steps, size)}
 
-        for setting in settings:
-            steps = record.steps_at(setting)
-            if len(steps) > len(batch.labels):
-                # several sentences or choices are rows of one example
-                output = record.stopped_after(steps)
-                taken = mean_steps(output.ponder_steps, len(batch.labels))
-                found[setting] = {**self._answered(output, batch), "steps": taken}
-                continue
-            taken = steps.cpu().numpy()
-            columns = {name: values.copy() for name, values in answered_after(record.most_steps).items()}
-            for depth in np.unique(taken).tolist():
-                here = taken == depth
-                for name, values in answered_after(depth).items():
-                    columns[name][here] = values[here]
-            found[setting] = {**columns, "steps": taken.astype(float)}
-        return found
+        if taken.shape[1] > size:
+            # several sentences or choices are rows of one example
+            different, places = np.unique(taken, axis=0, return_inverse=True)
+            found = [answered_after(steps) for steps in different]
+            return {setting: found[place] for setting, place in zip(settings, places.flatten(), strict=True)}
+        depths, places = np.unique(taken, return_inverse=True)
+        found = [answered_after(steps) for steps in depths]
+        columns = {name: np.stack([own[name] for own in found]) for name in found[0]}
+        places = places.reshape(taken.shape)
+        return {
+            setting: {name: values[own, np.arange(size)] for name, values in columns.items()}
+            for setting, own in zip(settings, places, strict=True)
+        }
 
 
 def pieces(batch: Batch, size: int) -> list[Batch]:
