@@ -9,10 +9,6 @@ from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.halting import halting_table
 
 SLICES = {"depth": list(range(40)), "operator": ["MIN", "a|b$"] * 20}
-CURVE = [
-    {"threshold": 0.5, "accuracy": 0.5, "mean_steps": 1.0, "mean_ponder_cost": 0.5, "relative_time": 0.4},
-    {"threshold": 0.9, "accuracy": 0.75, "mean_steps": 2.0, "mean_ponder_cost": 1.5, "relative_time": 1.0},
-]
 HEAT_MAP = {"rows": ["a", "$x$_" * 9] * 40, "mass": [[0.25, 0.75], [1.0, 0.0]] * 40, "steps": [1, 0] * 40}
 
 
@@ -42,7 +38,7 @@ def test_every_figure_and_its_bytes(table, tmp_path):
     drawn = {}
     for run in ("a", "b"):
         folder = tmp_path / run
-        listed = plots.save_figures(folder, table, prefix="test", curve=CURVE, heat_map=HEAT_MAP)
+        listed = plots.save_figures(folder, table, prefix="test", heat_map=HEAT_MAP)
         for entry in listed:
             check_picture(folder / entry["path"])
         drawn[run] = [(entry["path"], (folder / entry["path"]).read_bytes()) for entry in listed]
@@ -51,7 +47,6 @@ def test_every_figure_and_its_bytes(table, tmp_path):
         "steps",
         "mass",
         *["difficulty"] * 2,
-        "threshold",
         "heat_map",
     ]
     assert listed[2] == {"kind": "difficulty", "path": "assets/test_difficulty_depth.png", "column": "depth"}
@@ -90,7 +85,6 @@ def test_titles_are_findings(table):
             table, "depth"
         ): f"By depth: steps {first['steps']['mean']:.2f} → {last['steps']['mean']:.2f}",
         plots.plot_difficulty(table, "operator"): f"accuracy {min(named):.1%} to {max(named):.1%}",
-        plots.plot_thresholds(CURVE, "accuracy"): "Threshold 0.5: 40.0% of the time, accuracy -25.0 points",
         plots.plot_heat_map(HEAT_MAP): "One example stops after 0 to 1 steps (first 64 of 80)",
     }
     for figure, title in titles.items():

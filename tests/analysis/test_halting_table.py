@@ -3,10 +3,8 @@ import pytest
 import torch
 from fake_classifier import FakeClassifier, batches_of
 
-from hf_recurrent.analysis.evaluate import evaluate_batches, threshold_curve
+from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.halting import halting_table
-from support.families import BY_NAME, make_batch, make_model
-from support.token_heads import CHOICE, make_head, make_head_batch
 
 
 @pytest.fixture
@@ -63,32 +61,3 @@ def test_fixed_depth_says_so():
     column = table["slices"]["depth"]
     assert column["spearman"] is None
     assert [row["steps"] for row in column["rows"]] == [None, None]
-
-
-def test_threshold_curve(model):
-    batches = list(batches_of(30, 8))
-    curve = threshold_curve(model, batches, thresholds=(0.3, 0.6, 0.9))
-    assert [row["threshold"] for row in curve] == [0.3, 0.6, 0.9]
-    steps = [row["mean_steps"] for row in curve]
-    assert steps == sorted(steps)
-    assert steps[0] < steps[-1]
-    for row in curve:
-        record = evaluate_batches(model, batches, halting_threshold=row["threshold"]).record
-        assert row["mean_steps"] == pytest.approx(record.examples["steps"].mean())
-        assert row["mean_ponder_cost"] == pytest.approx(record.examples["ponder_cost"].mean())
-        assert row["seconds"] > 0
-    assert curve[-1]["relative_time"] == 1
-    assert "labels" in batches[0]
-    assert threshold_curve(FakeClassifier(None, halting=None), batches, (0.5,)) == []
-
-
-@pytest.mark.parametrize("kind", ["choices", "pairs"])
-def test_threshold_curve_of_examples_of_several_units(kind):
-    model, batch = make_model(BY_NAME["gut_siamese"]), make_batch(BY_NAME["gut_siamese"])
-    if kind == "choices":
-        model, batch = make_head("gut", CHOICE), make_head_batch("gut", CHOICE)
-        batch["labels"] = batch["labels"].clamp_min(0)
-    (row,) = threshold_curve(model, [batch], (0.5,))
-    examples = evaluate_batches(model, [batch], halting_threshold=0.5).record.examples
-    assert row["mean_ponder_cost"] == pytest.approx(examples["ponder_cost"].mean())
-    assert row["mean_steps"] == pytest.approx(examples["steps"].mean())

@@ -31,6 +31,11 @@ def test_the_trade_off_shows_each_threshold(drawn):
     _, table, _ = drawn
     rows = [*table["thresholds"], table["full_depth"]]
     accuracy, work, time = plots.plot_thresholds(rows, "exact match").axes
+    fast = min(rows[:-1], key=lambda row: row["relative_time"])
+    points = 100 * (fast["accuracy"] - rows[-1]["accuracy"])
+    title = accuracy.get_title(loc="left")
+    assert title.startswith(f"Threshold {fast['threshold']:g}: {fast['relative_time']:.1%} of the time, ")
+    assert title.endswith(f"exact match {points:+.1f} points")
     lines = {line.get_label(): line.get_ydata().tolist() for line in work.get_lines()}
     for stack in ("encoder", "decoder", "both"):
         assert lines[stack] == [row["stacks"][stack]["share"] for row in rows]

@@ -164,7 +164,7 @@ def test_the_card_of_own_data_is_measured_again(succeed, refuse, tmp_path):
     files = {name: write_csv(tmp_path / f"{name}.csv", review_rows(90, seed)) for seed, name in enumerate("abc")}
     flags = {f"{split}_file": files[name] for split, name in zip(("train", "validation", "test"), "abc", strict=True)}
     flags |= {"text_column": "review", "label_column": "stars", "slice_by": "kind", "tokenizer": "words"}
-    flags |= {"max_seq_length": 8, "model_type": "gut", "config": json.dumps(SIZES), "thresholds": 0.9}
+    flags |= {"max_seq_length": 8, "model_type": "gut", "config": json.dumps(SIZES)}
     flags |= {"max_steps": 2, "use_cpu": "true", "disable_tqdm": "true", "output_dir": tmp_path / "run"}
     succeed("train", *(word for name, value in flags.items() for word in (f"--{name}", value)))
     before = (tmp_path / "run" / "README.md").read_text()

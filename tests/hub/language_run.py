@@ -33,7 +33,7 @@ def make_language_run(folder, cache, family, **fields):
     save_checkpoint(model.eval(), folder, tokenizer)
     kind = get_task("text-generation")
     task = kind(kind.arguments(benchmark="flip_flop", benchmark_params=PARAMETERS, cache_dir=str(cache)))
-    report = ReportArguments(thresholds=[0.5, 0.999], threshold_samples=4)
+    report = ReportArguments()
     splits = task.load_splits(tokenizer).evaluation
     run = SimpleNamespace(argv=["tiny.yaml"], folder=folder, model=model, tokenizer=tokenizer, task=task, report=report)
     run.tables, run.shown = evaluate_run(model, tokenizer, splits, folder, report, 8)

@@ -28,14 +28,13 @@ SWEEP = {
 EXPERT = {"expert": 1, "share": 0.75, "by_count": [{"token": "a|b"}], "by_information": []}
 EXPERTS = {"modules": {"feed-forward": {"experts": [EXPERT], "num_experts": 2, "balance": 0.8, "shares": [0.25, 0.75]}}}
 ROUTING = {"path": "assets/r.png", "tokens": ["a|b"], "prediction": "1", "probability": None, "answer": "2"}
-CURVE = {"examples": 30, "rows": [{"threshold": 0.9, "accuracy": 0.5, "mean_steps": 2.0, "relative_time": 0.5}]}
 BASE = {"name": "org/albert", "license": "mit", "license_name": None, "license_link": None, "revision": "0123456789ab"}
 RIVALS = [
     {"name": "X|Y", "parameters": 9, "values": {"test": [0.9, 0.8]}, "same_model": False},
     {"name": "GUT on ListOps", "parameters": 234_567, "values": {"test": [0.6], "deep": [0.6]}, "same_model": True},
 ]
 EVERYTHING = {
-    **{"compared": RIVALS, "sweep": {"test": SWEEP}, "experts": {"test": EXPERTS}, "threshold_curve": CURVE},
+    **{"compared": RIVALS, "sweep": {"test": SWEEP}, "experts": {"test": EXPERTS}},
     **{"calibration": make_calibration(), "routing": [ROUTING], "notice": "A short run.", "model": {"base": BASE}},
     "figures": [figure(), figure("difficulty", "assets/d.png", "depth"), figure("routing", "assets/r.png")],
 }
@@ -147,7 +146,6 @@ def test_everything_else_is_folded():
         "| 0.9 | 70.0% | 40.0% | 1.60 | 60.0% |",
         "| 1 of 2 | 75.0% | `a\\|b` |  |",
         "- Tokens: `a|b`. Answer: `1`; right: `2`.",
-        "| 0.9 | 50.0% | 2.00 | 50.0% |",
         "| 3 | 1 | `[MAX 1 \\| 2 ]` | `7` | `7` |",
         "| Fine-tuned from | org/albert, licence mit |",
         "- width 64 instead of 512",

@@ -41,7 +41,7 @@ NO_DROPOUT = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"
 # two windows a segment
 BLOCKS = {**SIZES, "num_hidden_layers": 2, "window_size": 8, "num_state_vectors": 4}
 CHUNKS = {"chunk_size": 6, "num_memory_slots": 3}
-LISTOPS = {name: TINY[name] for name in ("model_type", "benchmark", "benchmark_params", "thresholds")}
+LISTOPS = {name: TINY[name] for name in ("model_type", "benchmark", "benchmark_params")}
 BOOK = {"train_file": "BOOK", "test_file": "BOOK_TEST"}
 PAIRS = {
     "model_type": "sut",
@@ -59,7 +59,7 @@ SEGMENTS = {
 }
 # name -> recipe; words in capitals stand for the files of `write_files`
 RUNS: dict[str, dict[str, Any]] = {
-    "classes": {**LISTOPS, **PREDICTED, "config": {**SIZES, **GLOBAL, **WITHOUT}, "threshold_samples": 8},
+    "classes": {**LISTOPS, **PREDICTED, "config": {**SIZES, **GLOBAL, **WITHOUT}},
     "answers": {
         **PREDICTED,
         "model_type": "gutlb",
@@ -83,7 +83,6 @@ TOKEN_RUNS = {
         **BY_TOKENS,
         "config": {**SIZES, **GLOBAL, **WITHOUT},
         "batch_tokens": 90,
-        "thresholds": [],
     },
     "pairs by tokens": {**BY_TOKENS, **PAIRS, "batch_tokens": 80},
 }

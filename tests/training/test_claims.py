@@ -156,7 +156,7 @@ def test_rows_that_no_paper_has(settings, message):
 @pytest.mark.slow
 def test_the_card_of_a_changed_run_says_so(recipe, tmp_path):
 
-    path = recipe(paper=ROW, differences=["width 16"], eval_steps=1, save_steps=1, thresholds=[])
+    path = recipe(paper=ROW, differences=["width 16"], eval_steps=1, save_steps=1)
     run(
         [path, "--output_dir", str(tmp_path / "run"), "--max_steps", "1", "--config", "{hidden_size: 8}", "--seed", "5"]
     )

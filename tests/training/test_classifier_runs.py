@@ -358,7 +358,6 @@ def test_pixels_are_drawn_and_bytes_are_not(name, tmp_path):
     recipe = {
         **TINY,
         "config": NARROW,
-        "thresholds": [],
         "max_steps": 2,
         "eval_steps": 2,
         "save_steps": 2,

@@ -59,10 +59,10 @@ def test_cards_and_commands_know_every_architecture(architecture):
 
 
 def test_flags_win_and_mappings_merge(recipe):
-    flags = ["--config", "{hidden_size: 32, dropout: 1e-1}", "--max-steps", "7", "--thresholds", "0.5", "1"]
+    flags = ["--config", "{hidden_size: 32, dropout: 1e-1}", "--max-steps", "7", "--differences", "a", "b c"]
     run = read(recipe(), *flags)
     assert run.model_args.config == {**TINY["config"], "hidden_size": 32, "dropout": 0.1}
-    assert (run.args.max_steps, run.report.thresholds, run.settings["max_steps"]) == (7, [0.5, 1.0], 7)
+    assert (run.args.max_steps, run.report.differences, run.settings["max_steps"]) == (7, ["a", "b c"], 7)
     by_flag = read(recipe(), "--warmup_steps", "9", "--learning_rate", "1.0", "--seed", "42").settings
     assert yaml.safe_dump(read(recipe(warmup_steps=9, learning_rate=1)).settings) == yaml.safe_dump(by_flag)
 
@@ -83,11 +83,11 @@ def test_flags_displace_what_would_win_over_them(recipe, tmp_path):
 
 
 def test_a_flag_of_several_values_may_be_repeated(recipe, tmp_path):
-    flags = ["--thresholds", "0.5", "1", "--train_file", tmp_path, "--text_column", "q1", "--seed", "4"]
+    flags = ["--differences", "a", "b", "--train_file", tmp_path, "--text_column", "q1", "--seed", "4"]
     run = read(
-        recipe(benchmark=None, benchmark_params={}), *flags, "--text-column", "q2", "--thresholds=0.25", "--seed=5"
+        recipe(benchmark=None, benchmark_params={}), *flags, "--text-column", "q2", "--differences=c", "--seed=5"
     )
-    assert (run.task.data.text_column, run.report.thresholds) == (["q1", "q2"], [0.5, 1.0, 0.25])
+    assert (run.task.data.text_column, run.report.differences) == (["q1", "q2"], ["a", "b", "c"])
     assert (run.settings["text_column"], run.settings["seed"], run.args.seed) == (["q1", "q2"], 5, 5)
 
 
@@ -115,7 +115,7 @@ def test_numbers_are_what_people_mean(tmp_path):
         ({"lr_schedule": "rootwarm"}, "did you mean rootwarmup"),
         ({"max_steps": "many"}, r"recipe .*tiny\.yaml: argument --max_steps.*: invalid int value: 'many'"),
         ({"config": [1]}, "config is "),
-        ({"thresholds": [1.5]}, "thresholds is 1.5"),
+        ({"short_first_share": 1.5}, "short_first_share is 1.5"),
         ({"short_first_steps": 50}, "short_first_steps and _share are for batch_sampling short_first, not None"),
         ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
     ],

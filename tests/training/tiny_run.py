@@ -51,8 +51,6 @@ TINY = {
     "save_steps": 4,
     "logging_steps": 2,
     "metric_for_best_model": "accuracy",
-    "thresholds": [0.9],
-    "threshold_samples": 8,
 }
 
 

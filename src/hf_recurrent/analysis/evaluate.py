@@ -21,7 +21,6 @@ from ..data.batches import token_counts
 from ..inference.processes import collected, dealt, from_first, is_first
 from ..models.common.modes import inference_mode
 from ..models.common.token_targets import NO_TARGET
-from ..utils import plain
 from .answers import (
     LABELS,
     SHIFTED,
@@ -32,7 +31,6 @@ from .answers import (
     has_labels,
     join_batches,
     mean_of_sequences,
-    mean_steps,
     prepare_batch,
     task_of,
     token_mask,
@@ -167,33 +165,6 @@ def timed_in_turn(
 def median_seconds(seconds: np.ndarray) -> float:
     """Seconds of a pass over all batches, of each of which the median repeat counts: (batches, repeats)."""
     return float(np.median(seconds, axis=1).sum())
-
-
-def threshold_curve(
-    model: Any, batches: Iterable[Mapping[str, Any]], thresholds: Sequence[float]
-) -> list[dict[str, float]]:
-    """Evaluate and time the model at each halting threshold, one row per threshold.
-
-    A row holds `threshold`, `accuracy`, `mean_steps`, `mean_ponder_cost`, `seconds` of a pass over all batches, already
-    on the device, and `relative_time`, these over those of the highest threshold. A model of fixed depth has no such
-    threshold, nor has one that stops by an exit criterion: they give an empty list.
-    """
-    capabilities = model.config.capabilities
-    if not capabilities.halts or stopping_rule(model.config)[0] != capabilities.halting:
-        return []
-
-    def read(batch: Batch, output: Any) -> dict[str, np.ndarray]:
-        return {
-            "accuracy": answers(output, batch, model.config)["right"],
-            "mean_steps": mean_steps(output.ponder_steps, len(batch.labels)),
-            "mean_ponder_cost": as_numpy(output.ponder_cost).reshape(len(batch.labels), -1).mean(1),
-        }
-
-    settings = {value: {"halting_threshold": value} for value in thresholds}
-    timed = timed_in_turn(model, settings, [prepare_batch(model, batch) for batch in batches], 1, read)
-    longest = timed[max(thresholds)][0].sum()
-    times = {value: {"seconds": own.sum(), "relative_time": own.sum() / longest} for value, (own, _) in timed.items()}
-    return plain([{"threshold": value, **timed[value][1].mean(), **times[value]} for value in thresholds])
 
 
 @dataclass(frozen=True)

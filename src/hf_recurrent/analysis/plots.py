@@ -112,14 +112,13 @@ def save(figure: Figure, path: str | os.PathLike) -> Path:
 
 def figures_of(
     table: Mapping[str, Any],
-    curve: Sequence[Mapping[str, Any]] = (),
     heat_map: Mapping[str, Any] | None = None,
     memory: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[str, str | None, Figure]]:
     """Kind, column and figure of all that a table of halting, documents, experts, a sweep or a calibration allows.
 
     Args:
-        curve, heat_map, memory: with a table of halting, a `threshold_curve`, a `token_heat_map` and a `memory_map`.
+        heat_map, memory: with a table of halting, a `token_heat_map` and a `memory_map`.
     """
     if "modules" in table:
         yield "expert_usage", None, plot_expert_usage(table)
@@ -135,9 +134,6 @@ def figures_of(
             yield "calibrated_steps", table["difficulty"], plot_calibrated_steps(table, rows)
     else:
         yield from halting_figures(table)
-    if curve:
-        rows = sorted(curve, key=lambda row: row["threshold"])
-        yield "threshold", None, plot_thresholds(rows, accuracy_name(table))
     if heat_map:
         yield "heat_map", None, plot_heat_map(heat_map)
     if memory:
@@ -332,10 +328,7 @@ def plot_calibrated_steps(calibration: Mapping[str, Any], rows: Sequence[Mapping
 
 
 def plot_thresholds(rows: Sequence[Mapping[str, Any]], name: str) -> Figure:
-    """Accuracy (called `name`), work and time at each halting threshold; the last row is at full depth.
-
-    Work is the share of block calls of each stack, or mean steps where block calls are not known.
-    """
+    """Accuracy (called `name`), block calls and time at each halting threshold of a sweep; the last row: full depth."""
     table, (*lower, full) = pd.json_normalize([*rows]), rows
     fast = min(lower or rows, key=lambda row: row["relative_time"])
     title = (
@@ -343,12 +336,10 @@ def plot_thresholds(rows: Sequence[Mapping[str, Any]], name: str) -> Figure:
         f"{100 * (fast['accuracy'] - full['accuracy']):+.1f} points"
     )
     table["value"] = ["full depth" if row["threshold"] is None else f"{row['threshold']:g}" for row in rows]
-    stacks = [*full.get("stacks", ())]
-    calls = {f"stacks.{stack}.share": (stack, style) for stack, style in zip(stacks, SERIES, strict=False)}
-    steps = {"mean_steps": ("executed", MEAN), "mean_ponder_cost": ("ponder cost", TOP)}
+    calls = {f"stacks.{stack}.share": (stack, style) for stack, style in zip(full["stacks"], SERIES, strict=False)}
     panels = [
         Panel(name, {"accuracy": (None, ANSWERS)}, percent=True, from_zero=False),
-        Panel("block calls", calls, percent=True) if stacks else Panel("mean depth steps", steps),
+        Panel("block calls", calls, percent=True),
         Panel("time of a pass", {"relative_time": (None, CONSTANT)}, percent=True),
     ]
     return draw_chart(title, table, panels, "halting threshold at test time")

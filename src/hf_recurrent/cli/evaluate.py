@@ -117,7 +117,7 @@ def measure_card(
         other = not request.is_own and config != before["data"]["config"]
         names = {split.name: f"{config}/{split.name}" if other else split.name for split in splits}
         place = (checkpoint.model, checkpoint.tokenizer, splits, change.new)
-        found, shown = evaluate_run(*place, ReportArguments(thresholds=[]), batch_size, progress=True)
+        found, shown = evaluate_run(*place, ReportArguments(), batch_size, progress=True)
         tables = {names[name]: table for name, table in found.items()}
         put_results(change, remeasured(before, tables, shown, stored_digest(folder)), before=before)
     return tables

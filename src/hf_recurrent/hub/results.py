@@ -14,8 +14,7 @@
     splits          split -> table of its evaluation, with distribution ("as in training", or how examples differ) and
                     paper: what the paper reports (accuracy, mean, std, bits, bleu, slices), if it compares
     compared        name, parameters, values (split -> one value a run) of other models, or of other runs (same_model)
-    calibration     `calibration.json` without the curves; sweep and experts: split -> table; threshold_curve: examples
-                    and rows
+    calibration     `calibration.json` without the curves; sweep and experts: split -> table
     figures         kind, path, column, split; routing, pictures: facts of examples whose figures are shown
     example         text, text_pair and answer of the usage section
     limitations     sentences that do not follow from the rest
@@ -60,7 +59,7 @@ SECTION_KINDS = {
 }
 NO_EXAMPLE = {"text": "a text", "text_pair": None, "answer": None}
 EMPTY: dict = {
-    **dict.fromkeys(("date", "notice", "data", "training", "calibration", "sweep", "experts", "threshold_curve")),
+    **dict.fromkeys(("date", "notice", "data", "training", "calibration", "sweep", "experts")),
     **{"metric": "accuracy", "splits": {}, "compared": [], "figures": [], "routing": [], "pictures": []},
     **{"example": NO_EXAMPLE, "limitations": [], "quotes": False},
 }

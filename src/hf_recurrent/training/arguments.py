@@ -114,11 +114,6 @@ class ReportArguments:
     examples: bool = HfArg(default=False, help="Quote examples of your own data on the card, which is published.")
     keep_checkpoints: bool = HfArg(default=False, help="Keep checkpoint-N folders of a finished run.")
     write_predictions: bool = HfArg(default=False, help="Write predictions/<split>.jsonl.")
-    thresholds: list[float] = HfArg(
-        default_factory=lambda: [0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999],
-        help="Halting thresholds of the trade-off curve of a classifier on the first split; none if empty.",
-    )
-    threshold_samples: int = HfArg(default=500, help="Examples of the trade-off curve.")
 
     def __post_init__(self) -> None:
         self.paper = mapping("paper", self.paper)

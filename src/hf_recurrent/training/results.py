@@ -4,10 +4,8 @@ import datetime
 import importlib.metadata
 import json
 import platform
-import random
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,6 @@ import pandas
 import torch
 
 from .. import __version__
-from ..analysis.evaluate import threshold_curve
 from ..benchmarks.registry import get_benchmark
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
 from ..inference.processes import alone, is_first
@@ -70,8 +67,8 @@ def evaluate_run(
     Of several processes that share the splits, the first one alone writes.
 
     Returns:
-        The tables of the splits (see `halting_table`); and `figures`, `routing`, `pictures` and `threshold_curve` of
-        the first split, as `hub.results` has them.
+        The tables of the splits (see `halting_table`); and `figures`, `routing` and `pictures` of the
+        first split, as `hub.results` has them.
     """
     tables: Tables = {}
     for split in splits:
@@ -80,11 +77,11 @@ def evaluate_run(
             lines = [json.dumps(row) for row in split.task.predictions(split, examples, model, tokenizer)]
             path = folder / "predictions" / f"{split.name.replace('/', '-')}.jsonl"
             write_bytes(path, ("\n".join(lines) + "\n").encode())
-    first, shown = splits[0], {"figures": [], "routing": [], "pictures": [], "threshold_curve": None}
+    first, shown = splits[0], {"figures": [], "routing": [], "pictures": []}
     table = tables[first.name]
     if is_first() and first.task.explains:
         with alone():
-            explain(shown, table, model, tokenizer, first, folder, report, batch_size)
+            explain(shown, table, model, tokenizer, first, folder, report)
     elif is_first():
         shown["figures"] = first.task.figures(first, folder, table, model, tokenizer)
     shown["figures"] = [{"split": first.name, **figure} for figure in shown["figures"]]
@@ -99,9 +96,8 @@ def explain(
     split: Split,
     folder: Path,
     report: ReportArguments,
-    batch_size: int,
 ) -> None:
-    """Draw the figures of a split into `folder`, and add them and the threshold curve to what is `shown`.
+    """Draw the figures of a split into `folder`, and add them to what is `shown`.
 
     Of a user's own examples none are shown, unless `report` asks for it.
     """
@@ -110,19 +106,15 @@ def explain(
     from ..analysis.explain.explanation import pixel_values, reads_pixels
     from ..analysis.plots import save_figures
 
-    name, maps, curve = split.name, {}, []
+    name, maps = split.name, {}
     quotes, example = report.examples or not split.task.data.is_own, short_example(split)
-    if report.thresholds:
-        chosen = sample(split, report.threshold_samples)
-        curve = threshold_curve(model, chosen.batches(tokenizer, batch_size), report.thresholds)
-        shown["threshold_curve"] = {"examples": len(chosen.dataset), "rows": curve} if curve else None
     # one halting unit would be one line, which the figure of the halting mass shows already
     if quotes and table["unit"] in ("token", "chunk", "sentence") and not pixel_values(tokenizer):
         maps["heat_map"] = token_heat_map(model, tokenizer, example)
     # maps of many chunks are unreadable and take much memory
     if quotes and len(example["input_ids"]) <= MAX_MEMORY_TOKENS and has_memory(model.config):
         maps["memory"] = memory_map(model, tokenizer, example)
-    shown["figures"] = save_figures(folder, table, prefix=name, curve=curve, **maps)
+    shown["figures"] = save_figures(folder, table, prefix=name, **maps)
     examples, labels = {name: example} if quotes else {}, split.dataset["labels"][:]
     if quotes and reads_pixels(model, tokenizer) and np.ndim(labels[0]) == 0:
         places = examples_to_draw([len(ids) for ids in split.dataset["input_ids"][:]], labels)
@@ -133,13 +125,6 @@ def explain(
             kind = drawn.pop("kind")
             shown["pictures" if kind == "picture" else "routing"].append(drawn)
             shown["figures"].append({"kind": kind, "path": drawn["path"], "column": None})
-
-
-def sample(split: Split, size: int) -> Split:
-    """The same random examples each time, in the order of the split, which is that of length."""
-    total = len(split.dataset)
-    chosen = sorted(random.Random(0).sample(range(total), min(size, total)))
-    return replace(split, dataset=split.dataset.select(chosen))
 
 
 def summary(tables: Mapping[str, Mapping[str, Any]], metric: str, compared: Sequence[Mapping[str, Any]] = ()) -> str:

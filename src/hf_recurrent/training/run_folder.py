@@ -29,7 +29,7 @@ NOT_IDENTITY = frozenset(
         # every run does all of them
         *("do_train", "do_eval", "do_predict"),
         *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
-        *("write_predictions", "timing", "thresholds", "threshold_samples", "per_device_eval_batch_size"),
+        *("write_predictions", "timing", "per_device_eval_batch_size"),
         *("evaluate_on", "evaluate_params", "dataset_id", "language"),
         *("title", "license", "notice", "paper", "paper_table", "paper_variants", "differences"),
         *("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token", "token"),
