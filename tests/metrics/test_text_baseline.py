@@ -39,6 +39,15 @@ def test_numbers_are_predicted():
     assert np.corrcoef(answers(GOOD * 2.0 + LOUD, TEXTS)[0], GOOD * 2.0 + LOUD)[0, 1] > 0.99
 
 
+@pytest.mark.parametrize("labels", [np.full(len(TEXTS), 3), np.ones((len(TEXTS), 1), int), np.full(len(TEXTS), 0.5)])
+def test_labels_that_are_all_alike_are_predicted(labels):
+    assert answers(labels)[0].tolist() == labels[: len(NEW)].tolist()
+
+
+def test_a_single_label_is_a_set():
+    assert answers(GOOD[:, None].astype(int))[0][:3].tolist() == [[1], [0], [1]]
+
+
 def test_of_many_texts_some_are_read(monkeypatch):
     monkeypatch.setattr(text_classification, "MOST_TEXTS", 30)
     (first, size), (again, _) = (answers(GOOD.astype(int)) for _ in range(2))

@@ -7,16 +7,20 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
+from tokenizers.normalizers import Replace
 from transformers import AutoModelForQuestionAnswering, ByT5Tokenizer
 
 from hf_recurrent import AlbertRecurrentConfig, GUTConfig, UTConfig
 from hf_recurrent.data.batches import SpanCollator
 from hf_recurrent.data.tokenizers import train_tokenizer
 from hf_recurrent.models.common.token_targets import NO_TARGET
+from hf_recurrent.tasks.base import Split
 from hf_recurrent.tasks.fill_mask import MASK
 from hf_recurrent.tasks.question_answering import best_spans, span_columns
 from hf_recurrent.tasks.translation import REFERENCE, scores
 from hf_recurrent.training.arguments import ModelArguments
+from support.other_tokenizers import OTHERS
 from support.own_data import IOB, choice, question, spoken, tagged, task_on
 
 
@@ -53,9 +57,11 @@ def test_windows_cover_long_contexts(windows):
     assert answered == set(seen), "some window has the whole answer"
 
 
-def test_questions_have_the_steps_of_all_their_windows(windows):
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_questions_have_the_steps_of_all_their_windows(side, windows):
     task, split = windows
     tokenizer = of_bytes("classification")
+    tokenizer.padding_side = side
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
     sizes |= {"halting": "global", "depth_objective": "mixture", "type_vocab_size": 2}
     config = GUTConfig(**sizes, vocab_size=len(tokenizer))
@@ -72,6 +78,10 @@ def test_questions_have_the_steps_of_all_their_windows(windows):
     for answer, row in zip(examples["answer"], task.questions(split), strict=True):
         assert answer
         assert answer in row["context"]
+    tokenizer.padding_side = "right"
+    again, _ = split.measure(model, tokenizer, 4)
+    assert examples["answer"].tolist() == again["answer"].tolist()
+    assert examples["confidence"].tolist() == pytest.approx(again["confidence"].tolist())
 
 
 def test_the_best_span_is_that_of_all_pairs():
@@ -222,6 +232,22 @@ def test_masks_follow_from_tokens_and_seed(write):
     assert collate(ready)["labels"].tolist() == [[NO_TARGET, 9]], "what has labels has its masks"
 
 
+def test_a_masked_example_has_words_on_both_sides(write):
+    """Of the masked tokens the one that has as many before it as are shown after it."""
+    tokenizer = of_bytes("language")
+    tokenizer.add_special_tokens({"mask_token": MASK})
+    task, ids = task_on("fill-mask", speeches(write)), tokenizer("abcdefghijklmnopqrstuvwxyz")["input_ids"]
+    labels = [number if place in (0, 11, 25) else NO_TARGET for place, number in enumerate(ids)]
+    split = Split(task, "test", Dataset.from_list([{"input_ids": ids, "labels": labels}]))
+    assert task.card_example(split, tokenizer) == {"text": f"abcdefghijk{MASK}mnopqrstuvw", "answer": "l"}
+
+
+def test_documents_are_encoded_by_threads(write):
+    with pytest.raises(ValueError, match="num_proc is 2: the tokenizer encodes documents with threads of its own"):
+        task_on("text-generation", speeches(write), num_proc=2)
+    assert task_on("text-generation", benchmark="flip_flop", num_proc=2).data.num_proc == 2
+
+
 def test_names_of_the_length_of_blocks(write):
     data = task_on("fill-mask", speeches(write), max_seq_length=64).data
     assert (data.block_size, data.max_seq_length, data.pack) == (64, None, True)
@@ -283,6 +309,8 @@ def test_ends_of_targets(write):
     # as of GPT-2, whose vocabulary has all bytes; a warning would be an error here
     tokenizer.unk_token = tokenizer.eos_token
     assert encoded(pairs(write), tokenizer)[REFERENCE][:] == encoded(pairs(write), tokenizer)["target"][:]
+    with pytest.raises(ValueError, match="does not end a text with an end-of-text token"):
+        encoded(pairs(write), OTHERS["gpt2"]())
 
 
 def test_flags_of_transformers_examples(write):
@@ -312,6 +340,42 @@ def test_bleu_of_plain_texts(write, monkeypatch):
 
 
 # ---- tokenizers
+
+
+BLANK = {
+    "text-classification": [{"text": text, "label": text} for text in ("a", "\u200b")],
+    "token-classification": [{"tokens": [text], "ner_tags": [tag]} for text, tag in (("\u200b", "O"), ("a", "B-PER"))],
+    "question-answering": [{"question": "who", "context": "\u200b", "answers": {"text": [], "answer_start": []}}],
+    "translation": [{"source": "one", "target": "\u200b"}],
+}
+
+
+@pytest.mark.parametrize("tag", BLANK)
+def test_texts_of_which_a_tokenizer_keeps_nothing_are_refused(tag, write):
+    frames = {"translation": "seq2seq", "text-classification": "language"}
+    tokenizer = of_bytes(frames.get(tag, "classification"))
+    tokenizer.backend_tokenizer.normalizer = Replace("\u200b", "")
+    options = {"version_2_with_negative": True} if tag == "question-answering" else {}
+    task = task_on(tag, write("blank.jsonl", BLANK[tag] * 40), **options)
+    with pytest.raises(ValueError, match=r"blank.jsonl has a text without any token, .*u200b.*: choose another"):
+        task.encode(task.source.splits["train"], tokenizer, "blank.jsonl")
+
+
+def test_a_checkpoint_that_is_trained_further_pads_on_the_side_of_its_task(tmp_path, write):
+    (tmp_path / "config.json").write_text('{"model_type": "gut"}')
+    of_bytes("seq2seq").save_pretrained(tmp_path)
+    model = ModelArguments(model_name_or_path=str(tmp_path))
+    for task, side in (
+        (task_on("text-generation", benchmark="flip_flop"), "left"),
+        (task_on("text-generation", speeches(write)), "left"),
+        (task_on("fill-mask", speeches(write)), "left"),
+        (task_on("text-classification", benchmark="listops"), "right"),
+    ):
+        if task.tag == "fill-mask":
+            with pytest.raises(ValueError, match="whose tokenizer has no mask token"):
+                task.load_tokenizer(model)
+            continue
+        assert task.load_tokenizer(model).padding_side == side
 
 
 def test_a_tokenizer_that_does_not_suit_documents_is_refused(write, tmp_path):

@@ -121,20 +121,14 @@ class ChoiceCollator:
         return batch | {"labels": torch.tensor([example["labels"] for example in examples])}
 
 
-class SpanCollator:
-    """Pads texts as `PaddingCollator`, and moves the columns of both ends of a span by the padding before it."""
+class SpanCollator(PaddingCollator):
+    """Pads on the right for every tokenizer, because both ends of a span are counted from the first token."""
 
     ends = ("start_positions", "end_positions")
 
     def __init__(self, tokenizer: Any):
-        self.pad = PaddingCollator(tokenizer)
-
-    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        batch = self.pad(examples)
-        if self.pad.left:
-            padding = batch["input_ids"].shape[1] - batch["attention_mask"].sum(1)
-            batch |= {name: batch[name] + padding for name in self.ends if name in batch}
-        return batch
+        super().__init__(tokenizer)
+        self.left = False
 
 
 class PairCollator(PaddingCollator):

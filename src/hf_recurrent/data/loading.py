@@ -130,7 +130,6 @@ class Source:
         wanted: splits of a data set to evaluate on; none: those for tests.
         labelled: whether labels are needed; without, they are read if every split has them.
         trained: field of the arguments -> column of training, taken where it is not given and the examples have it.
-        title: the name of the data, if not that of their file.
     """
 
     task: "Task"
@@ -140,7 +139,6 @@ class Source:
     wanted: tuple[str, ...] = ()
     labelled: bool = True
     trained: Mapping[str, Any] = field(default_factory=dict)
-    title: str | None = None
 
     @property
     def arguments(self) -> Any:
@@ -184,7 +182,7 @@ class Source:
     @property
     def name(self) -> str:
         path = next(iter(self.paths.values()), None)
-        return self.title or (self.glue or Path(self.hub_name[0]).name if path is None else name_of(path))
+        return self.glue or Path(self.hub_name[0]).name if path is None else name_of(path)
 
     @property
     def place(self) -> str:

@@ -122,11 +122,8 @@ def load_tokenizer(
             f"the tokenizer of {name} has no padding token: padding with {tokenizer.eos_token!r}", stacklevel=2
         )
         tokenizer.pad_token = tokenizer.eos_token
-    if frame == "seq2seq" and tokenizer("a")["input_ids"][-1:] != [tokenizer.eos_token_id]:
-        raise ValueError(
-            f"the tokenizer of {name} does not end a text with an end-of-text token, which a decoder needs to stop: "
-            "take one that does, such as T5's, or train one on the texts"
-        )
+    if frame == "seq2seq":
+        require_end(tokenizer)
     has_types = frame == "classification" and pair_types(tokenizer) > 1
     inputs = [*(input_ for input_ in tokenizer.model_input_names if input_ != TYPE_INPUT), *[TYPE_INPUT] * has_types]
     # `save_pretrained` writes attributes of the constructor alone
@@ -134,6 +131,15 @@ def load_tokenizer(
         setattr(tokenizer, attribute, value)
         tokenizer.init_kwargs[attribute] = value
     return tokenizer
+
+
+def require_end(tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Raise a ValueError for a tokenizer that does not put its end-of-text token after a text."""
+    if tokenizer("a")["input_ids"][-1:] != [tokenizer.eos_token_id]:
+        raise ValueError(
+            f"the tokenizer of {tokenizer.name_or_path} does not end a text with an end-of-text token, which a decoder "
+            "needs to stop: take one that does, such as T5's, or train one on the texts"
+        )
 
 
 def with_plain_texts(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":

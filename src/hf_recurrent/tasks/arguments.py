@@ -172,6 +172,10 @@ class TextArguments(DocumentArguments):
                 f"slice_by is {', '.join(self.slice_by)}: blocks hold parts of several documents; pass "
                 "--line_by_line, for one document a block"
             )
+        if self.is_own and self.num_proc is not None:
+            raise ValueError(
+                f"num_proc is {self.num_proc}: the tokenizer encodes documents with threads of its own; leave it out"
+            )
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -205,8 +205,8 @@ class Task:
         return ()
 
     def column_facts(self, columns: Columns) -> Row:
-        """The columns, for a card, by the names of their flags."""
-        return {"text_column": list(columns.texts), "label_column": columns.label}
+        """The columns by the names of their flags, for a card and for later evaluations."""
+        return {**{flag: columns.inputs[name] for name, flag, *_ in self.fields}, "label_column": columns.label}
 
     @cached_property
     def source(self) -> Data:
@@ -504,6 +504,16 @@ def require_room(limit: int | None, tokenizer: Any, pair: bool = False) -> None:
         raise ValueError(
             f"max_seq_length is {limit}, and the tokenizer puts {around} tokens around texts: pass more than those"
         )
+
+
+def require_tokens(texts: Sequence[Any], counts: Iterable[int], place: str) -> None:
+    """Raise a ValueError for a text of which the tokenizer keeps no token."""
+    for text, count in zip(texts, counts, strict=True):
+        if not count:
+            raise ValueError(
+                f"{place} has a text without any token, {reprlib.repr(text)}: choose another tokenizer, or leave such "
+                "texts out"
+            )
 
 
 def warn_of_cuts(lengths: Sequence[int], limit: int | None, flag: str, texts: str) -> None:

@@ -230,7 +230,8 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
         )
     columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
     trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
-    if {"pack", "line_by_line"} & given.keys():
+    by_line = bool(trained.get("line_by_line"))
+    if given.get("pack") or given.get("line_by_line", by_line) != by_line:
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
     given = trained | given

@@ -12,7 +12,8 @@ from datasets import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from ..data.batches import PaddingCollator
-from ..metrics.functional import Row, masked_statistics, of_logits, perplexity, text_metrics
+from ..metrics.functional import Row, perplexity, text_metrics
+from ..metrics.tensors import masked_statistics, of_logits
 from ..models.common.token_targets import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
@@ -115,7 +116,7 @@ class FillMask(PerToken, OfBlocks):
     def card_example(self, split: Split, tokenizer: Any) -> Row:
         example = split.dataset[0]
         labels = np.array(example["labels"])
-        place = int(np.flatnonzero(labels != NO_TARGET)[0])
+        place = min(np.flatnonzero(labels != NO_TARGET), key=lambda place: abs(place - AROUND))
         # other masks are what they hide
         ids = np.where(labels == NO_TARGET, example["input_ids"], labels)
         answer, ids[place] = tokenizer.decode([ids[place]]), tokenizer.mask_token_id

@@ -65,6 +65,11 @@ class MultipleChoice(Task):
     def declared_labels(self, columns: Columns) -> tuple[str, ...]:
         return tuple(map(str, range(len(columns.inputs[CHOICES]))))
 
+    def column_facts(self, columns: Columns) -> Row:
+        inputs = columns.inputs
+        facts = {"context_column": inputs[CONTEXT], "start_column": inputs.get("start")}
+        return {**facts, "ending_columns": list(inputs[CHOICES]), "label_column": columns.label}
+
     # ---- encoding
 
     def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:

@@ -21,7 +21,7 @@ from ..metrics.answers import exact_match, f1, normalized
 from ..metrics.functional import Row, Scores
 from ..utils import parse_json
 from .arguments import SpanArguments
-from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room
+from .base import EXAMPLE_CHARACTERS, Measured, Split, Task, require_room, require_tokens
 
 QUESTION, CONTEXT, ANSWERS = "question", "context", "answers"
 # keys of answers: their texts, and where these begin in the context
@@ -123,6 +123,7 @@ class QuestionAnswering(Task):
             ]
             owners, whole = windows.pop("overflow_to_sample_mapping"), {**batch, NUMBER: numbers, LENGTH: lengths}
             columns = {name: [values[owner] for owner in owners] for name, values in whole.items()}
+            require_tokens(columns[CONTEXT], (any(end > start for start, end in own) for own in offsets), place)
             ends = np.array(list(map(span_columns, offsets, columns[ANSWERS])))
             return {**columns, **windows, OFFSETS: offsets, **dict(zip(SpanCollator.ends, ends.T, strict=True))}
 

@@ -21,6 +21,7 @@ from .base import (
     beginning,
     require_known_words,
     require_room,
+    require_tokens,
     short_example,
     warn_of_cuts,
 )
@@ -78,6 +79,9 @@ class TextClassification(Task):
         inputs = dict(zip(("text", "text_pair"), texts, strict=False))
         return Columns(inputs, tuple(label) if len(label) > 1 else next(iter(label), None), slices)
 
+    def column_facts(self, columns: Columns) -> Row:
+        return {"text_column": list(columns.texts), "label_column": columns.label}
+
     # ---- encoding
 
     def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
@@ -91,6 +95,7 @@ class TextClassification(Task):
             if info is not None:
                 return dict(tokenizer(*texts))
             encoded, lengths = within(tokenizer, limit, *texts)
+            require_tokens(texts[0], lengths, place)
             return {**encoded, LENGTH: lengths}
 
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
@@ -193,16 +198,18 @@ class TextClassification(Task):
 
 
 def text_baseline(texts: Sequence[str], labels: np.ndarray) -> tuple[Callable[[Sequence[str]], np.ndarray], int]:
-    """What the words of texts tell of their labels, in whatever order they stand: the least that a model should beat.
+    """Fit a bag-of-words baseline, which a model should beat: TF-IDF features, with logistic or ridge regression.
 
-    TF-IDF with logistic regression, of numbers with ridge regression, at scikit-learn's settings. Of more than
-    `MOST_TEXTS` training texts it reads so many, the same random ones each time.
+    Ridge regression predicts numbers, logistic regression classes, both with scikit-learn's default settings. At most
+    `MOST_TEXTS` training texts are used, the same random sample in every run.
 
     Args:
-        labels: classes (N,) as whole numbers, sets of C labels (N, C) as zeros and ones, or numbers (N,).
+        texts: N training texts.
+        labels: class ids (N,) as integers, sets of C labels (N, C) as zeros and ones, or numbers (N,) as floats.
 
     Returns:
-        A function of texts to predictions, of the kind of the labels; and the number of coefficients.
+        A function from M texts to predictions (M,) or (M, C), of the type of the labels; and the number of
+        coefficients.
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -213,16 +220,19 @@ def text_baseline(texts: Sequence[str], labels: np.ndarray) -> tuple[Callable[[S
 
     chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_TEXTS]
     vectorizer = TfidfVectorizer(token_pattern=WORD)
-    words = vectorizer.fit_transform([texts[place] for place in chosen])
-    model = Ridge() if np.issubdtype(labels.dtype, np.floating) else LogisticRegression()
-    model = OneVsRestClassifier(model) if labels.ndim == 2 else model
+    words, labels = vectorizer.fit_transform([texts[place] for place in chosen]), labels[chosen]
+    model = LogisticRegression() if labels.dtype.kind == "i" else Ridge()
+    # logistic regression alone cannot fit labels that are all the same
+    if labels.dtype.kind == "i" and (labels.ndim == 2 or len(np.unique(labels)) == 1):
+        model = OneVsRestClassifier(model)
     with warnings.catch_warnings():
-        # of a fit that would go on, and of labels that all texts have
+        # of a fit that has not converged, and of labels that are all the same
         warnings.simplefilter("ignore")
-        model.fit(words, labels[chosen])
+        model.fit(words, labels)
     fitted = [each for each in getattr(model, "estimators_", [model]) if hasattr(each, "coef_")]
     size = sum(each.coef_.size + np.size(each.intercept_) for each in fitted)
-    return lambda texts: model.predict(vectorizer.transform(texts)), size
+    # scikit-learn returns (M,) for a single label
+    return lambda texts: model.predict(vectorizer.transform(texts)).reshape(-1, *labels.shape[1:]), size
 
 
 def text_columns(examples: Any) -> list[str]:

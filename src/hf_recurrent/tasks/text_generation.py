@@ -28,15 +28,8 @@ from ..data.documents import NUM_BYTES, Blocks, DocumentSource
 from ..data.loading import Data, benchmark_data
 from ..data.reading import LENGTH, Reading, folder_texts, format_of, is_folder, narrowest, read_rows
 from ..data.tokenizers import TRAINED_KINDS, unknown_token_id, with_plain_texts
-from ..metrics.functional import (
-    Row,
-    Scores,
-    accuracy,
-    last_read_accuracy,
-    next_token_statistics,
-    of_logits,
-    text_metrics,
-)
+from ..metrics.functional import Row, Scores, accuracy, last_read_accuracy, text_metrics
+from ..metrics.tensors import next_token_statistics, of_logits
 from ..models.common.token_targets import NO_TARGET
 from .arguments import TextArguments
 from .base import (
@@ -78,6 +71,7 @@ class TextGeneration(Task):
     auto_class = "AutoModelForCausalLM"
     model_kind, data_kind = "a causal language model", "has no labels"
     arguments = TextArguments
+    frame = "language"
     make_collator: Callable[[Any], Callable] = partial(PaddingCollator, lists_of_labels=True)
     preprocess_logits = staticmethod(next_token_ids)
     metrics = staticmethod(read_metrics)

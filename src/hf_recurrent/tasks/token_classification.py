@@ -17,11 +17,12 @@ from datasets import Dataset, List, Value
 from ..data.batches import PaddingCollator, within
 from ..data.loading import Source
 from ..data.reading import LENGTH, Columns, first_tokens, words_of, words_of_tokens
-from ..metrics.functional import Row, Scores, is_iob, scores_entities, tag_scores, token_classes
+from ..metrics.functional import Row, Scores, is_iob, scores_entities, tag_scores
+from ..metrics.tensors import token_classes
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .arguments import WordArguments
-from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, warn_of_cuts
+from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, require_tokens, warn_of_cuts
 
 # columns of encoded examples: words, their labels, and the number of the word that each token is of, -1 for none
 WORDS, WORD_LABELS, WORD_IDS = "words", "word_labels", "word_ids"
@@ -125,6 +126,7 @@ class TokenClassification(PerToken):
             texts = [" ".join(words) for words in batch[WORDS]]
             encoded, lengths = within(tokenizer, limit, texts, return_offsets_mapping=True)
             word_ids = list(map(words_of_tokens, batch[WORDS], encoded.pop("offset_mapping")))
+            require_tokens(batch[WORDS], (max(ids, default=-1) + 1 for ids in word_ids), place)
             labels = list(map(first_labels, word_ids, batch["label"]))
             return {**encoded, LENGTH: lengths, WORD_IDS: word_ids, "labels": labels}
 

@@ -21,9 +21,10 @@ from ..benchmarks.sequence_tokenizers import TRANSLATION, sequence_tokenizer
 from ..benchmarks.wmt14_en_de.text_forms import join_pieces, plain_text
 from ..data.batches import PairCollator, token_counts, within
 from ..data.reading import LENGTH, Columns
-from ..data.tokenizers import load_saved_tokenizer, unknown_token_id
+from ..data.tokenizers import load_saved_tokenizer, require_end, unknown_token_id
 from ..metrics.bleu import bleu, compound_split_bleu
-from ..metrics.functional import Row, Scores, summarize, target_statistics
+from ..metrics.functional import Row, Scores, summarize
+from ..metrics.tensors import target_statistics
 from ..models.common.token_targets import NO_TARGET
 from ..utils import plain
 from .arguments import BLEU, EXACT_MATCH, PairArguments
@@ -35,6 +36,7 @@ from .base import (
     Task,
     beginning,
     require_known_words,
+    require_tokens,
     short_example,
     some_examples,
     warn_of_cuts,
@@ -135,14 +137,19 @@ class Translation(Task):
         writes.
 
         Raises:
-            ValueError: an example of a benchmark with words that are not known.
+            ValueError: an example of a benchmark has unknown words, a text has no tokens, or the tokenizer puts no
+                end-of-text token after texts.
         """
+        require_end(tokenizer)
         info, unknown = self.source.info, unknown_token_id(tokenizer)
         limits = {name: getattr(self.data, f"max_{name}_length") for name in PAIR}
 
         def tokenize(batch: dict[str, list]) -> dict[str, list]:
             encoded, lengths = within(tokenizer, limits[SOURCE], batch[SOURCE])
             wanted, target_lengths = within(tokenizer, limits[TARGET], text_target=batch[TARGET])
+            for texts, counts in ((batch[SOURCE], lengths), (batch[TARGET], target_lengths)):
+                # the end of a text is no token of it
+                require_tokens(texts, (count - 1 for count in counts), place)
             labels = wanted["input_ids"]
             columns = {**{name: encoded[name] for name in ("input_ids", "attention_mask")}, "labels": labels}
             if info is not None:
