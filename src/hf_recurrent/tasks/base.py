@@ -106,9 +106,10 @@ class Task:
         labels_words: whether a label is a list with one for each word.
         text_flags: what names the columns of texts.
         as_trained: settings that other commands take as training had them.
-        frame: what the tokenizers that are trained for it put around texts, see `train_tokenizer`.
-        default_tokenizer: the kind that is trained if none is named.
-        needs_offsets: whether the tokenizer must tell the characters of tokens.
+        frame: "classification", "language" or "seq2seq": the special tokens around a text and the padding side of the
+            task's tokenizers, see `train_tokenizer`.
+        default_tokenizer: the kind of tokenizer that is trained if none is named.
+        needs_offsets: whether the task needs the character offsets of tokens, and with them a fast tokenizer.
         limit_name: the setting that limits the tokens of a text.
         reads_pairs: whether examples are pairs of texts.
         make_collator: makes the collator of padded batches, from a tokenizer.
@@ -265,11 +266,18 @@ class Task:
         return build_tokenizer(self.data.benchmark, self.data.benchmark_config)
 
     def suited(self, tokenizer: Any, name: str) -> Any:
-        """A tokenizer as the task takes it. Raises a ValueError for one that does not suit."""
+        """Check that a tokenizer suits the task, and let it pad on the side of the task's frame.
+
+        Args:
+            name: the name, folder or kind of the tokenizer, for messages.
+
+        Raises:
+            ValueError: the tokenizer lacks what the task needs.
+        """
         if self.needs_offsets and not tokenizer.is_fast:
             raise ValueError(
-                f"tokenizer is {name!r}, a {type(tokenizer).__name__}, which is written in Python and does not tell "
-                "where tokens stand: take a fast one"
+                f"tokenizer is {name!r}, a {type(tokenizer).__name__}, which is written in Python and gives no "
+                "character offsets of tokens: take a fast one"
             )
         tokenizer.padding_side = tokenizer.init_kwargs["padding_side"] = PADDING_SIDES[self.frame]
         return tokenizer

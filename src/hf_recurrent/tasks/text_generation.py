@@ -168,7 +168,7 @@ class Documents(Task):
                     return
 
     def suited(self, tokenizer: Any, name: str) -> Any:
-        """The tokenizer, which puts nothing around a text."""
+        """As for any task, and without special tokens around a text; it needs a padding and an end-of-text token."""
         if name in TRAINED_KINDS:
             return tokenizer
         for role, use in {"pad_token": "fills batches", "eos_token": "stands after each document"}.items():
