@@ -252,12 +252,18 @@ def with_ponder_metrics(prediction: Any, scores: Callable[..., Scores]) -> Score
     found = scores(first, prediction.label_ids)
     for values in rest:
         if np.issubdtype(values.dtype, np.integer):
-            steps = values.reshape(len(values), -1)
-            live = steps >= 0
-            found["ponder_steps"] = float(((steps * live).sum(1) / live.sum(1).clip(1)).mean())
+            found["ponder_steps"] = float(mean_per_example(values).mean())
         else:
             found["ponder_cost"] = float(values.mean())
     return found
+
+
+def mean_per_example(values: Any) -> Any:
+    """The means of an array or tensor (B, S) over each example's tokens, less than 0 being padding; of (B,) itself."""
+    if values.ndim == 1:
+        return values
+    live = values >= 0
+    return (values * live).sum(1) / live.sum(1).clip(1)
 
 
 def text_metrics(statistics: np.ndarray, labels: np.ndarray) -> Scores:

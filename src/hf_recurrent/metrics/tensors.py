@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ..models.common.token_targets import NO_TARGET
-from .functional import HALTING_COLUMNS, Row
+from .functional import HALTING_COLUMNS, Row, mean_per_example
 
 
 def of_logits(statistics: Callable[[torch.Tensor, Any], torch.Tensor]) -> Callable:
@@ -71,11 +71,3 @@ def target_statistics(output: Row, labels: torch.Tensor) -> torch.Tensor:
         value = output.get(name)
         columns.append(torch.full_like(columns[1], math.nan) if value is None else mean_per_example(value))
     return torch.stack([column.double() for column in columns], 1)
-
-
-def mean_per_example(values: torch.Tensor) -> torch.Tensor:
-    """(B,) as they are, or the means of (B, S) steps over each example's tokens, -1 being padding."""
-    if values.dim() == 1:
-        return values
-    live = values >= 0
-    return (values * live).sum(1) / live.sum(1).clamp_min(1)
