@@ -6,7 +6,7 @@ import pytest
 
 from hf_recurrent.data.tokenizers import train_tokenizer
 from hf_recurrent.tasks import get_task
-from hf_recurrent.tasks.checkpoints import COLUMNS, Checkpoint, Request, own_task
+from hf_recurrent.tasks.checkpoints import COLUMNS, Checkpoint, Request, holds_examples, own_task
 from support.own_data import choice, question, tagged, task_on
 
 
@@ -66,3 +66,13 @@ def test_columns_of_training_are_read_again(tag, row, columns, write):
     model.model.config.id2label = dict(enumerate(trained.label_names))
     read = own_task(model, Request(files={"test": place})).source
     assert read.splits["test"].column_names == trained.splits["train"].column_names
+
+
+def test_places_of_examples(write, tmp_path):
+    assert [holds_examples(place) for place in ("listops", write("a.csv", "text,label\n"), str(tmp_path))] == [
+        *(False, True, True)
+    ]
+    with pytest.raises(ValueError, match=r"b.csv': there is no such file or folder; did you mean a\.csv"):
+        holds_examples(str(tmp_path / "b.csv"))
+    with pytest.raises(ValueError, match="'org/reviews': there is no such file or folder; pass a data set of the Hub"):
+        holds_examples("org/reviews")

@@ -17,7 +17,6 @@ from ..data.batches import NO_LIMIT
 from ..data.documents import DocumentSource
 from ..data.labels import REGRESSION, SINGLE, TOKENS, Labels
 from ..data.loading import Source
-from ..data.reading import FORMATS
 from ..data.tokenizers import load_saved_tokenizer
 from ..hub.card import auto_class_of
 from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
@@ -75,7 +74,7 @@ class Request:
     """The data to evaluate on: a benchmark, or a user's own examples.
 
     Attributes:
-        benchmark: a benchmark of this package, or the name or folder of a published one.
+        benchmark: a benchmark of this package.
         config: its configuration; None: the default one.
         splits: which splits; none given: its test splits.
         params: parameters of the configuration, if examples are generated.
@@ -109,12 +108,15 @@ def holds_examples(place: str) -> bool:
     """Whether a place is a file of a user's examples or a folder of texts by label, rather than a benchmark.
 
     Raises:
-        ValueError: it looks like such a file, and there is none.
+        ValueError: it is neither.
     """
+    if place in list_benchmarks():
+        return False
     path = Path(place)
-    if place not in list_benchmarks() and not path.exists() and path.suffix in (*FORMATS, ".zip", ".gz"):
-        raise ValueError(f"{place!r}: there is no such file{near_names(path)}")
-    return place not in list_benchmarks() and path.exists()
+    if not path.exists():
+        near = near_names(path) or "; pass a data set of the Hub as --dataset_name"
+        raise ValueError(f"{place!r}: there is no such file or folder{near}")
+    return True
 
 
 def load_checkpoint(
