@@ -50,7 +50,7 @@ def renamed(row):
             choice,
             {
                 **{"context_column": "my_sent1", "start_column": "my_sent2", "label_column": "my_label"},
-                "ending_columns": [f"my_ending{number}" for number in range(3)],
+                "ending_columns": tuple(f"my_ending{number}" for number in range(3)),
             },
         ),
         ("token-classification", tagged, {"text_column": "my_tokens", "label_column": "my_ner_tags"}),

@@ -63,11 +63,9 @@ def target_statistics(output: Row, labels: torch.Tensor) -> torch.Tensor:
         output: a model's output with `logits` (B, T, V), aligned with `labels`.
         labels: (B, T) token ids, -100 where there is none.
     """
-    logits, known = output["logits"], labels != NO_TARGET
-    nats = cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
-    tokens, right = known.sum(1), ((logits.argmax(-1) == labels) & known).sum(1)
-    columns = [tokens, nats.double().sum(1), right, right == tokens]
+    tokens, nats, right = masked_statistics(output["logits"], labels).unbind(1)
+    columns = [tokens, nats, right, right == tokens]
     for name in HALTING_COLUMNS:
         value = output.get(name)
-        columns.append(torch.full_like(columns[1], math.nan) if value is None else mean_per_example(value))
+        columns.append(torch.full_like(nats, math.nan) if value is None else mean_per_example(value))
     return torch.stack([column.double() for column in columns], 1)

@@ -101,7 +101,8 @@ class Task:
         auto_class: of its models.
         model_kind, data_kind: a model of the task, and its data, as messages call them.
         arguments: the class of `data`.
-        fields: of examples: their name, the flag that names the column, its usual names, and what it has.
+        fields: of examples: their name, the flag that names the column and, for `inputs_of`, its usual names and what
+            it has.
         label_names, label_kind: usual names of the column of labels, and what it has; none without labels.
         labels_words: whether a label is a list with one for each word.
         text_flags: what names the columns of texts.
@@ -127,7 +128,7 @@ class Task:
     model_kind: str
     data_kind: str
     arguments = DataArguments
-    fields: Sequence[tuple[str, str, Sequence[str], str]] = ()
+    fields: Sequence[tuple[Any, ...]] = ()
     label_names: Sequence[str] = ()
     label_kind = "the labels"
     labels_words = False
@@ -207,7 +208,7 @@ class Task:
 
     def column_facts(self, columns: Columns) -> Row:
         """The columns by the names of their flags, for a card and for later evaluations."""
-        return {**{flag: columns.inputs[name] for name, flag, *_ in self.fields}, "label_column": columns.label}
+        return {**{flag: columns.inputs.get(name) for name, flag, *_ in self.fields}, "label_column": columns.label}
 
     @cached_property
     def source(self) -> Data:
@@ -256,10 +257,10 @@ class Task:
             return self.suited(load(name, **model.hub_options), name)
         if not data.is_own:
             return self.benchmark_tokenizer(checkpoint)
-        if data.tokenizer not in (None, *TRAINED_KINDS):
-            return self.suited(load_tokenizer(data.tokenizer, frame=self.frame, token=model.token), data.tokenizer)
-        kind = data.tokenizer or self.default_tokenizer
-        return self.suited(train_tokenizer(kind, self.training_texts(), data.vocab_size, frame=self.frame), kind)
+        name = data.tokenizer or self.default_tokenizer
+        if name in TRAINED_KINDS:
+            return self.suited(train_tokenizer(name, self.training_texts(), data.vocab_size, frame=self.frame), name)
+        return self.suited(load_tokenizer(name, frame=self.frame, token=model.token), name)
 
     def benchmark_tokenizer(self, checkpoint: Path | None) -> Any:
         """The tokenizer of the benchmark."""
@@ -331,8 +332,8 @@ class Task:
         tests = training_like_first(data.splits["train"], tests, data.slice_columns) | dict(self.further_splits())
 
         def prepared(splits: dict[str, Dataset]) -> list[Split]:
-            some = {name: some_examples(rows, arguments.max_eval_samples) for name, rows in splits.items()}
-            return [self.split(name, rows, tokenizer) for name, rows in some.items()]
+            limit = arguments.max_eval_samples
+            return [self.split(name, some_examples(rows, limit), tokenizer) for name, rows in splits.items()]
 
         validation = {split.name: split.dataset for split in prepared(named["validation"])}
         return Splits(train, validation, prepared(tests))
@@ -494,9 +495,8 @@ def training_like_first(train: Dataset, tests: dict[str, Dataset], columns: Sequ
 
 def short_example(split: Split) -> Row:
     """The longest example of at most `MAX_EXAMPLE_TOKENS` tokens, or the shortest one."""
-    lengths = [len(ids) for ids in split.dataset["input_ids"][:]]
-    fitting = [place for place, length in enumerate(lengths) if length <= MAX_EXAMPLE_TOKENS]
-    return split.dataset[fitting[-1] if fitting else 0]
+    (fitting,) = (token_counts(split.dataset) <= MAX_EXAMPLE_TOKENS).nonzero()
+    return split.dataset[int(max(fitting, default=0))]
 
 
 def beginning(text: str) -> str:

@@ -230,9 +230,9 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
             f"train_file is {request.train_file!r}, but {checkpoint.name} is {kind.model_kind}: leave it out, it is "
             "for models of words or masked tokens"
         )
-    columns = {name: value for name, value in checkpoint.settings.items() if name in COLUMNS and value}
-    trained = {name: value for name, value in checkpoint.settings.items() if name not in COLUMNS}
-    by_line = bool(trained.get("line_by_line"))
+    trained = {name: value for name, value in checkpoint.settings.items() if value is not None}
+    columns = {name: trained.pop(name) for name in COLUMNS if name in trained}
+    by_line = trained.get("line_by_line", False)
     if given.get("pack") or given.get("line_by_line", by_line) != by_line:
         # lines are not packed, and whole files are
         trained = {name: value for name, value in trained.items() if name not in ("line_by_line", "pack")}
@@ -267,9 +267,7 @@ def own_task(checkpoint: Checkpoint, request: Request) -> Task:
 
 def metric_of(checkpoint: Checkpoint) -> str:
     """The measure of a checkpoint's tables, one of `hub.card.METRICS`."""
-    is_classifier = checkpoint.task.tag == "text-classification"
-    own = METRICS.get(checkpoint.model.config.problem_type) if is_classifier else None
-    return own or checkpoint.task.metric_name
+    return METRICS.get(checkpoint.model.config.problem_type, checkpoint.task.metric_name)
 
 
 def known_labels(checkpoint: Checkpoint) -> Labels | None:

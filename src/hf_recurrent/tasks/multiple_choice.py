@@ -25,6 +25,7 @@ class MultipleChoice(Task):
     auto_class = "AutoModelForMultipleChoice"
     model_kind, data_kind = "a multiple-choice model", "has answers to choose from"
     arguments = ChoiceArguments
+    fields = ((CONTEXT, "context_column"), ("start", "start_column"), (CHOICES, "ending_columns"))
     label_names = ("label",)
     reads_pairs = True
     make_collator = ChoiceCollator
@@ -64,11 +65,6 @@ class MultipleChoice(Task):
 
     def declared_labels(self, columns: Columns) -> tuple[str, ...]:
         return tuple(map(str, range(len(columns.inputs[CHOICES]))))
-
-    def column_facts(self, columns: Columns) -> Row:
-        inputs = columns.inputs
-        facts = {"context_column": inputs[CONTEXT], "start_column": inputs.get("start")}
-        return {**facts, "ending_columns": list(inputs[CHOICES]), "label_column": columns.label}
 
     # ---- encoding
 

@@ -131,12 +131,10 @@ class TokenClassification(PerToken):
             return {**encoded, LENGTH: lengths, WORD_IDS: word_ids, "labels": labels}
 
         encoded = examples.map(tokenize, batched=True, num_proc=self.data.num_proc, desc="encoding")
-        lengths = np.asarray(encoded[LENGTH][:])
-        found = np.array([len({*numbers} - {-1}) for numbers in encoded[WORD_IDS]])
-        warn_of_cuts(lengths, limit, "max_seq_length", f"examples of {place}")
-        lost = np.array([len(words) for words in encoded[WORDS]]) - found
+        warn_of_cuts(encoded[LENGTH][:], limit, "max_seq_length", f"examples of {place}")
+        rows = zip(*(encoded[name] for name in (WORDS, WORD_IDS, LENGTH)), strict=True)
         # those of a text that is cut are known already
-        if lost := int(lost[lengths <= (limit or np.inf)].sum()):
+        if lost := sum(len(words) - len({*ids} - {-1}) for words, ids, length in rows if length <= (limit or length)):
             warnings.warn(
                 f"the tokenizer leaves nothing of {lost:,} words of {place}, which get no label", stacklevel=2
             )

@@ -61,6 +61,7 @@ class Translation(Task):
     auto_class = "AutoModelForSeq2SeqLM"
     model_kind, data_kind = "an encoder-decoder model", "has sources and targets"
     arguments = PairArguments
+    fields = tuple((name, f"{name}_column") for name in PAIR)
     frame = "seq2seq"
     limit_name = "max_source_length"
     make_collator = PairCollator
@@ -92,8 +93,7 @@ class Translation(Task):
         return {**texts, SOURCE: (self.data.source_prefix or "") + texts[SOURCE]}
 
     def column_facts(self, columns: Columns) -> Row:
-        names = {f"{name}_column": column for name, column in columns.inputs.items()}
-        return {**names, "source_prefix": self.data.source_prefix or None}
+        return {**super().column_facts(columns), "source_prefix": self.data.source_prefix or None}
 
     # ---- encoding
 
