@@ -243,7 +243,7 @@ CASES = [
     ("pairs", {"metric_name": "rouge"}, "metric_name is 'rouge': expected one of exact_match, bleu"),
     # evaluations on the way read targets and write none
     ("pairs", {"metric_for_best_model": "bleu"}, "metric_for_best_model is 'bleu'"),
-    ("pairs", {"source_lang": "de"}, "source_lang is 'de': name both languages"),
+    ("pairs", {"source_lang": "de"}, "source_lang is 'de' and target_lang is not set: name both"),
     ("pairs", {"source_lang": "de", "target_lang": "en"}, "source_lang is 'de' and source_column 'words'"),
     ("logic", {"source_prefix": "x: "}, "source_prefix is 'x: ', which is for your own data"),
     ("logic", {"batch_tokens": 20}, "batch_tokens is 20, but an example has"),

@@ -13,10 +13,6 @@ from ..data.arguments import DataArguments, conflict, flag
 from ..data.glue import TASKS as GLUE
 from ..utils import require_known
 
-DOCUMENT_FILE = (
-    "Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL or "
-    "Parquet file with one in each row."
-)
 LONG_DOCUMENTS = "long_documents"
 EXACT_MATCH, BLEU = METRICS = ("exact_match", "bleu")
 
@@ -104,7 +100,11 @@ class EntityArguments(WordArguments):
 class DocumentArguments(DataArguments):
     """The texts of documents."""
 
-    train_file: str | None = flag(default=None, help=DOCUMENT_FILE)
+    train_file: str | None = flag(
+        default=None,
+        help="Training documents: a text file, which is one; a folder or zip file of them; or a CSV, TSV, JSON, JSONL "
+        "or Parquet file with one in each row.",
+    )
     text_column: str | None = flag(
         default=None, aliases=["--text_column_name"], help="The column of texts; text, or the only one, if unset."
     )
@@ -332,15 +332,14 @@ class PairArguments(DataArguments):
     )
 
     def __post_init__(self) -> None:
-        if (self.source_lang is None) != (self.target_lang is None):
-            given = "source_lang" if self.target_lang is None else "target_lang"
-            raise ValueError(f"{given} is {getattr(self, given)!r}: name both languages, source_lang and target_lang")
-        columns = [name for name in ("source_column", "target_column") if getattr(self, name) is not None]
-        if self.source_lang is not None and columns:
-            raise conflict(self, "source_lang", columns[0], "name the column")
-        if len(columns) == 1:
-            other = next(name for name in ("source_column", "target_column") if name not in columns)
-            raise ValueError(f"{columns[0]} is {getattr(self, columns[0])!r} and {other} is not set: name both")
+        for kind in ("lang", "column"):
+            pair = f"source_{kind}", f"target_{kind}"
+            missing, given = sorted(pair, key=lambda name: getattr(self, name) is not None)
+            value = getattr(self, given)
+            if value is not None and getattr(self, missing) is None:
+                raise ValueError(f"{given} is {value!r} and {missing} is not set: name both")
+        if self.source_lang is not None and self.source_column is not None:
+            raise conflict(self, "source_lang", "source_column", "name the column")
         if self.metric_name is not None:
             require_known("metric_name", self.metric_name, list(METRICS))
         if self.max_seq_length is not None:

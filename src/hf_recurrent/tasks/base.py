@@ -471,6 +471,11 @@ class Task:
         yield from ()
 
 
+def numbered(flag: str, names: Sequence[str]) -> dict[str, str]:
+    """The columns of a flag, with a number after it where there are several."""
+    return {f"{flag} ({number})" if len(names) > 1 else flag: name for number, name in enumerate(names, 1)}
+
+
 def some_examples(examples: Dataset, limit: int | None) -> Dataset:
     """At most `limit` examples, the same random ones each time: the authors' files are sorted by difficulty."""
     return examples if limit is None or limit >= len(examples) else examples.shuffle(seed=0).select(range(limit))

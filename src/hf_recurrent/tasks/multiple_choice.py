@@ -10,7 +10,7 @@ from ..data.batches import ChoiceCollator, within
 from ..data.reading import LENGTH, Columns, text_of
 from ..metrics.functional import Row
 from .arguments import ChoiceArguments
-from .base import EXAMPLE_CHARACTERS, Split, Task, require_room, warn_of_cuts
+from .base import EXAMPLE_CHARACTERS, Split, Task, numbered, require_room, warn_of_cuts
 
 CONTEXT, CHOICES = "context", "choices"
 # columns of SWAG: what comes before all endings, what begins each of them, and how the endings' names begin
@@ -52,7 +52,7 @@ class MultipleChoice(Task):
         named |= {} if start is None else {"start_column": start}
         inputs: Row = {CONTEXT: named["context_column"], CHOICES: tuple(endings)}
         inputs |= {} if start is None else {"start": start}
-        return inputs, named | {f"ending_columns ({number})": name for number, name in enumerate(endings, 1)}
+        return inputs, named | numbered("ending_columns", endings)
 
     def example(self, row: Row, columns: Columns) -> Row:
         start = columns.inputs.get("start")

@@ -19,6 +19,7 @@ from .base import (
     Splits,
     Task,
     beginning,
+    numbered,
     require_known_words,
     require_room,
     require_tokens,
@@ -239,8 +240,3 @@ def text_columns(examples: Any) -> list[str]:
     """The fields of texts that a data set, or one of its rows, has."""
     names = getattr(examples, "column_names", examples)
     return [name for name in ("text", "text_pair") if name in names]
-
-
-def numbered(flag: str, names: Sequence[str]) -> dict[str, str]:
-    """The columns of a flag, with a number after it where there are several."""
-    return {f"{flag} ({number})" if len(names) > 1 else flag: name for number, name in enumerate(names, 1)}

@@ -214,8 +214,7 @@ class OfBlocks(Documents):
             # a first pass, so that every error comes before anything is written
             source.counts  # noqa: B018
             train = blocks.dataset("train", data.max_train_samples)
-        first = next(blocks("train"), {"input_ids": ()})
-        tokens = len(first["input_ids"])
+        tokens = len(next(blocks("train"), {"input_ids": ()})["input_ids"])
         if not tokens or (data.pack and tokens < data.block_size):
             remedy = f"set it to {tokens} or less" if tokens > 1 else "give more text"
             raise ValueError(
@@ -223,11 +222,12 @@ class OfBlocks(Documents):
             )
         if not source.reading.streaming:
             self.check_blocks("train", train)
-        found = {split: blocks.dataset(split, limit) for split in source.all_splits if split != "train"}
-        for split, rows in found.items():
+        found = {}
+        for split in source.all_splits[1:]:
+            rows = blocks.dataset(split, limit)
             self.check_blocks(split, rows)
             warn_of_unknown_tokens(split, rows, unknown_token_id(tokenizer))
-        found = {split: self.prepared(rows, tokenizer) for split, rows in found.items()}
+            found[split] = self.prepared(rows, tokenizer)
         role = "test" if "test" in found else "validation"
         validation = {split: rows for split, rows in found.items() if split == "validation"}
         return Splits(train, validation, [self.block_split(role, found[role])])
