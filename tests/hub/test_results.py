@@ -64,6 +64,7 @@ def test_results_of_others_are_none(tmp_path, content):
         ("license: apache-2.0", "license: !!python/name:os.system ''", "not valid YAML"),
         ("license: apache-2.0", "licence: apache-2.0", "lacks 'license'"),
         ("library_name: transformers", "library_name:", "lacks 'library_name'"),
+        ("assets/steps.png", "assets/none.png", "'assets/none.png' is missing"),
     ],
 )
 def test_each_defect_of_a_card_is_named(tmp_path, picture, old, new, problem):
@@ -170,8 +171,10 @@ def test_examples_of_own_data_are_left_out_unless_asked_for(tmp_path, picture):
         assert len(found["figures"]) == (3 if told else 1)
         assert ("secret" in json.dumps(found)) == told == ("secret" in (tmp_path / "README.md").read_text())
     assert found["example"] == {"text": "a text", "text_pair": "a text", "answer": None}
-    write_results(tmp_path, make_results(task="fill-mask", data={"seed": None}, example={"text": "the [MASK] of"}))
-    assert read_results(tmp_path)["example"]["text"] == "a text [MASK]"
+    assert [*found] == [*make_results()]
+    for task, text in (("fill-mask", "a text [MASK]"), ("text-classification", "a text")):
+        write_results(tmp_path, make_results(task=task, data={"seed": None}, example={"text": "the [MASK]. So"}))
+        assert read_results(tmp_path)["example"]["text"] == text
 
 
 def test_columns_must_be_as_many_as_in_training():
@@ -241,3 +244,12 @@ def test_a_copy_has_the_card_of_the_original(tmp_path, picture):
         copy_results(str(origin), tmp_path / copy, copy)
         assert read_results(tmp_path / copy) == {**results, "name": copy}
         lint_card(tmp_path / copy)
+
+
+def test_a_copy_without_a_card_knows_whose_its_weights_are(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gut"}')
+    write_json(tmp_path / "base_model.json", OURO)
+    (tmp_path / "copy").mkdir()
+    copy_results(str(tmp_path), tmp_path / "copy", "copy")
+    (tmp_path / "copy" / "config.json").write_text('{"model_type": "gut"}')
+    assert read_base_model(str(tmp_path / "copy")) == OURO

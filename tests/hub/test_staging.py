@@ -9,6 +9,7 @@ import pytest
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub import read_results, render_card, write_results
 from hf_recurrent.hub.publish import publish_checkpoint
+from hf_recurrent.hub.results import stored_digest
 from hf_recurrent.hub.staging import is_publishable, stage_checkpoint
 
 REPO = "org/gut-listops"
@@ -100,6 +101,27 @@ def test_sharded_weights_travel_with_their_index(run_folder, tmp_path):
     (run_folder / sorted(shards)[0]).unlink()
     with pytest.raises(ValueError, match=r"does not load: .*model-00001"):
         publish_checkpoint(run_folder, REPO, dry_run=True)
+
+
+def test_shards_of_earlier_weights_are_left_behind(run_folder, tmp_path):
+    shards, digest = shard(run_folder), stored_digest(run_folder)
+    (run_folder / "model-00001-of-00099.safetensors").write_bytes(b"")
+    assert stored_digest(run_folder) == digest
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    assert {path.name for path in staged.glob("model-*")} == shards
+
+
+def test_a_card_that_somebody_wrote_has_the_pictures_that_it_shows_and_code_of_this_package(run_folder, tmp_path):
+    results = read_results(run_folder)
+    (run_folder / "results.json").unlink()
+    (run_folder / "assets" / "unused.png").write_bytes(b"png")
+    (run_folder / "modeling_ut.py").write_text("raise RuntimeError")
+    staged = stage_checkpoint(run_folder, tmp_path / "staged")
+    assert {f"assets/{path.name}" for path in staged.glob("assets/*")} == {
+        figure["path"] for figure in results["figures"]
+    }
+    assert {path.name for path in staged.glob("*.py")} == {"configuration_gut.py", "modeling_gut.py"}
+    assert (staged / "README.md").read_text() == (run_folder / "README.md").read_text()
 
 
 def break_architecture(folder):

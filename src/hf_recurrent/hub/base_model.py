@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..registry import ARCHITECTURES
-from ..utils import Json, read_json, read_text
+from ..utils import Json, read_json, read_text, write_json
 from .card import LICENCE
 from .results import README_FILE, cached_file, front_matter, read_results, write_results
 
+# of copies that have no results to name it
+LINEAGE_FILE = "base_model.json"
 # the Hub's identifiers of licences that let everybody pass on changed copies, some of them on conditions
 PASSED_ON = re.compile(
     r"apache-2\.0|mit|isc|zlib|unlicense|wtfpl|afl-3\.0|artistic-2\.0|bsl-1\.0|ecl-2\.0|ms-pl|ncsa|pddl|odbl|odc-by"
@@ -54,13 +56,15 @@ def read_base_model(name: str, revision: str | None = None, token: Any = None) -
         return {"name": name, **license_of(readme), "revision": extract_commit_hash(config, None)}
     if (results := read_results(folder)) is not None:
         return results["model"]["base"]
+    if (folder / LINEAGE_FILE).is_file():
+        return read_json(folder / LINEAGE_FILE)
     if read_json(folder / "config.json").get("model_type") in ARCHITECTURES:
         return None
     return {"name": folder.resolve().name, **license_of(folder / README_FILE), "revision": None}
 
 
 def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
-    """Give the copy of a checkpoint in `folder` the card of the original, if it has one.
+    """Give the copy of a checkpoint in `folder` the card of the original, or the model that its weights come from.
 
     Args:
         name: of the copy, for its card.
@@ -68,6 +72,8 @@ def copy_results(origin: str, folder: Path, name: str, **options: Any) -> None:
     """
     results = read_results(origin, **options)
     if results is None:
+        if base := read_base_model(origin, options.get("revision"), options.get("token")):
+            write_json(folder / LINEAGE_FILE, base)
         return
     figures = [figure for figure in results["figures"] if (Path(origin) / figure["path"]).is_file()]
     for figure in figures:

@@ -1,6 +1,7 @@
 """Publish a folder: stage the files that belong on the Hub, check them as a user would, send them as one commit."""
 
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,10 @@ from .results import is_own, may_quote, read_results
 from .staging import is_publishable, local_files, stage_checkpoint
 
 MAIN = "main"
+# git's names of branches and tags, without those that need escaping, other kinds of references and commit ids
+REVISION = re.compile(
+    r"(?!.*(\.\.|//|/\.|@\{|\.lock$|\.lock/))(?!refs/|HEAD$|[0-9a-f]{7,40}$)[A-Za-z0-9_][A-Za-z0-9_./@{}+-]*(?<![/.])"
+)
 
 
 def check_repo_id(repo_id: str, argument: str = "repo_id") -> None:
@@ -71,6 +76,9 @@ class Options:
         tag: name to give to the commit; a tag that exists is an error.
         announce: is called with what will be sent, before anything is sent.
         api: `huggingface_hub.HfApi` with endpoint and token; None: the user's own.
+
+    Raises:
+        ValueError: an illegal name, or a tag with the name of the branch.
     """
 
     dry_run: bool = False
@@ -79,6 +87,13 @@ class Options:
     tag: str | None = None
     announce: Callable[[Published], None] | None = None
     api: HfApi | None = None
+
+    def __post_init__(self) -> None:
+        for kind, name in (("revision", self.revision), ("tag", self.tag)):
+            if name is not None and not REVISION.fullmatch(name):
+                raise ValueError(f"{kind}={name!r}: expected a name such as 'main' or 'v1.0'")
+        if self.tag is not None and self.tag in (MAIN, self.revision):
+            raise ValueError(f"tag={self.tag!r} is the branch that is published to, or main: use another name")
 
 
 def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
@@ -93,10 +108,11 @@ def publish_checkpoint(folder: str | os.PathLike, repo_id: str, **options: Any) 
         OSError: the Hub cannot be reached or refuses.
     """
     check_repo_id(repo_id)
+    settings = Options(**options)
     with tempfile.TemporaryDirectory(prefix="hf-recurrent-") as work:
         staged = stage_checkpoint(folder, Path(work) / "staged", repo_id)
         check_reload(Path(folder), staged)
-        return publish_folder(staged, repo_id, "model", Options(**options))
+        return publish_folder(staged, repo_id, "model", settings)
 
 
 def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -> Published:
@@ -109,8 +125,9 @@ def publish_benchmark(folder: str | os.PathLike, repo_id: str, **options: Any) -
     from ..benchmarks.export import check_dataset_folder
 
     check_repo_id(repo_id)
+    settings = Options(**options)
     check_dataset_folder(folder)
-    return publish_folder(Path(folder), repo_id, "dataset", Options(**options))
+    return publish_folder(Path(folder), repo_id, "dataset", settings)
 
 
 def check_access(repo_id: str, **options: Any) -> None:

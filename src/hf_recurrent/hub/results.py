@@ -25,6 +25,7 @@ that of the headline.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,11 @@ from ..utils import (
     write_bytes,
     write_json,
 )
-from .card import CLASSIFICATION, QUOTING, eval_results_file, render_card
+from .card import CLASSIFICATION, FILL_MASK, QUOTING, eval_results_file, render_card
 from .findings import chosen
 
 README_FILE, RESULTS_FILE = "README.md", "results.json"
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 # of statistics
 SWEEP_FILE, EXPERT_FILE = "halting_sweep.json", "expert_stats.json"
 CALIBRATION_FILE, INSIDE_FILE = "calibration.json", "inside.json"
@@ -67,6 +69,7 @@ EMPTY: dict = {
 QUOTED = ("routing", "pictures", "examples")
 # of the front matter of a card that somebody wrote
 REQUIRED_KEYS = ("license", "library_name", "pipeline_tag", "tags")
+IMAGE = re.compile(r"\bassets/[\w.-]+\.png")
 
 
 def cached_file(name: str, file: str, **options: Any) -> str | None:
@@ -178,13 +181,15 @@ def without_quotes(data: Any) -> Any:
         return [without_quotes(item) for item in shown]
     if not isinstance(data, dict):
         return data
-    kept = {name: value for name, value in data.items() if not (name in QUOTED and isinstance(value, list))}
-    kept = {name: without_quotes(value) for name, value in kept.items()}
-    kept |= {name: [] for name in data.keys() - kept.keys()}
-    if "example" in data:
+    kept = {
+        name: [] if name in QUOTED and isinstance(value, list) else without_quotes(value)
+        for name, value in data.items()
+    }
+    if {"task", "model", "example"} <= data.keys():
+        example = data["example"]
         # the usage of a model that fills masks needs one
-        masks = [word for word in data["example"]["text"].split() if word in ("[MASK]", "<mask>")]
-        pair = data["example"]["text_pair"] and NO_EXAMPLE["text"]
+        masks = [mask for mask in ("[MASK]", "<mask>") if data["task"] == FILL_MASK and mask in example["text"]]
+        pair = example["text_pair"] and NO_EXAMPLE["text"]
         kept["example"] = NO_EXAMPLE | {"text": " ".join([NO_EXAMPLE["text"], *masks]), "text_pair": pair}
     return kept
 
@@ -207,11 +212,16 @@ def lint_card(folder: str | os.PathLike) -> None:
         problems.append(f"{README_FILE} is not what {RESULTS_FILE} renders to: run `hf-recurrent card render`")
     elif (folder / "config.json").is_file():
         problems += contradictions(folder, results)
-    for figure in results["figures"] if results else ():
-        if not (folder / figure["path"]).is_file():
-            problems.append(f"the image '{figure['path']}' is missing")
+    problems += [
+        f"the image '{name}' is missing" for name in shown_images(text, results) if not (folder / name).is_file()
+    ]
     if problems:
         raise ValueError(f"the card of {folder} is not publishable:\n" + "\n".join(f"- {p}" for p in problems))
+
+
+def shown_images(text: str, results: Json | None) -> list[str]:
+    """The paths of the pictures that a card shows, which somebody wrote if there are no results."""
+    return sorted(set(IMAGE.findall(text))) if results is None else [figure["path"] for figure in results["figures"]]
 
 
 def front_matter(text: str) -> dict:
@@ -241,6 +251,14 @@ def contradictions(folder: Path, results: Json) -> Iterator[str]:
 def stored_digest(folder: str | os.PathLike) -> str | None:
     """`tensors_digest` of the weights in a folder without a fitted probe; None if there are none."""
     weights: dict = {}
-    for path in Path(folder).glob("model*.safetensors"):
-        weights |= load_file(path)
+    for path in map(Path(folder).joinpath, weight_files(Path(folder))):
+        if path.suffix == ".safetensors" and path.is_file():
+            weights |= load_file(path)
     return tensors_digest((name, weights[name]) for name in sorted(weights) if PROBE not in name) if weights else None
+
+
+def weight_files(folder: Path) -> list[str]:
+    """The names of the files with the weights of a checkpoint: one, or those that an index names, and the index."""
+    if (folder / WEIGHTS_FILE).is_file() or not (folder / INDEX_FILE).is_file():
+        return [WEIGHTS_FILE]
+    return [INDEX_FILE, *sorted(set(read_json(folder / INDEX_FILE)["weight_map"].values()))]

@@ -14,41 +14,43 @@ from .checkpoint import write_code
 from .results import (
     CALIBRATION_FILE,
     EXPERT_FILE,
+    INDEX_FILE,
     INSIDE_FILE,
     README_FILE,
     RESULTS_FILE,
     SWEEP_FILE,
+    WEIGHTS_FILE,
     lint_card,
     may_quote,
     read_results,
+    shown_images,
+    weight_files,
     without_quotes,
     write_results,
 )
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
-SHARDS = ("model.safetensors.index.json", "model-*-of-*.safetensors")
+CONFIG_FILE = "config.json"
 CONFIGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
 CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling", "kernels") for name in ARCHITECTURES)
 # numbers beside a card
 STATISTICS = (SWEEP_FILE, EXPERT_FILE, CALIBRATION_FILE, INSIDE_FILE)
-# what the card decides on
-SHOWN_FILES = ("assets/*.png", ".eval_results/*.yaml")
+EVAL_RESULTS = ".eval_results/*.yaml"
+# what the weights and the card decide on
+OTHERS = ("model-*-of-*.safetensors", "assets/*.png", EVAL_RESULTS)
 # where a checkpoint lay when it was loaded; on the Hub it says nothing, and it may be a local path
 ORIGINS = ("_name_or_path", "name_or_path", "_commit_hash", "is_local", "local_files_only")
 # an access token of the Hub, or a path in somebody's home folder
 PRIVATE = re.compile(r"\bhf_[A-Za-z0-9]{30,}|(?<![\w.])/(?:home|Users)/\w+|\b[A-Z]:\\+Users\\+\w+")
 
 
-def matches(path: str, *patterns: str) -> bool:
-    """Whether a relative path with slashes matches a pattern, whose stars stand for no slash."""
-    return any(fnmatchcase(path, pattern) and path.count("/") == pattern.count("/") for pattern in patterns)
-
-
 def is_publishable(path: str) -> bool:
     """Whether a checkpoint's repository may hold `path` (relative, with slashes): the kinds of files that we write."""
-    names = (README_FILE, RESULTS_FILE, CONFIG_FILE, WEIGHTS_FILE, *CONFIGS, *TOKENIZER_FILES, *CODE_FILES, *STATISTICS)
-    return path in names or matches(path, *SHARDS, *SHOWN_FILES)
+    names = (README_FILE, RESULTS_FILE, CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE)
+    # a star stands for no slash
+    return path in (*names, *CONFIGS, *TOKENIZER_FILES, *CODE_FILES, *STATISTICS) or any(
+        fnmatchcase(path, pattern) and path.count("/") == pattern.count("/") for pattern in OTHERS
+    )
 
 
 def local_files(folder: Path) -> dict[str, Path]:
@@ -82,10 +84,12 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     results, quotes = read_results(source), may_quote(read_results(source))
     if results is not None and not quotes:
         results = without_quotes(results)
-    for name, path in local_files(source).items():
-        shown = results is None or name in [figure["path"] for figure in results["figures"]]
-        unused = (name == INSIDE_FILE and not quotes) or (matches(name, *SHARDS) and (source / WEIGHTS_FILE).is_file())
-        if not is_publishable(name) or unused or (name.endswith((".py", ".png", ".yaml")) and not shown):
+    names = [*weight_files(source), *TOKENIZER_FILES, *CONFIGS, *STATISTICS]
+    names += shown_images(read_text(source / README_FILE), results)
+    if results is None:
+        names += [README_FILE, *(path.relative_to(source).as_posix() for path in source.glob(EVAL_RESULTS))]
+    for name, path in [(name, source / name) for name in names if is_publishable(name)]:
+        if not path.is_file() or (name == INSIDE_FILE and not quotes):
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         if name in STATISTICS:
