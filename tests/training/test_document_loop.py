@@ -13,7 +13,7 @@ from hf_recurrent.analysis.losses import evaluate_documents
 from hf_recurrent.data.segments import DocumentReader, TokenDocuments
 from hf_recurrent.registry import ARCHITECTURES
 from hf_recurrent.training.documents import DocumentRun, train_step
-from hf_recurrent.training.run_folder import DivergedError, checkpoint_to_resume, last_complete_checkpoint
+from hf_recurrent.training.run_folder import DivergedError, checkpoint_to_resume, checkpoints, last_complete_checkpoint
 from support.compare import assert_close
 from support.families import slow
 from support.own_data import flags, write_file
@@ -58,12 +58,11 @@ def texts(tmp_path_factory):
 def trained(texts, tmp_path):
     """A function from a folder's name and changes to the run that was trained there."""
 
-    def train(name, model_type="tlb", data_dir=texts, dropout=0.0, **changes):
+    def train(name, model_type="tlb", data_dir=texts, dropout=0.0, recipe=None, **changes):
         config = {**SIZES, **MODELS[model_type], "dropout": dropout, **changes.pop("config", {})}
         settings = {**RUN, "model_type": model_type, "config": config, "data_dir": data_dir, **changes}
-        run = read(
-            *flags({key: value for key, value in settings.items() if key != "use_cpu"}), output_dir=str(tmp_path / name)
-        )
+        words = flags({key: value for key, value in settings.items() if key != "use_cpu"})
+        run = read(*filter(None, [recipe]), *words, output_dir=str(tmp_path / name))
         run.prepare()
         run.train()
         return run
@@ -169,6 +168,21 @@ def test_checkpoints_of_another_folder(trained, tmp_path):
         assert last_complete_checkpoint(tmp_path / "run").name == "checkpoint-3"
     with pytest.raises(ValueError, match=r"it is no complete checkpoint of output_dir"):
         checkpoint_to_resume(tmp_path / "run", place[6])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [None, 0, 1])
+def test_checkpoints_are_kept_up_to_the_limit(trained, tmp_path, limit):
+    (tmp_path / "recipe.yaml").write_text(f"save_total_limit: {json.dumps(limit)}")
+    trained("run", recipe=tmp_path / "recipe.yaml", max_steps=3, save_steps=1)
+    assert len(checkpoints(tmp_path / "run")) == (limit or 3)
+
+
+@pytest.mark.slow
+def test_settings_mean_what_they_mean_in_transformers(trained):
+    """Warm-up in a fraction of the steps, and gradients that are not clipped."""
+    plain, other = trained("plain"), trained("other", warmup_steps=0.3, max_grad_norm=0)
+    assert_same(plain, other)
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_numbers_are_what_people_mean(tmp_path):
         ({"max_steps": "many"}, r"recipe .*tiny\.yaml: argument --max_steps.*: invalid int value: 'many'"),
         ({"config": [1]}, "config is "),
         ({"short_first_share": 1.5}, "short_first_share is 1.5"),
-        ({"short_first_steps": 50}, "short_first_steps and _share are for batch_sampling short_first, not None"),
+        ({"short_first_steps": 50}, "short_first_steps is 50: it is for batch_sampling short_first, not None"),
         ({"cycle_adam_beta1": True}, "cycle_adam_beta1 needs lr_schedule: linearwarmup, not 'rootwarmup'"),
     ],
 )

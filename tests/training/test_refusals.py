@@ -126,6 +126,29 @@ CASES = [
         "lr_schedule is 'linear' and lr_scheduler_type 'cosine': both choose the schedule",
     ),
     ("listops", {"accelerator_config": {"banana": 1}}, "banana"),
+    ("listops", {"fp16": True}, "fp16 is True, but training runs on a CPU: leave it out, or set bf16 to True"),
+    (
+        "listops",
+        {"early_stopping_patience": 1, "load_best_model_at_end": False, "metric_for_best_model": None},
+        "early_stopping_patience is 1: it needs load_best_model_at_end: true",
+    ),
+    ("listops", {"report_to": "banana"}, "report_to is banana: banana is not supported"),
+    (
+        "listops",
+        {"deepspeed": {"zero_optimization": {"stage": 2}}},
+        "deepspeed is not supported, .* set distributed_type of accelerate's",
+    ),
+    *(
+        ("listops", {name: value}, f"{name} is {value}: it is for a checkpoint, model_name_or_path")
+        for name, value in {"model_revision": "v2", "ignore_mismatched_sizes": True, "freeze_base_model": True}.items()
+    ),
+    *(
+        ("listops", {name: 0.5}, f"{name} is 0.5: it is for batch_sampling short_first, not None")
+        for name in ("short_first_share", "short_first_power")
+    ),
+    ("listops", {"paper_variants": {"a = 1": None}}, "paper_variants is set without paper: set paper to the row"),
+    ("listops", {"config": {"preset": "huge"}}, "config.preset is 'huge': expected one of tiny, small, base, large"),
+    ("listops", {"config": {"preset": ["tiny"]}}, r"config.preset is \['tiny'\]: expected one of tiny, small, base"),
     ("listops", {"benchmark_params": {"num_train": -3}}, "num_train=-3: expected"),
     ("listops", {"attn_implementation": "flash"}, "attn_implementation=.flash.. is not supported"),
     ("listops", {"modl_type": "gut"}, "unknown argument '--modl_type'; did you mean model_type?"),
@@ -261,6 +284,10 @@ CASES = [
     ("documents", {"tokenizer": "bpe"}, "vocab_size None: bpe needs a size"),
     ("documents", {"lr_schedule": "greedy"}, "lr_schedule is 'greedy': expected one of rootwarmup"),
     ("documents", {"weight_decay": 0.1}, r"weight_decay is 0\.1, which optim: adafactor has not"),
+    ("documents", {"adam_beta1": 0.8}, r"adam_beta1 is 0\.8, which optim: adafactor has not: leave it out"),
+    ("documents", {"save_steps": 0.5}, "save_steps.*: invalid int value: '0.5'"),
+    ("documents", {"save_total_limit": -1}, "save_total_limit is -1: expected a number from 0 on"),
+    ("documents", {"gradient_accumulation_steps": 0}, "gradient_accumulation_steps is 0: expected a number from 1 on"),
     ("documents", {"push_to_hub": True}, "hub_model_id='': expected owner/name"),
     ("documents", {"text_column": "body"}, "text_column is 'body', which is for your own data"),
     ("novels", {}, "novels.jsonl has the columns title, body: name the one with the texts with --text_column"),
@@ -282,6 +309,27 @@ def test_the_best_checkpoint_is_that_of_least_loss_unless_a_metric_is_named(tmp_
     saves = {"save_strategy": "best", "eval_strategy": evaluates, "load_best_model_at_end": True}
     args = RecurrentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", **saves)
     assert (args.metric_for_best_model, args.greater_is_better) == ("loss", False)
+
+
+@pytest.mark.parametrize("base", ["listops", "documents"])
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("ACCELERATE_USE_DEEPSPEED", "deepspeed is not supported, because its checkpoints are in parts"),
+        ("ACCELERATE_USE_MEGATRON_LM", "megatron_lm is not supported, because its checkpoints are in parts"),
+        ("PARALLELISM_CONFIG_TP_SIZE", "tp_size is 2, but a state goes through whole texts"),
+        ("PARALLELISM_CONFIG_CP_SIZE", "cp_size is 2, but a state goes through whole texts"),
+        ("PARALLELISM_CONFIG_SP_SIZE", "sp_size is 2, but a state goes through whole texts"),
+    ],
+)
+def test_engines_that_runs_do_not_take(refuse, monkeypatch, base, variable, message):
+    monkeypatch.setenv(variable, "true" if "USE" in variable else "2")
+    assert message in refuse(base)
+
+
+def test_a_missing_tracker_is_named(refuse, monkeypatch):
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
+    assert "report_to is wandb: WandbCallback requires wandb to be installed" in refuse("listops", report_to="wandb")
 
 
 def test_a_missing_flash_attention_is_named(refuse, monkeypatch):
@@ -333,6 +381,12 @@ def test_places_where_no_folder_can_be(refuse, write, monkeypatch):
     [
         # the embeddings are too few for the tokenizer, known at the first step
         ({"config": {**SIZES, "vocab_size": 5}}, "`input_ids` holds ids from"),
+        (
+            {"lr_schedule": "cosine", "lr_scheduler_kwargs": {"banana": 1}},
+            "lr_scheduler_kwargs {'banana': 1} is refused",
+        ),
+        ({"lr_schedule": "warmup_stable_decay"}, "lr_schedule 'warmup_stable_decay' with lr_scheduler_kwargs None is"),
+        ({"optim_args": "banana"}, "optim_args 'banana' is refused"),
         ({"metric_for_best_model": ""}, "metric_for_best_model is ''"),
         (
             {"config": {**SIZES, "halting": "none"}, "metric_for_best_model": "ponder_cost"},

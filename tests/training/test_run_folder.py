@@ -51,6 +51,11 @@ def test_another_number_of_processes_keeps_the_size_of_a_step(tmp_path):
         recorded(tmp_path, of(18, 6))
     with pytest.raises(ValueError, match=r"different run: .*\(seed: 3 there, 4 here\)"):
         recorded(tmp_path, of(12, 4, seed=4))
+    # as to publish it, in one process
+    write_run(tmp_path, of(12, 6), finished=True)
+    assert begin(tmp_path, of(6, 6)) is True
+    with pytest.raises(ValueError, match=r"\(per_device_train_batch_size: 6 there, 3 here\)"):
+        recorded(tmp_path, of(3, 3))
 
 
 def test_a_folder_is_that_of_its_run(tmp_path):

@@ -25,14 +25,14 @@ DEFAULT_HELD_OUT = 5
 # setting -> its least and its greatest value, both allowed
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("max_train_samples", "max_eval_samples", "max_length"), (1, math.inf)),
-    **dict.fromkeys(("batch_tokens", "max_tokens", "average_checkpoints", "evaluation_depth"), (1, math.inf)),
+    **dict.fromkeys(("batch_tokens", "average_checkpoints", "evaluation_depth"), (1, math.inf)),
     **dict.fromkeys(("num_merges", "vocab_size", "max_seq_length", "per_device_train_batch_size"), (1, math.inf)),
     **dict.fromkeys(("segment_length", "eval_segment_length", "block_size", "max_answer_length"), (1, math.inf)),
-    **dict.fromkeys(("per_device_eval_batch_size", "num_proc"), (1, math.inf)),
+    **dict.fromkeys(("per_device_eval_batch_size", "num_proc", "gradient_accumulation_steps"), (1, math.inf)),
     # a token besides the end-of-sequence token
     **dict.fromkeys(("max_source_length", "max_target_length"), (2, math.inf)),
     **dict.fromkeys(("ponder_warmup_steps", "short_first_steps", "early_stopping_patience"), (0, math.inf)),
-    **dict.fromkeys(("doc_stride", "learning_rate"), (0, math.inf)),
+    **dict.fromkeys(("doc_stride", "learning_rate", "save_total_limit", "warmup_steps"), (0, math.inf)),
     "mlm_probability": (0, 1),
     "short_first_share": (0, 0.99),
     "short_first_power": (1e-6, math.inf),

@@ -3,11 +3,14 @@
 # HfArg makes dataclass fields
 # ruff: noqa: RUF009
 
+import os
 import re
 from dataclasses import dataclass, fields, make_dataclass
 from functools import cached_property
 from typing import Any
 
+import torch
+from accelerate.utils.environment import parse_flag_from_env
 from transformers import TrainingArguments
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.hf_argparser import HfArg
@@ -64,8 +67,9 @@ class ModelArguments:
             )
         if self.model_type is not None:
             require_known("model_type", self.model_type, ARCHITECTURES)
-            if self.freeze_base_model:
-                raise ValueError("freeze_base_model is True: it is for a checkpoint, model_name_or_path")
+            for name in ("freeze_base_model", "ignore_mismatched_sizes", "model_revision"):
+                if value := getattr(self, name):
+                    raise ValueError(f"{name} is {value}: it is for a checkpoint, model_name_or_path")
 
     @property
     def hub_options(self) -> dict[str, Any]:
@@ -127,6 +131,8 @@ class ReportArguments:
             )
         if self.paper and self.paper_table != "none":
             raise conflict(self, "paper", "paper_table", "say what the run reproduces")
+        if self.paper_variants and not self.paper:
+            raise ValueError("paper_variants is set without paper: set paper to the row that they change")
         for other in [{}, *self.paper_variants.values()] if self.paper else ():
             PaperRow.of({**self.paper, **(other or {})})
 
@@ -194,12 +200,12 @@ class RecurrentTrainingArguments(TrainingArguments):
     )
     logging_nan_inf_filter: bool = HfArg(default=False, help="Hide NaN losses in logs; here they stop the run.")
     save_total_limit: int | None = HfArg(default=2, help="Maximum number of checkpoints to keep.")
-    restore_callback_states_from_checkpoint: bool = HfArg(
-        default=True, help="Resume the patience counter and the clock too."
-    )
+    restore_callback_states_from_checkpoint: bool = HfArg(default=True, help="Resume the patience counter too.")
+    push_to_hub: bool = HfArg(default=False, help="Publish the finished run as hub_model_id.")
+    hub_model_id: str | None = HfArg(default=None, help="Repository on the Hub: owner/name.")
 
     def __post_init__(self) -> None:
-        check_output_dir(self)
+        check_launch(self)
         check_numbers(self)
         if self.label_smoothing_factor:
             raise ValueError(
@@ -217,9 +223,16 @@ class RecurrentTrainingArguments(TrainingArguments):
         if self.cycle_adam_beta1 and self.lr_schedule != "linearwarmup":
             raise ValueError(f"cycle_adam_beta1 needs lr_schedule: linearwarmup, not {self.lr_schedule!r}")
         self.check_batches()
+        if self.fp16 and (self.use_cpu or not torch.accelerator.is_available()):
+            # accelerate would compute in float32 without a word
+            raise ValueError("fp16 is True, but training runs on a CPU: leave it out, or set bf16 to True")
         if self.per_device_train_batch_size is None:
             self.per_device_train_batch_size = DEFAULT_BATCH_SIZE
         require_known("best_model_on_ties", self.best_model_on_ties, ("first", "latest"))
+        if self.early_stopping_patience is not None and not self.load_best_model_at_end:
+            raise ValueError(
+                f"early_stopping_patience is {self.early_stopping_patience}: it needs load_best_model_at_end: true"
+            )
         if self.metric_for_best_model is not None and self.greater_is_better is None:
             self.greater_is_better = not self.metric_for_best_model.endswith(LOSSES)
         super().__post_init__()
@@ -228,13 +241,13 @@ class RecurrentTrainingArguments(TrainingArguments):
         """Raise a ValueError for an unknown sampling, or if more than one setting chooses the examples of a batch."""
         if self.batch_sampling is not None:
             require_known("batch_sampling", self.batch_sampling, SAMPLINGS)
-        if self.batch_sampling != "short_first" and (self.short_first_steps or self.short_first_share):
-            raise ValueError(
-                f"short_first_steps and _share are for batch_sampling short_first, not {self.batch_sampling!r}"
-            )
+        for name, unset in {"short_first_steps": 0, "short_first_share": 0.0, "short_first_power": 1.0}.items():
+            if self.batch_sampling != "short_first" and (value := getattr(self, name)) != unset:
+                raise ValueError(f"{name} is {value}: it is for batch_sampling short_first, not {self.batch_sampling}")
         ways = ["batch_tokens", "batch_sampling"]
         ways += [] if self.train_sampling_strategy == "random" else ["train_sampling_strategy"]
         ways += [] if self.batch_tokens is None else ["per_device_train_batch_size"]
+        ways += ["auto_find_batch_size"] if self.batch_tokens is not None and self.auto_find_batch_size else []
         chosen = [name for name in ways if getattr(self, name) is not None]
         if len(chosen) > 1:
             raise conflict(self, *chosen[:2], "choose the examples of a batch")
@@ -286,11 +299,32 @@ OF_DOCUMENTS: dict[str, Any] = {
     "save_total_limit": 2,
     "logging_steps": 100,
 }
+# those that mean something else there
+DOCUMENT_TYPES = {"eval_steps": int | None, **dict.fromkeys(("save_steps", "logging_steps"), int)}
+DOCUMENT_HELP = {
+    "per_device_train_batch_size": "Sequences that a process reads at a time.",
+    "per_device_eval_batch_size": "Sequences of an evaluation batch.",
+    "gradient_accumulation_steps": "Groups of sequences, read one after another, that make one optimiser step.",
+    "max_steps": "Optimiser steps.",
+    "learning_rate": "Base learning rate; with adafactor relative to the size of the parameters.",
+    "warmup_steps": "Optimiser steps over which the learning rate rises; below 1, a fraction of max_steps.",
+    "weight_decay": "Weight decay of adamw_torch, on all parameters.",
+    "max_grad_norm": "Clip gradients to this norm; 0 or unset: do not.",
+    "eval_steps": "Steps between evaluations on validation documents; none on the way if unset.",
+    "save_steps": "Steps between checkpoints.",
+    "logging_steps": "Steps between entries of the log.",
+    "resume_from_checkpoint": "A checkpoint of output_dir; the last complete one if unset.",
+    "disable_tqdm": "No progress bars.",
+}
 DocumentFields = make_dataclass(
     "DocumentFields",
     [
-        (field.name, field.type, HfArg(default=OF_DOCUMENTS[field.name], help=field.metadata["help"]))
-        for field in fields(TrainingArguments)
+        (
+            field.name,
+            DOCUMENT_TYPES.get(field.name, field.type),
+            HfArg(default=OF_DOCUMENTS[field.name], help=DOCUMENT_HELP.get(field.name, field.metadata["help"])),
+        )
+        for field in fields(RecurrentTrainingArguments)
         if field.name in OF_DOCUMENTS
     ],
 )
@@ -306,15 +340,26 @@ class DocumentTrainingArguments(DocumentFields):
     )
 
     def __post_init__(self) -> None:
-        check_output_dir(self)
+        check_launch(self)
         check_numbers(self, "max_steps", "eval_steps", "save_steps", "logging_steps")
         require_known("optim", self.optim, ("adafactor", "adamw_torch"))
         require_known("lr_schedule", self.lr_schedule, [name for name in schedule_names() if name not in NOT_OFFERED])
-        if self.optim != "adamw_torch" and self.weight_decay:
-            raise ValueError(f"weight_decay is {self.weight_decay}, which optim: {self.optim} has not: leave it at 0")
+        for name in () if self.optim == "adamw_torch" else ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"):
+            if (value := getattr(self, name)) != OF_DOCUMENTS[name]:
+                raise ValueError(f"{name} is {value}, which optim: {self.optim} has not: leave it out")
 
 
-def check_output_dir(args: Any) -> None:
-    """Raise a ValueError if a run has no folder: transformers would take ./trainer_output."""
+def check_launch(args: Any) -> None:
+    """Raise a ValueError if a run has no folder, or for an engine that leaves no whole checkpoints or divides texts."""
+    for name in ("deepspeed", "megatron_lm"):
+        if getattr(args, name, None) or parse_flag_from_env(f"ACCELERATE_USE_{name.upper()}"):
+            raise ValueError(
+                f"{name} is not supported, because its checkpoints are in parts: set distributed_type of accelerate's "
+                "config to FSDP, which divides parameters as well, or to MULTI_GPU"
+            )
+    for name in ("tp_size", "cp_size", "sp_size"):
+        if (size := int(os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", 1))) > 1:
+            raise ValueError(f"{name} is {size}, but a state goes through whole texts and models: set it to 1")
+    # transformers would take ./trainer_output
     if not args.output_dir:
         raise ValueError("output_dir is not set: give the run a folder, such as --output_dir runs/gut")

@@ -1,6 +1,7 @@
 """Checkpoints of runs over long documents: those of `accelerate`, with the place and the state of every sequence."""
 
 import copy
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,8 @@ def save_training_state(run: "DocumentRun") -> None:
         write_json(target / PROGRESS_FILE, asdict(run.progress))
         share_weights(target, PROGRESS_FILE)
         (target / COMPLETE).touch()
-        remove_checkpoints(checkpoints(run.folder)[run.args.save_total_limit :])
+        # as in transformers, nothing or 0 is no limit
+        remove_checkpoints(checkpoints(run.folder)[run.args.save_total_limit or sys.maxsize :])
     accelerator.wait_for_everyone()
 
 

@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, GradientAccumulationPlugin, set_seed
 from tqdm.auto import tqdm
-from transformers import get_scheduler
+from transformers import TrainingArguments, get_scheduler
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.losses import evaluate_documents
@@ -33,7 +33,7 @@ from .document_checkpoint import Progress, load_training_state, save_training_st
 from .model import check_model, make_config
 from .optimization import SCHEDULES, MomentumAdafactor, make_schedule
 from .run_folder import DivergedError, checkpoint_to_resume
-from .sharding import check_sharding, whole_model
+from .sharding import check_sharding
 from .stages import Run
 
 LOG_FILE = "training_log.json"
@@ -114,7 +114,8 @@ class DocumentRun(Run):
                 model.parameters(), args.learning_rate, betas, args.adam_epsilon, weight_decay=decay
             )
         make = make_schedule if args.lr_schedule in SCHEDULES else get_scheduler
-        schedule = make(args.lr_schedule, optimizer, args.warmup_steps, args.max_steps)
+        warmup = TrainingArguments.get_warmup_steps(args, args.max_steps)
+        schedule = make(args.lr_schedule, optimizer, warmup, args.max_steps)
         self.wrapped, self.optimizer, self.schedule = self.accelerator.prepare(model, optimizer, schedule)
         checkpoint = checkpoint_to_resume(self.folder, args.resume_from_checkpoint)
         self.progress = Progress() if checkpoint is None else load_training_state(self, checkpoint)
@@ -155,7 +156,7 @@ class DocumentRun(Run):
             sums = train_step(self.accelerator, self.wrapped, self.reader.next_segment(), self.caches)
         except ValueError as error:
             raise self.broken(error) from error
-        if self.args.max_grad_norm is not None:
+        if self.args.max_grad_norm:
             self.accelerator.clip_grad_norm_(self.wrapped.parameters(), self.args.max_grad_norm)
         self.optimizer.step()
         self.schedule.step()
@@ -214,14 +215,6 @@ class DocumentRun(Run):
         depth = self.whole.config.num_hidden_layers
         self.facts = {"seconds": self.progress.seconds, "steps": self.progress.steps, "trained_depth": depth}
         return self.whole
-
-    def evaluate(self) -> None:
-        # all processes of a sharded model call for it
-        if is_sharded(self.plain_model):
-            self.whole = whole_model(self.plain_model)
-        else:
-            self.whole = self.accelerator.unwrap_model(self.wrapped, keep_fp32_wrapper=False)
-        super().evaluate()
 
     def evaluated_splits(self) -> list[Split]:
         return self.task.evaluated(self.documents)

@@ -5,25 +5,28 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import yaml
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, TrainingArguments
 
 from ..benchmarks import benchmark_info
 from ..models.common.configuration import FOLLOWING
-from ..recipes import flags_of, no_recipe, recipe_path
+from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..utils import RecipeLoader, mapping, near_matches, one_line, parse_yaml, read_text, require_known
-from .run_folder import NOT_IDENTITY, STEP_SIZE, single
+from .run_folder import NOT_IDENTITY, SHARES, STEP_SIZE, single
 
 DEFAULT_BATCH_SIZE = 8
+TRANSFORMERS = TrainingArguments.__dataclass_fields__
 # settings that do not change the experiment: besides those that never change a run, chance, precision, placement, and
 # the source of the data, which the card states itself
 NO_EXPERIMENT = NOT_IDENTITY | {
+    *SHARES,
     *("seed", "data_seed", "full_determinism", "bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval"),
     *("attn_implementation", "data_dir", "deepspeed", "project", "debug", "local_rank"),
 }
@@ -63,6 +66,16 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return recipe
 
 
+def is_packaged(path: Path) -> bool:
+    """Whether a recipe is one of this package, or a copy with other names and places, of the same experiment."""
+
+    def experiment(file: Path) -> dict[str, Any]:
+        kept = ("paper", "paper_variants")
+        return {key: value for key, value in read_mapping(file).items() if key in kept or key not in NO_EXPERIMENT}
+
+    return experiment(path) in map(experiment, recipe_files().values())
+
+
 def raw_settings(argv: Sequence[str]) -> dict[str, Any]:
     """The settings of a command line's recipe, and over them the last word of each flag, none of them checked."""
     path = recipe_path(argv)
@@ -95,12 +108,16 @@ class FlagParser(HfArgumentParser):
         for kind in types_:
             title = kind.__doc__.strip().partition("\n")[0].rstrip(".")
             group, hints = self.add_argument_group(title), get_type_hints(kind)
-            for field in dataclasses.fields(kind):
+            # those of transformers last
+            for field in sorted(dataclasses.fields(kind), key=lambda each: each.name in TRANSFORMERS):
                 if field.init:
                     field.type = hints[field.name]
                     self._parse_dataclass_field(group, field)
                 if field.init and dict in [get_origin(kind) or kind for kind in get_args(hints[field.name])]:
                     self._option_string_actions[f"--{field.name}"].type = partial(text_of_mapping, field.name)
+        # of aliases, which transformers takes as they are
+        for flag, action in [*self._option_string_actions.items()]:
+            self._option_string_actions.setdefault(flag.replace("_", "-"), action)
 
     def error(self, message: str) -> None:
         raise ValueError(message)
@@ -191,7 +208,8 @@ def parse(argv: Sequence[str], types_: Sequence[type]) -> Parsed:
     for key, value in flags.items():
         before = settings.get(key)
         settings[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
-    instances = [make(kind, {key: settings[key] for key in defaults_of([kind]) if key in settings}) for kind in types_]
+    with refusals():
+        instances = [kind(**{key: settings[key] for key in defaults_of([kind]) if key in settings}) for kind in types_]
     given = {key: settings[key] for key, default in defaults.items() if settings.get(key, default) != default}
     recipe = None if path is None else simplest(with_sizes(recipe, recipe.get("model_type")))
     return Parsed(instances, simplest(given), simplest(flags), recipe)
@@ -219,12 +237,13 @@ def with_sizes(settings: dict[str, Any], model_type: str | None) -> dict[str, An
     return {**settings, "config": {**given, **sizes}}
 
 
-def make(kind: type, settings: dict[str, Any]) -> Any:
-    """`kind(**settings)`. Raises a ValueError, in one line, for a setting that is refused by whatever error."""
+@contextmanager
+def refusals(about: str = "") -> Iterator[None]:
+    """Raise a ValueError, in one line, for a setting that is refused by whatever error."""
     try:
-        return kind(**settings)
+        yield
     except Exception as error:
-        raise ValueError(one_line(error)) from error
+        raise ValueError(about + one_line(error)) from error
 
 
 def simplest(value: Any) -> Any:
@@ -278,11 +297,6 @@ def formatted(value: Any) -> str:
 # ---- rows of papers' tables that recipes name, with the numbers of `paper_results.yaml`
 
 
-# changes after which data are another draw of the same distribution
-FREE = ("seed", "disjoint", "num_validation", "num_test", "test_lengths", "test_p_ignore")
-SAME_DISTRIBUTION = tuple(f"benchmark_params.{name} = " for name in FREE)
-
-
 @functools.cache
 def papers() -> dict[str, dict[str, Any]]:
     """The contents of `paper_results.yaml`, by paper id."""
@@ -299,7 +313,8 @@ class Cell(NamedTuple):
     """Numbers for a split of a configuration: some of median, mean, std, bleu, bits and slices.
 
     `needs` are the conditions for a comparison: `steps` of the optimiser, at least, or `exact_steps`; `model`, fields
-    of the config; `params`, values that parameters of the benchmark may have; `files`, whether data may be read from
+    of the config; `params`, values that parameters of the benchmark may have; `free`, parameters that may have any
+    value, as its seed always may: another draw of the same distribution; `files`, whether data may be read from
     `data_dir`, and `test_examples`, the size of the test split then.
     """
 
@@ -308,12 +323,18 @@ class Cell(NamedTuple):
     numbers: dict[str, Any]
     needs: dict[str, Any]
 
-    def compares(self, data: Any, config: Any, steps: int, examples: int | None) -> bool:
-        """Whether a run with these `BenchmarkArguments`, model config, steps and test examples is as the paper's."""
+    def compares(self, data: Any, config: Any, steps: int, examples: int | None, changes: Sequence[str]) -> bool:
+        """Whether a run with these `BenchmarkArguments`, model config, steps and test examples is as the paper's.
+
+        Args:
+            changes: those of the recipe that no table of the paper has.
+        """
         needs = self.needs
+        free = tuple(f"benchmark_params.{name} = " for name in ("seed", *needs.get("free", ())))
         params = {**benchmark_info(data.benchmark).parameters[data.benchmark_config], **data.benchmark_params}
         return (
             data.benchmark_config == self.config
+            and all(change.startswith(free) for change in changes)
             and (steps == needs["exact_steps"] if "exact_steps" in needs else steps >= needs.get("steps", 0))
             and all(getattr(config, name) == value for name, value in needs.get("model", {}).items())
             and all(params[name] in allowed for name, allowed in needs.get("params", {}).items())
@@ -334,13 +355,15 @@ class PaperRow(NamedTuple):
         """The row that a recipe's `paper` names.
 
         Raises:
-            TypeError: a key is unknown or missing.
-            ValueError: there is no such paper, table, row or column.
+            ValueError: a key is unknown or missing, or there is no such paper, table, row or column.
         """
+        if not {*cls._fields[:3]} <= paper.keys() <= {*cls._fields}:
+            raise ValueError(f"paper is {dict(paper)}: expected the keys id, table and row, or column besides")
         named = cls(**paper)
         require_known("paper.id", named.id, papers())
         tables, place = papers()[named.id]["tables"], f"(of {named.id}, Table {named.table})"
         require_known("paper.table", str(named.table), map(str, tables))
+        named = named._replace(table=int(named.table))
         # the numbers of some tables are not transcribed
         if "rows" in tables[named.table]:
             require_known(f"paper.row {place}", named.row, tables[named.table]["rows"])
@@ -428,12 +451,10 @@ def paper_values(
         changes: what flags changed of the recipe.
     """
     row, rest = reproduced_row(report, changes)
-    if row is None or any(not change.startswith(SAME_DISTRIBUTION) for change in rest):
-        return {}
     found = {}
-    for cell in row.cells():
+    for cell in () if row is None else row.cells():
         table = tables.get(cell.split)
-        if table is not None and cell.compares(data, config, steps, table.get("n")):
+        if table is not None and cell.compares(data, config, steps, table.get("n"), rest):
             # a median is shown with its mean
             values = {**cell.numbers, "accuracy": cell.numbers.get("median", cell.numbers.get("mean"))}
             names = ("accuracy", *(("mean",) if "median" in values else ()), "std", "bleu", "bits", "slices")

@@ -17,15 +17,14 @@ RUN_FILE, RECIPE_FILE, LOCK_FILE = "run.json", "recipe.yaml", ".lock"
 TRAINER_STATE, WEIGHTS = "trainer_state.json", "model.safetensors"
 # the last file of a checkpoint that is written
 COMPLETE = "complete"
-# examples of an optimiser step, or its most tokens, over all processes: how these share them does not matter
-STEP_SIZE = "size of a step"
+# examples of an optimiser step, or its most tokens, over all processes, and the settings that share them out
+STEP_SIZE, SHARES = "size of a step", ("per_device_train_batch_size", "gradient_accumulation_steps")
 # how long a run trains
 LENGTHS = {"max_steps", "num_train_epochs"}
 # settings that change where, how fast or with what output a run works, but not what it computes
 NOT_IDENTITY = frozenset(
     {
         *("output_dir", "resume_from_checkpoint", "cache_dir", "num_proc", "dataloader_num_workers", "use_cpu"),
-        *("per_device_train_batch_size", "gradient_accumulation_steps"),
         # every run does all of them
         *("do_train", "do_eval", "do_predict"),
         *("disable_tqdm", "report_to", "run_name", "logging_steps", "save_total_limit", "keep_checkpoints"),
@@ -76,9 +75,11 @@ def recorded(folder: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     run = read_json(folder / RUN_FILE)
     # earlier versions had the size of a step outside the settings, and some more settings
     there, here = single({STEP_SIZE: run.get(STEP_SIZE), **identity(run["settings"])}), single(identity(settings))
+    # processes may share a step otherwise, and what has ended may be published by any number of them
+    same = SHARES if there.get(STEP_SIZE) == here.get(STEP_SIZE) else (STEP_SIZE,) if run["evaluated"] else ()
     changed = {
         name: f"{name}: {there.get(name, '(default)')!r} there, {here.get(name, '(default)')!r} here"
-        for name in sorted(there.keys() | here.keys())
+        for name in sorted((there.keys() | here.keys()) - {*same})
         if there.get(name) != here.get(name)
     }
     if changed:
@@ -148,6 +149,11 @@ def remove_checkpoints(several: Sequence[Path]) -> None:
     for checkpoint in several:
         (checkpoint / COMPLETE).unlink(missing_ok=True)
         shutil.rmtree(checkpoint)
+
+
+def seconds_of(checkpoint: Path) -> float:
+    """The seconds of training of a complete checkpoint; 0 of one that an earlier version has written."""
+    return float((checkpoint / COMPLETE).read_text() or 0)
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

@@ -52,7 +52,12 @@ def fresh_copy(model: Any) -> Any:
 
 
 def whole_model(model: Any) -> Any:
-    """A sharded model as a whole one on the first process's CPU, which all processes call for; None on the others."""
+    """A sharded model as a whole one on the first process's CPU, which all processes call for; None on the others.
+
+    A model that is not sharded is returned as it is.
+    """
+    if not is_sharded(model):
+        return model
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if torch.distributed.get_rank() > 0:
         return None
@@ -80,6 +85,11 @@ def load_optimizer(model: Any, optimizer: torch.optim.Optimizer, states: Path) -
     if all(isinstance(place, int) for place in places):
         names = {parameter: name for name, parameter in model.named_parameters()}
         ours = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        if len(places) != len(ours):
+            raise ValueError(
+                f"{states} is the state of {len(places)} parameters, and the model has {len(ours)}: resume with the "
+                "config of the checkpoint"
+            )
         named = dict(zip(places, ours, strict=True))
         saved["state"] = {named[place]: state for place, state in saved["state"].items()}
         for group in saved["param_groups"]:

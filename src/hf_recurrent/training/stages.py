@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 import yaml
 from accelerate import PartialState
 from accelerate.utils.environment import parse_flag_from_env
 from huggingface_hub import HfApi
 from transformers import EarlyStoppingCallback, TrainerState, set_seed
+from transformers.integrations import get_reporting_integration_callbacks
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..hub import Published, check_access, publish_checkpoint, write_results
@@ -43,10 +43,9 @@ from .model import (
     make_model,
     take_embeddings,
 )
-from .recipes import changes_by_flags, parse, step_size
+from .recipes import changes_by_flags, parse, refusals, step_size
 from .results import evaluate_run, recipe_of, run_results, summary, without_folders
 from .run_folder import (
-    COMPLETE,
     RECIPE_FILE,
     STEP_SIZE,
     TRAINER_STATE,
@@ -58,10 +57,11 @@ from .run_folder import (
     last_complete_checkpoint,
     load_average,
     remove_checkpoints,
+    seconds_of,
     step_of,
     write_run,
 )
-from .sharding import check_sharding
+from .sharding import check_sharding, whole_model
 from .trainer import (
     RecurrentTrainer,
     check_graphs,
@@ -132,6 +132,9 @@ class Run:
         config = check_model(self.model_args, self.task)
         check_evaluation_depth(config, self.args.evaluation_depth)
         check_graphs(self.args, config)
+        with refusals(f"report_to is {', '.join(self.args.report_to)}: "):
+            for callback in get_reporting_integration_callbacks(self.args.report_to):
+                callback()
 
     def execute(self) -> str | None:
         """Train, evaluate and publish, or resume from the last complete checkpoint in the folder.
@@ -259,6 +262,11 @@ class Run:
         state = TrainerState.load_from_json(str(self.checkpoint / TRAINER_STATE))
         return state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]
 
+    @property
+    def plain_model(self) -> Any:
+        """The model without the wrapper for several processes."""
+        return self.trainer.accelerator.unwrap_model(self.trainer.model)
+
     def outcome(self) -> Any:
         """The model at the end of training (the best one with `load_best_model_at_end`); facts are in `facts`.
 
@@ -266,13 +274,10 @@ class Run:
         run without checkpoints has them in memory alone.
         """
         trainer, checkpoint, args = self.trainer, self.checkpoint, self.args
-        model, state, seconds = trainer.accelerator.unwrap_model(trainer.model), trainer.state, trainer.seconds
-        if trainer.is_fsdp_enabled:
-            # this process has shards alone
-            model = getattr(transformers, self.task.auto_class).from_config(model.config)
+        model, state, seconds = self.whole, trainer.state, trainer.seconds
         if self.has_ended():
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
-            seconds = float((checkpoint / COMPLETE).read_text())
+            seconds = seconds_of(checkpoint)
             best = state.best_model_checkpoint if args.load_best_model_at_end else None
             # the folder of the run may have been moved
             model = load_average(model, [(checkpoint.with_name(Path(best).name) if best else checkpoint) / WEIGHTS])
@@ -290,6 +295,8 @@ class Run:
 
     def evaluate(self) -> None:
         """Save the checkpoint, and evaluate it with all processes as its users load it."""
+        # all processes of a sharded model call for it
+        self.whole = whole_model(self.plain_model)
         from_first(self.save)
         self.model = load_trained(self.folder, self.device, self.task)
         place = (self.model, self.tokenizer, self.evaluated_splits(), self.folder, self.report)
@@ -361,7 +368,7 @@ def join_processes_on_cpus() -> None:
     """Let the processes of a launcher train together where there are no GPUs.
 
     accelerate would let each of them train by itself without `use_cpu`, which its launcher does not hand on from a
-    file with MULTI_GPU. FSDP is refused there later on.
+    file with MULTI_GPU. With FSDP they train together as they are, and nothing is sharded.
     """
     several = int(os.environ.get("WORLD_SIZE", 1)) > 1
     if several and not torch.accelerator.is_available() and not parse_flag_from_env("ACCELERATE_USE_FSDP"):

@@ -24,13 +24,16 @@ from ..utils import near_matches, percent
 from .batches import EpochSampler, TokenBatchSampler, amounts_of, weighted_loss
 from .cuda_graphs import TrainingGraphs, padded
 from .optimization import SCHEDULES, make_schedule
+from .recipes import refusals
 from .run_folder import (
     COMPLETE,
     WEIGHTS,
     DivergedError,
     best_checkpoints,
     checkpoints,
+    last_complete_checkpoint,
     remove_checkpoints,
+    seconds_of,
     step_of,
 )
 from .sharding import SHARDED_MODEL, SHARDED_OPTIMIZER, load_optimizer, load_weights
@@ -94,11 +97,11 @@ class RecurrentTrainer(Trainer):
         # of one stack, batches of other sizes: examples weigh in as well as labels
         self.weighs_batches = args.batch_tokens is not None and not self.model.config.capabilities.two_stacks
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and not self.weighs_batches
-        # Trainer would delete, at the end, perhaps the one to resume from
-        self.checkpoint_limit, args.save_total_limit = args.save_total_limit, None
+        self.checkpoint_limit = args.save_total_limit
         self.began = time.perf_counter()
-        # statistics of batches since the last log, and of the present batch; its size relative to the step's others
-        self.logged: dict[str, list[torch.Tensor]] = {}
+        # statistics of batches since the last log, as sums and numbers of batches, and those of the present batch; its
+        # size relative to the step's others
+        self.logged: dict[str, tuple[torch.Tensor, int]] = {}
         self.statistics: dict[str, torch.Tensor] = {}
         self.batch_weight: torch.Tensor | float = 1.0
         check_graphs(args, self.model.config)
@@ -177,7 +180,14 @@ class RecurrentTrainer(Trainer):
                 args.lr_schedule, optimizer, *steps, cycle_adam_beta1=args.cycle_adam_beta1
             )
             self._created_lr_scheduler = True
-        return super().create_scheduler(num_training_steps, optimizer)
+        name, options = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type), args.lr_scheduler_kwargs
+        with refusals(f"lr_schedule {name!r} with lr_scheduler_kwargs {options!r} is refused: "):
+            return super().create_scheduler(num_training_steps, optimizer)
+
+    def create_optimizer(self, *args: Any, **options: Any) -> torch.optim.Optimizer:
+        name = getattr(self.args.optim, "value", self.args.optim)
+        with refusals(f"optim {name!r} with optim_args {self.args.optim_args!r} is refused: "):
+            return super().create_optimizer(*args, **options)
 
     @contextmanager
     def settings_of_step(self) -> Iterator[None]:
@@ -221,7 +231,7 @@ class RecurrentTrainer(Trainer):
         # evaluations and the end of training log as well, under other names
         if "loss" in logs and self.logged:
             names = sorted(self.logged)
-            means = torch.stack([torch.stack(self.logged[name]).mean() for name in names])
+            means = torch.stack([total / count for total, count in map(self.logged.get, names)])
             logs |= dict(zip(names, self.accelerator.gather(means[None]).mean(0).tolist(), strict=True))
             self.logged = {}
         super().log(logs, start_time)
@@ -239,7 +249,8 @@ class RecurrentTrainer(Trainer):
             raise self.diverged(f"the loss ({loss.item()})")
         for name, value in self.statistics.items():
             # without waiting for the device
-            self.logged.setdefault(name, []).append(value * self.batch_weight)
+            total, count = self.logged.get(name, (0.0, 0))
+            self.logged[name] = total + value * self.batch_weight, count + 1
         return loss
 
     def graphed_step(self, model, inputs, num_items_in_batch=None) -> torch.Tensor:
@@ -308,10 +319,17 @@ class RecurrentTrainer(Trainer):
         """Seconds of training, over all resumptions."""
         return time.perf_counter() - self.began
 
-    def train(self, resume_from_checkpoint: str | None = None, **options: Any):
-        before = Path(resume_from_checkpoint or "", COMPLETE)
-        self.began = time.perf_counter() - (float(before.read_text() or 0) if before.is_file() else 0.0)
-        return super().train(resume_from_checkpoint, **options)
+    def train(self, resume_from_checkpoint: str | bool | None = None, **options: Any):
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = last_complete_checkpoint(self.args.output_dir)
+        checkpoint = str(resume_from_checkpoint) if resume_from_checkpoint else None
+        self.began = time.perf_counter() - (seconds_of(Path(checkpoint)) if checkpoint else 0.0)
+        # Trainer would delete, at the end, perhaps the one to resume from
+        self.args.save_total_limit = None
+        try:
+            return super().train(checkpoint, **options)
+        finally:
+            self.args.save_total_limit = self.checkpoint_limit
 
     def _save_checkpoint(self, model, trial) -> None:
         # the last good checkpoint must stay the last one
@@ -336,7 +354,8 @@ class RecurrentTrainer(Trainer):
         best = Path(self.state.best_model_checkpoint or "").name
         needed = {saved[0], *(each for each in saved if each.name == best), *best_checkpoints(self.state, self.args)}
         others = [each for each in saved if each not in needed]
-        room = len(others) if self.checkpoint_limit is None else max(self.checkpoint_limit - len(needed), 0)
+        # as in transformers, nothing or 0 is no limit
+        room = max(self.checkpoint_limit - len(needed), 0) if self.checkpoint_limit else len(others)
         remove_checkpoints(others[room:])
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
