@@ -1,15 +1,25 @@
 """What a card claims of a run that flags changed: its recipe's row of a paper's table, or another, and what changed."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from command_lines import read
+from tiny_run import write_recipe
 
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.results import stored_digest
+from hf_recurrent.recipes import FOLDER
 from hf_recurrent.training.arguments import ReportArguments
-from hf_recurrent.training.recipes import PaperRow, paper_claims, paper_values, reproduced_row
+from hf_recurrent.training.recipes import (
+    PaperRow,
+    is_packaged,
+    paper_claims,
+    paper_values,
+    read_mapping,
+    reproduced_row,
+)
 from hf_recurrent.training.results import command, recipe_of
 from hf_recurrent.training.run import run
 
@@ -95,6 +105,8 @@ def test_a_run_as_the_papers_stands_beside_it():
     assert results(changes=[POOLED])["test_ood"] == (0.12, 0.01)
     # another draw of the same distribution
     assert results(changes=["benchmark_params.seed = 3 (default)"]) == results()
+    # a number that a recipe gives as a text
+    assert results(ReportArguments(paper={**ROW, "table": "1"})) == {"test": (1.0, 0.0), "test_ood": (0.23, 0.05)}
     # columns of fewer steps
     report = ReportArguments(paper={"id": "neural_data_router", "table": 6, "row": "+ geo, U"})
     assert results(report, steps=30_000, benchmark_params={}) == {"test_ood": (0.31, 0.22)}
@@ -111,6 +123,8 @@ def test_a_run_as_the_papers_stands_beside_it():
         {"changes": ["config.pooling = mean (end)"]},
         {"changes": ["benchmark_params.valid_extra_depth = default (2)"]},
         {"changes": ["benchmark_params.num_train = 5 (default)"]},
+        {"changes": ["benchmark_params.num_test = 5 (default)"]},
+        {"changes": ["benchmark_params.disjoint = false (default)"]},
         {"changes": ["max_train_samples = 5 (default)"]},
         {"changes": ["size of a step = 32 (16)"]},
         {"data_dir": "rows"},
@@ -144,6 +158,10 @@ def test_claims():
         ({"paper": {**ROW, "id": "neural_router"}}, r"paper\.id is 'neural_router': .*did you mean neural_data_router"),
         ({"paper": {**ROW, "row": "+ relatives"}}, r"paper\.row \(of neural_data_router, Table 1\) is '\+ relatives'"),
         ({"paper": {"id": "block_recurrent", "table": 1, "row": "XL:512"}}, "expected one of PG19 bytes, PG19 tokens"),
+        ({"paper": {"id": "neural_data_router"}}, "expected the keys id, table and row"),
+        ({"paper": {**ROW, "page": 3}}, "expected the keys id, table and row"),
+        ({"paper": {**ROW, "table": "7"}}, "paper.table is '7': expected one of 1, 2, 3"),
+        ({"paper_variants": {"a = 1": None}}, "set paper to"),
         ({"paper": ROW, "paper_variants": {"a = 1": {"row": "x"}}}, r"paper\.row"),
         ({"paper": ROW, "paper_table": "Table 9"}, "set one of them"),
     ],
@@ -151,6 +169,18 @@ def test_claims():
 def test_rows_that_no_paper_has(settings, message):
     with pytest.raises(ValueError, match=message):
         ReportArguments(**settings)
+
+
+def test_copies_of_recipes_are_the_papers_experiments(tmp_path):
+    recipe = read_mapping(FOLDER / "listops_gut.yaml")
+    for changes, same in (
+        ({}, True),
+        ({"title": "mine", "output_dir": "runs/mine", "seed": 5}, True),
+        ({"learning_rate": 0.5}, False),
+        ({"paper": {**recipe["paper"], "row": "UT"}}, False),
+    ):
+        copy = Path(write_recipe(tmp_path / "mine.yaml", {**recipe, **changes}))
+        assert is_packaged(copy) is same
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from ..tasks.base import MAX_EXAMPLE_TOKENS, Split, Task, short_example
 from ..tasks.summary import sentences, titled_tables
 from ..utils import write_bytes
 from .arguments import ReportArguments
-from .recipes import paper_claims, paper_values, paper_with_title
+from .recipes import is_packaged, paper_claims, paper_values, paper_with_title
 
 if TYPE_CHECKING:
     from .stages import Run
@@ -159,7 +159,7 @@ def run_results(run: "Run") -> dict[str, Any]:
     family = ARCHITECTURES[config.model_type]
     reproduces, differences = paper_claims(report, run.changes)
     papers, recipe = {}, recipe_path(run.argv)
-    if recipe is not None and name_of(recipe) is not None:
+    if report.paper and recipe is not None and is_packaged(recipe):
         papers = paper_values(tables, report, task.data, config, run.facts["steps"], run.changes)
     language = {"language": report.language} if report.language else {}
     return {
