@@ -24,6 +24,7 @@ def folder(tmp_path):
     (folder / "b.txt").write_text("old b")
     (folder / "gone.txt").write_text("old")
     (folder / "kept.txt").write_text("kept")
+    (folder / "b.txt").chmod(0o640)
     return folder
 
 
@@ -37,11 +38,15 @@ def write(change):
 def test_files_are_replaced_added_and_removed_and_others_stay(folder):
     (folder / "own.txt").write_text("own")
     (folder.parent / "outside.txt").write_text("outside")
+    before = (folder / "kept.txt").stat()
     with changed_files(folder) as change:
         write(change)
         assert (folder / "b.txt").read_text() == "old b"
     assert texts(folder) == {**NEW, "own.txt": "own"}
-    assert change.written == [folder / name for name in NEW]
+    assert (folder / "b.txt").stat().st_mode & 0o777 == 0o640
+    # the same content is no change
+    assert (folder / "kept.txt").stat().st_ino == before.st_ino
+    assert change.written == [folder / name for name in ("a.txt", "b.txt", "in/c.txt")]
     assert {path.name for path in folder.iterdir()} == {"a.txt", "b.txt", "in", "kept.txt", "own.txt"}
     assert (folder.parent / "outside.txt").exists()
 
@@ -58,6 +63,15 @@ def test_a_folder_is_made_with_its_files_or_not_at_all(tmp_path):
     with changed_files(tmp_path / "a" / "b") as change:
         write(change)
     assert texts(tmp_path / "a" / "b") == NEW
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(folder):
+    (folder / "b.txt").unlink()
+    (folder / "b.txt").mkdir()
+    before = texts(folder)
+    with pytest.raises(ValueError, match=r"b\.txt is a folder where a file should be"), changed_files(folder) as change:
+        write(change)
+    assert texts(folder) == before
 
 
 KILLED = """

@@ -1,6 +1,7 @@
 """Files that are never half-written, plain data in them, templates, and names that were probably meant."""
 
 import difflib
+import filecmp
 import functools
 import hashlib
 import json
@@ -8,6 +9,7 @@ import math
 import os
 import re
 import reprlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -111,21 +113,30 @@ class Change:
 def changed_files(folder: str | os.PathLike) -> Iterator[Change]:
     """A change of the files of `folder`, which may not exist yet, that is made when the block ends well.
 
-    Files are put in their places one after another, each in one step.
+    Files are put in their places one after another, each in one step; files with the content that is there stay.
+
+    Raises:
+        ValueError: a folder is where a file should be.
     """
     folder = Path(folder)
     with temporary_folder(folder / "new") as temporary:
         change = Change(folder, temporary)
         yield change
-        for path in sorted(path for path in temporary.rglob("*") if path.is_file()):
-            target = folder / path.relative_to(temporary)
+        files = {path: folder / path.relative_to(temporary) for path in sorted(temporary.rglob("*")) if path.is_file()}
+        if wrong := next(filter(Path.is_dir, files.values()), None):
+            raise ValueError(f"{wrong} is a folder where a file should be: remove it")
+        for path, target in files.items():
+            if target.is_file():
+                if filecmp.cmp(path, target, shallow=False):
+                    continue
+                shutil.copymode(target, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
             change.written.append(target)
         for path in map(folder.joinpath, change.removed):
             # a name may come from a file of others
-            if path.resolve().is_relative_to(folder.resolve()):
-                path.unlink(missing_ok=True)
+            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                path.unlink()
 
 
 @contextmanager

@@ -12,13 +12,16 @@ from PIL import Image
 
 from hf_recurrent import SUTConfig, SUTForConditionalGeneration, SUTForSequenceClassification
 from hf_recurrent.analysis.experts import (
+    ExpertCounts,
     count_experts,
     expert_table,
     load_balance,
     pointwise_mutual_information,
     require_experts,
 )
+from hf_recurrent.analysis.plots import save_figures
 from hf_recurrent.benchmarks import build_tokenizer
+from hf_recurrent.cli.experts import show
 from hf_recurrent.cli.shared import write_tables
 from hf_recurrent.hub.gallery import gallery_problems, refresh
 from hf_recurrent.hub.results import EXPERT_FILE
@@ -123,6 +126,16 @@ def test_a_single_stack_has_no_prefix():
     counts = count_experts(make_sparse(SUTForSequenceClassification), [batch])
     assert tuple(counts) == ("self-attention", "feed-forward")
     assert counts["feed-forward"].usage.sum() > 0
+
+
+def test_no_expert_is_used_by_empty_texts(tokenizer, tmp_path, capsys):
+    counts = {"feed-forward": ExpertCounts(2, np.zeros((4, 5), dtype=int), np.zeros((5, 23), dtype=int))}
+    table = expert_table(counts, tokenizer, 3)
+    assert table["modules"]["feed-forward"]["experts"] == []
+    show("test", table)
+    assert "\u2013" in capsys.readouterr().out
+    save_figures(tmp_path, table)
+    assert len([*tmp_path.glob("assets/*.png")]) == 1
 
 
 def test_models_without_experts_are_refused():

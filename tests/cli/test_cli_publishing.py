@@ -88,14 +88,14 @@ def test_publishing_says_what_changed(run, exported, hub):
 def test_refusals_are_one_line_and_leave_the_hub_alone(refuse, exported, hub, monkeypatch):
     publish = ("benchmark", "publish", exported)
     assert "repo_id='listops': expected owner/name" in refuse(*publish, "listops")
-    assert "Make sure your token has the correct permissions" in refuse(*publish, "grace/listops")
+    assert "one with write access to the namespace" in refuse(*publish, "grace/listops")
     (exported / "listops.py").write_text("")
     assert "listops.py does not belong to an export: remove it" in refuse(*publish, "org/listops")
     (exported / "listops.py").unlink()
     monkeypatch.setenv("HF_TOKEN", hub.read_token)
     assert "the token may only read" in refuse(*publish, "org/listops")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    assert "Invalid user token" in refuse(*publish, "org/listops")
+    assert "the Hub does not accept the token" in refuse(*publish, "org/listops")
     monkeypatch.delenv("HF_TOKEN")
     assert "hf auth login" in refuse(*publish, "org/listops")
     assert hub.repositories() == []

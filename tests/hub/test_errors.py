@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from huggingface_hub import constants
 
 from hf_recurrent.hub.errors import explanation
 
@@ -33,3 +34,19 @@ def test_errors_of_this_package_say_it_themselves():
     assert explanation(ValueError("two\nproblems")) == "two\nproblems"
     assert explanation(RuntimeError("a defect")) is None
     assert explanation(OSError(errno.EACCES, "Permission denied", "a.json")) == "a.json: Permission denied"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        caused(ValueError("org/x does not load"), NotADirectoryError(errno.ENOTDIR, "Not a directory", "file/token")),
+        OSError("We couldn't connect to 'https://huggingface.co'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_cache_that_cannot_be_made_is_named(error, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    home = str(tmp_path / "file" / "home")
+    monkeypatch.setattr(constants, "HF_HOME", home)
+    assert explanation(error).startswith(f"HF_HOME is {home!r}, which cannot be made (Not a directory): ")
+    assert explanation(error).endswith(f"({error})")

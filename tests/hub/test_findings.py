@@ -127,6 +127,20 @@ def test_the_ends_of_a_trend_have_examples():
     assert (main_trend("test", table)["low"], main_trend("test", table)["low_mean"]) == ("2", 2.0)
 
 
+def test_why_a_trend_is_not_known():
+    table = with_trend(make_table(), None)
+    depth = table["slices"]["depth"]
+    same = {**table, "slices": {"depth": {**depth, "rows": depth["rows"][:1]}}}
+    for changed, reason in (
+        ({**table, "n": 2}, "2 inputs of `test` are too few"),
+        (same, "all inputs of `test` have the same `depth`"),
+        ({**table, "slices": {}}, "no column orders the inputs of `test` by difficulty"),
+    ):
+        found = adaptivity(make_results(splits={"test": changed}))
+        assert found["answer"] == "Not known"
+        assert found["reason"].startswith(reason)
+
+
 def test_reads_are_no_difficulty_and_steps_are_those_of_the_answer():
     table = make_language_table()
     assert main_trend("test", table)["mean"] == 3.25

@@ -108,6 +108,11 @@ def test_what_is_no_gallery_is_refused(tmp_path):
             call(tmp_path / "absent")
         with pytest.raises(ValueError, match=r"holds no folder with a results\.json: pass"):
             call(tmp_path)
+    write_json(tmp_path / "two words" / "results.json", make_results())
+    problem = "two words: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder"
+    with pytest.raises(ValueError, match=f"^{problem}"):
+        read_gallery(tmp_path)
+    assert problem in gallery_problems(tmp_path)
 
 
 def test_the_index_shows_every_checkpoint_and_split(entries):

@@ -75,7 +75,13 @@ def remove(path):
 REPORTED = {
     "stray file": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "does not belong"),
     "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "does not belong"),
-    "lost config": (remove(f"{NAME}/config.json"), f"{NAME} ", "has no config.json"),
+    "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
+    "lost tokenizer": (remove(f"{NAME}/tokenizer.json"), f"{NAME}/tokenizer.json", "is missing"),
+    "lost settings of the tokenizer": (
+        remove(f"{NAME}/tokenizer_config.json"),
+        f"{NAME}/tokenizer_config.json",
+        "is missing",
+    ),
     "stray file at the top": (write("notes.txt"), "notes.txt", "does not belong beside"),
     "figure not shown": (write(f"{NAME}/assets/more.png"), f"{NAME}/assets/more.png", "does not belong"),
     "lost figure": (
@@ -100,6 +106,19 @@ def test_what_rendering_cannot_mend_is_reported_until_a_person_does(single, case
     assert all(len(line.splitlines()) == 1 for line in problems)
     refresh(single)
     assert problems == gallery_problems(single)
+
+
+def test_a_calibration_that_is_missing_or_another_is_reported(tmp_path):
+    root = copy_cards(tmp_path / "cards", ["albert-review-sentences"])
+    path = root / "albert-review-sentences" / "calibration.json"
+    content = path.read_text()
+    edit_json(path, lambda found: found.update(tolerance=0.5))
+    assert [line.partition(" ")[0] for line in gallery_problems(root)] == [f"{path.parent.name}/{path.name}"]
+    path.unlink()
+    (problem,) = gallery_problems(root)
+    assert problem.startswith(f"{path.parent.name}/{path.name} is missing")
+    path.write_text(content)
+    assert gallery_problems(root) == []
 
 
 def test_results_follow_the_card(single):

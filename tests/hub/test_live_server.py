@@ -88,6 +88,8 @@ def test_pairs_have_two_fields():
         ({"text": "w4 banana"}, "text: word 2 of it, 'banana' at character 4, is not in the vocabulary"),
         ({"text": "<script>alert(1)</script>"}, "text: word 1 of it, '<script>alert(1)</script>' at character 1"),
         ({"text": "w4 " * 127}, "text has 129 tokens, special tokens included: pass at most 128"),
+        ({"text": TEXT, "more": 1}, 'the request is not {"text": ...}'),
+        (b"[]", 'the request is not {"text": ...}'),
         (b'{"text": "\xff"}', "'utf-8' codec can't decode"),
     ],
 )

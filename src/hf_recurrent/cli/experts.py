@@ -58,7 +58,9 @@ def show(name: str, found: dict[str, Any]) -> None:
     for title, module in found["modules"].items():
         balance = NOTHING if module["balance"] is None else f"{module['balance']:.3f}"
         sizes = {"experts": module["num_experts"], "of a token": module["per_token"], "used": len(module["experts"])}
-        rows.append({"module": title, **sizes, "busiest": f"{module['experts'][0]['share']:.1%}", "balance": balance})
+        # no expert is used where texts are empty
+        busiest = next((f"{expert['share']:.1%}" for expert in module["experts"]), NOTHING)
+        rows.append({"module": title, **sizes, "busiest": busiest, "balance": balance})
     show_rows(f"{name}: {found['n']:,} examples", rows)
     heads = [("expert", True), ("share", True), ("most frequent", False), ("highest information", False)]
     for title, module in found["modules"].items():

@@ -3,6 +3,11 @@
 import errno
 import os
 
+REMEDIES = {
+    401: "the Hub does not accept the token: run `hf auth login`, or set HF_TOKEN to a valid one",
+    403: "the token may not do this: use one with write access to the namespace",
+    412: "the repository has changed meanwhile: run the command again",
+}
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -13,15 +18,23 @@ def explanation(error: BaseException) -> str | None:
     """
     # slow to import, and most commands fail in no way
     import torch
-    from huggingface_hub.errors import HTTPError, StrictDataclassError
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, StrictDataclassError
     from safetensors import SafetensorError
 
     line = " ".join(str(error).split()) or type(error).__name__
     if no_room(error):
         return f"there is no room on the disk for a file ({line}): make room, then give the same command again"
-    # of a large file that did not arrive, the client names the reason as the cause
-    upload = isinstance(error, RuntimeError) and isinstance(error.__cause__, HTTPError)
-    if upload or isinstance(error, HTTPError | ConnectionError):
+    if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+        # the Hub's client names a file in there, or speaks of the network
+        try:
+            os.makedirs(constants.HF_HOME, exist_ok=True)
+        except OSError as reason:
+            home = f"HF_HOME is {constants.HF_HOME!r}, which cannot be made ({reason.strerror})"
+            return f"{home}: set it to a folder that can be written ({line})"
+    if isinstance(error, HfHubHTTPError) and (remedy := REMEDIES.get(status := error.response.status_code)):
+        return f"{remedy} ({status}: {' '.join((error.server_message or line).split())})"
+    if isinstance(error, HTTPError | ConnectionError):
         return f"the Hub cannot be reached or refuses: {line}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -33,6 +33,7 @@ ANSWERS = {
     "flat": ("No", "steps do not change with {column} on {split}"),
     "same": ("No", "every input of {split} takes the same steps"),
     "unclear": ("Not known", "{n:,} inputs of {split} are too few"),
+    "constant": ("Not known", "all inputs of {split} have the same {column}"),
     "unmeasured": ("Not known", "no column orders the inputs of {split} by difficulty"),
 }
 
@@ -100,7 +101,8 @@ def relation(
     """The `direction` of steps with a difficulty, the means at both ends, and whether more of it is `harder`.
 
     The ends are the outermost buckets of at least 10 examples, if there are two of them. `direction` is "unmeasured"
-    where nothing orders the examples, and otherwise that of `trend`; without an ordered column, `column` is None.
+    where nothing orders the examples, "unclear" of fewer than three, "constant" where all have the same value of the
+    column, and otherwise that of `trend`; without an ordered column, `column` is None.
     `above` says whether answers are better than the majority baseline; None: not known.
 
     Args:
@@ -112,11 +114,13 @@ def relation(
     large = [bucket for bucket in buckets if bucket["n"] >= FEWEST_IN_BUCKET]
     ends = large if len(large) > 1 else [*buckets] or [NO_BUCKET]
     low, high = ends[0], ends[-1]
-    measured = len(buckets) > 1 and whole["n"] >= FEWEST
+    direction = "unmeasured" if not buckets else "unclear" if whole["n"] < FEWEST else "constant"
+    if len(buckets) > 1 and whole["n"] >= FEWEST:
+        direction = trend(spearman, whole["n"])
     return {
         "split": split,
         "column": column if buckets else None,
-        "direction": trend(spearman, whole["n"]) if measured else "unmeasured",
+        "direction": direction,
         "spearman": spearman,
         "n": whole["n"],
         "mean": whole["mean_depth"],

@@ -12,6 +12,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
+from ..utils import one_line
 from .reload import check_reload
 from .results import is_own, may_quote, read_results
 from .staging import is_publishable, local_files, stage_checkpoint
@@ -157,17 +158,20 @@ def publish_folder(folder: Path, repo_id: str, repo_type: str, options: Options)
     head = api.repo_info(**place, revision=branch)
     ours = is_publishable if repo_type == "model" else lambda path: path.endswith(".parquet")
     stale = [file.rfilename for file in head.siblings if ours(file.rfilename) and file.rfilename not in files]
-    commit = api.create_commit(
-        **place,
-        operations=[
-            *(CommitOperationAdd(path, folder / path) for path in files),
-            *(CommitOperationDelete(path, is_folder=False) for path in stale),
-        ],
-        commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
-        revision=branch,
-        # a commit of somebody else since is not overwritten
-        parent_commit=head.sha,
-    )
+    try:
+        commit = api.create_commit(
+            **place,
+            operations=[
+                *(CommitOperationAdd(path, folder / path) for path in files),
+                *(CommitOperationDelete(path, is_folder=False) for path in stale),
+            ],
+            commit_message=f"Publish {repo_id.partition('/')[2]} with hf_recurrent",
+            revision=branch,
+            # a commit of somebody else since is not overwritten
+            parent_commit=head.sha,
+        )
+    except RuntimeError as error:
+        raise ConnectionError(f"a large file did not arrive: {one_line(error.__cause__ or error)}") from error
     if options.tag is not None:
         api.create_tag(**place, tag=options.tag, revision=commit.oid)
     return replace(planned, url=str(url), commit=commit.oid, changed=commit.oid != head.sha)

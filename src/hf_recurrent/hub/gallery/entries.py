@@ -1,6 +1,7 @@
 """The checkpoints of a gallery, read from their cards."""
 
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,8 @@ from ..findings import MODERATE, adaptivity, best_fixed_depth, chosen, time_save
 from ..results import RESULTS_FILE, read_results, rendered
 
 Entry = SimpleNamespace
+# letters that need no escaping in a link, a heading or a repository's name
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def card_folders(root: str | os.PathLike) -> list[Path]:
@@ -31,6 +34,8 @@ def read_entry(folder: Path) -> Entry:
     Raises:
         ValueError: its results cannot be used; the message names the folder.
     """
+    if not NAME.fullmatch(folder.name):
+        raise ValueError(f"{folder.name}: use letters, digits, '.', '_' and '-' in the name of a checkpoint folder")
     try:
         results = read_results(folder)
         if results is None or not results["splits"]:

@@ -76,6 +76,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != JSON:
             raise ValueError(f"the request is not of the type {JSON}")
         request, server = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0")))), self.server
+        if not isinstance(request, dict) or "text" not in request or request.keys() - {"text", "text_pair"}:
+            raise ValueError('the request is not {"text": ...}, with or without a "text_pair"')
         with server.lock:
             found = look_inside(server.model, server.tokenizer, request["text"], request.get("text_pair") or None)
         return json.dumps(found, allow_nan=False)
@@ -91,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 status, content = HTTPStatus.OK, make()
             # text that is not UTF-8 or not JSON is a ValueError, too
-            except (ValueError, LookupError, TypeError) as error:
+            except ValueError as error:
                 status, content = HTTPStatus.BAD_REQUEST, " ".join(str(error).split())
         body = content.encode()
         self.send_response(status)

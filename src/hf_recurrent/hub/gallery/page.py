@@ -29,10 +29,10 @@ def trend_cell(item: dict | None) -> str:
     """The trend of steps with a difficulty, for a cell of a table."""
     if item is None:
         return "fixed depth"
-    if item["direction"] == "unmeasured":
-        return "not measured"
     if item["direction"] == "same":
         return f"same steps at every {item['column']}: {item['mean']:.2f}"
+    if item["spearman"] is None:
+        return "not measured"
     ends = f"{item['low_mean']:.2f} → {item['high_mean']:.2f}"
     return f"{item['direction']} with {item['column']}: \u03c1 = {item['spearman']:+.2f}, {ends}"
 

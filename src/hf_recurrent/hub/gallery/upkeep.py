@@ -13,6 +13,7 @@ from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
 
 RENDER = "run `hf-recurrent cards refresh` on the gallery"
+COPY = "copy it from the run's output folder"
 
 
 def refresh(root: str | os.PathLike) -> list[Path]:
@@ -68,8 +69,11 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 def entry_problems(entry: Entry) -> Iterator[str]:
     """The problems of one checkpoint folder, each with the file that has it. Raises a ValueError as publishing does."""
     results, present = entry.results, local_files(entry.folder)
-    if different := outdated(entry.folder, entry.files):
-        yield from different.values()
+    needed = [CONFIG_FILE, "tokenizer.json", "tokenizer_config.json"]
+    needed += [CALIBRATION_FILE] if results["calibration"] else []
+    missing = [f"{name} is missing: {COPY}" for name in needed if name not in present]
+    if problems := [*outdated(entry.folder, entry.files).values(), *missing]:
+        yield from problems
         return
     with TemporaryDirectory() as place:
         published = local_files(stage_checkpoint(entry.folder, Path(place) / "staged"))
@@ -78,9 +82,8 @@ def entry_problems(entry: Entry) -> Iterator[str]:
         if name not in published or name.endswith(".py"):
             yield f"{name} does not belong in a checkpoint folder: take it out of the gallery"
     if task_for(auto_class_of(read_json(present[CONFIG_FILE]))) != results["task"]:
-        yield f"{CONFIG_FILE} is not of a model for {results['task']}: copy it from the run's output folder"
-    calibration = present.get(CALIBRATION_FILE)
-    if calibration and without_curves(read_json(calibration)) != results["calibration"]:
+        yield f"{CONFIG_FILE} is not of a model for {results['task']}: {COPY}"
+    if CALIBRATION_FILE in present and without_curves(read_json(present[CALIBRATION_FILE])) != results["calibration"]:
         yield f"{CALIBRATION_FILE} disagrees with {RESULTS_FILE}: run `hf-recurrent calibrate` again"
     if "/" not in results["name"] and results["name"] != entry.name:
         yield f"{RESULTS_FILE} names the folder {results['name']!r}: set its name to {entry.name!r}, then {RENDER}"
