@@ -10,7 +10,7 @@ from ..registry import ARCHITECTURES
 from ..utils import read_json, read_text, write_json
 from .base_model import check_license, read_base_model
 from .card import auto_class_of
-from .checkpoint import write_code
+from .checkpoint import CONFIG_FILE, write_code
 from .results import (
     CALIBRATION_FILE,
     EXPERT_FILE,
@@ -29,7 +29,6 @@ from .results import (
     write_results,
 )
 
-CONFIG_FILE = "config.json"
 CONFIGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model", "chat_template.jinja")
 CODE_FILES = tuple(f"{kind}_{name}.py" for kind in ("configuration", "modeling", "kernels") for name in ARCHITECTURES)
@@ -88,7 +87,8 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     names += shown_images(read_text(source / README_FILE), results)
     if results is None:
         names += [README_FILE, *(path.relative_to(source).as_posix() for path in source.glob(EVAL_RESULTS))]
-    for name, path in [(name, source / name) for name in names if is_publishable(name)]:
+    for name in filter(is_publishable, names):
+        path = source / name
         if not path.is_file() or (name == INSIDE_FILE and not quotes):
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)

@@ -18,11 +18,7 @@ from ...analysis.explain.inside import look_inside
 from ..results import read_results
 from .page import joined, render
 
-LIVE = "live_template.html"
-LIVE_STYLES = ("base.css", "table.css", "inside.css", "page.css")
-LIVE_SCRIPTS = ("inside.js",)
-JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
-HOST = "127.0.0.1"
+JSON, HOST = "application/json", "127.0.0.1"
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -42,12 +38,12 @@ class LiveServer(ThreadingHTTPServer):
         results = read_results(name) if Path(name).is_dir() else None
         example = {} if results is None else results["example"]
         self.page = render(
-            LIVE,
+            "live_template.html",
             title=f"Inside {Path(name).name or name}",
             texts=(example.get("text", ""), example.get("text_pair") or ""),
             pairs=config.capabilities.siamese or (not config.is_causal and getattr(config, "type_vocab_size", 0) > 0),
-            style=Markup(joined(LIVE_STYLES)),
-            script=Markup(joined(LIVE_SCRIPTS)),
+            style=Markup(joined(("base.css", "table.css", "inside.css", "page.css"))),
+            script=Markup(joined(("inside.js",))),
         )
         try:
             super().__init__((HOST, port), Handler)
@@ -65,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
     server: LiveServer
 
     def do_GET(self) -> None:
-        self.respond("/", HTML, lambda: self.server.page)
+        self.respond("/", "text/html; charset=utf-8", lambda: self.server.page)
 
     def do_POST(self) -> None:
         self.respond("/explain", JSON, self.inside)
@@ -97,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
                 status, content = HTTPStatus.BAD_REQUEST, " ".join(str(error).split())
         body = content.encode()
         self.send_response(status)
-        self.send_header("Content-Type", kind if status == HTTPStatus.OK else TEXT)
+        self.send_header("Content-Type", kind if status == HTTPStatus.OK else "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -15,7 +15,6 @@ from .entries import Entry, read_gallery
 from .markdown import card_html, inline_html
 
 HERE = Path(__file__).parent
-INDEX, PAGE = "index_template.md", "page_template.html"
 STYLES = ("base.css", "table.css", "panel.css", "inside.css", "page.css")
 SCRIPTS = ("page.js", "inside.js")
 
@@ -45,7 +44,7 @@ def render(name: str, **values: Any) -> str:
 
 def render_index(entries: Sequence[Entry]) -> str:
     """Text of the gallery's README.md. The same cards always give the same text."""
-    return render(INDEX, entries=sorted(entries, key=lambda entry: entry.rank))
+    return render("index_template.md", entries=sorted(entries, key=lambda entry: entry.rank))
 
 
 def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
@@ -61,7 +60,7 @@ def build_page(root: str | os.PathLike, target: str | os.PathLike) -> Path:
         entry.sections = heading + sections
         examples = read_inside(entry.folder)
         entry.inside = compact(examples) if examples else None
-    text = render(PAGE, entries=entries, style=Markup(joined(STYLES)), script=Markup(joined(SCRIPTS)))
+    text = render("page_template.html", entries=entries, style=Markup(joined(STYLES)), script=Markup(joined(SCRIPTS)))
     return write_bytes(target, text.encode())
 
 

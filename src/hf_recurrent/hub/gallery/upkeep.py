@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 
 from ...utils import one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
+from ..checkpoint import CONFIG_FILE
 from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, without_curves
-from ..staging import CONFIG_FILE, local_files, stage_checkpoint
+from ..staging import local_files, stage_checkpoint
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
 
