@@ -50,7 +50,7 @@ def test_help_names_every_flag_of_a_task(succeed, words, task):
     assert printed.startswith("usage: hf-recurrent train [RECIPE] [--flag value ...]")
     assert [name for name in SETTINGS[task] if f"  --{name}" not in printed] == []
     # transformers' own come last
-    assert printed.index("  --model_type") < printed.index("  --max_steps")
+    assert printed.index("  --model_type ") < printed.index("  --lr_schedule ") < printed.index("  --max_steps ")
 
 
 @pytest.mark.slow

@@ -77,6 +77,13 @@ def test_four_processes_equal_one(places, single, tmp_path, engine):
 
 
 @pytest.mark.nightly
+def test_sharded_weights_need_no_checkpoint(places, single, tmp_path):
+    launched(tmp_path, places, "fsdp2", ["classes"], save_strategy="no")
+    assert not list((tmp_path / "classes").glob("checkpoint-*"))
+    assert_equal(tmp_path, "classes", *single("classes"))
+
+
+@pytest.mark.nightly
 def test_two_machines_equal_one(places, single, tmp_path):
     """Each with a launcher and one process."""
     with socket.create_server(("127.0.0.1", 0)) as free:

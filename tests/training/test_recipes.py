@@ -125,6 +125,12 @@ def test_bad_recipes(recipe, changes, message):
         read(recipe(**changes))
 
 
+@pytest.mark.parametrize("flag", ["--max_tokens", "--max-tokens", "--batch-tokens"])
+def test_aliases_may_have_hyphens(recipe, flag):
+    run = read(recipe(), flag, "90")
+    assert (run.settings["batch_tokens"], run.settings.get("per_device_train_batch_size")) == (90, None)
+
+
 def test_a_run_without_a_folder_is_refused(recipe):
     message = "output_dir is not set: give the run a folder, such as --output_dir runs/gut"
     types_ = argument_types("text-classification")

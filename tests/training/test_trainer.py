@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from hf_recurrent import AlbertRecurrentConfig, AlbertRecurrentForSequenceClassification, GUTConfig
 from hf_recurrent.training.arguments import RecurrentTrainingArguments, Seq2SeqArguments
-from hf_recurrent.training.run_folder import DivergedError
+from hf_recurrent.training.run_folder import DivergedError, checkpoints, step_of
 from support.compare import assert_close
 from support.families import slow
 
@@ -218,9 +218,40 @@ def test_a_resumed_run_goes_on_with_the_batches_it_would_have_had(tmp_path):
     assert_close(*parameters, 1e-4)
 
 
+@pytest.mark.slow
+def test_a_trainer_goes_on_from_its_last_complete_checkpoint(tmp_path, monkeypatch):
+    """As with any trainer; its seconds add up, and its limit stays in the arguments."""
+    monkeypatch.chdir(tmp_path)
+    # which is none of a checkpoint's
+    (tmp_path / "complete").write_text("yes")
+    saved = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 2}
+    first = small_trainer(tmp_path / "run", **saved)
+    first.train()
+    assert first.args.save_total_limit == 2
+    (tmp_path / "run" / "checkpoint-2" / "complete").write_text("1000")
+    second = small_trainer(tmp_path / "run", **saved, max_steps=3)
+    second.train(resume_from_checkpoint=True)
+    assert (second.state.global_step, second.seconds > 1000, second.args.save_total_limit) == (3, True, 2)
+    assert [step_of(each) for each in checkpoints(tmp_path / "run")] == [3, 2]
+    (tmp_path / "run" / "checkpoint-3" / "complete").write_text("")
+    third = small_trainer(tmp_path / "run", **saved, max_steps=4)
+    third.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
+    assert third.seconds < 1000
+
+
+@pytest.mark.slow
+def test_logs_are_means_since_the_last_log(tmp_path):
+    often, rarely = (small_trainer(tmp_path / str(steps), max_steps=4, logging_steps=steps) for steps in (1, 2))
+    often.train()
+    rarely.train()
+    each = logged(often, "ponder_cost")
+    assert logged(rarely, "ponder_cost") == pytest.approx([(each[0] + each[1]) / 2, (each[2] + each[3]) / 2])
+
+
 # ---- runs that diverge
 
 
+@pytest.mark.slow
 def test_diverged_run_names_step_and_last_good_checkpoint(tmp_path):
     trainer = small_trainer(tmp_path, max_steps=6, save_strategy="steps", save_steps=2, learning_rate=1e-3)
     step = trainer.training_step
