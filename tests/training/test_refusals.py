@@ -385,7 +385,7 @@ def test_places_where_no_folder_can_be(refuse, write, monkeypatch):
             {"lr_schedule": "cosine", "lr_scheduler_kwargs": {"banana": 1}},
             "lr_scheduler_kwargs {'banana': 1} is refused",
         ),
-        ({"lr_schedule": "warmup_stable_decay"}, "lr_schedule 'warmup_stable_decay' with lr_scheduler_kwargs None is"),
+        ({"lr_schedule": "warmup_stable_decay"}, "lr_scheduler_kwargs None is refused: get_wsd_schedule"),
         ({"optim_args": "banana"}, "optim_args 'banana' is refused"),
         ({"metric_for_best_model": ""}, "metric_for_best_model is ''"),
         (

@@ -245,10 +245,9 @@ class RecurrentTrainingArguments(TrainingArguments):
             if self.batch_sampling != "short_first" and (value := getattr(self, name)) != unset:
                 raise ValueError(f"{name} is {value}: it is for batch_sampling short_first, not {self.batch_sampling}")
         ways = ["batch_tokens", "batch_sampling"]
-        ways += [] if self.train_sampling_strategy == "random" else ["train_sampling_strategy"]
-        ways += [] if self.batch_tokens is None else ["per_device_train_batch_size"]
-        ways += ["auto_find_batch_size"] if self.batch_tokens is not None and self.auto_find_batch_size else []
-        chosen = [name for name in ways if getattr(self, name) is not None]
+        ways += [] if self.batch_tokens is None else ["per_device_train_batch_size", "auto_find_batch_size"]
+        chosen = [name for name in ways if getattr(self, name)]
+        chosen += ["train_sampling_strategy"] if self.train_sampling_strategy != "random" else []
         if len(chosen) > 1:
             raise conflict(self, *chosen[:2], "choose the examples of a batch")
 
@@ -281,51 +280,15 @@ class Seq2SeqArguments(RecurrentTrainingArguments):
         super().__post_init__()
 
 
-# settings of transformers that the loop over documents has, too, and their defaults there
-OF_DOCUMENTS: dict[str, Any] = {
-    **dict.fromkeys(("output_dir", "resume_from_checkpoint", "eval_steps", "max_grad_norm")),
-    **dict.fromkeys(("hub_model_id", "hub_private_repo", "hub_revision", "hub_token")),
-    **dict.fromkeys(("bf16", "use_cpu", "disable_tqdm", "push_to_hub"), False),
-    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), DEFAULT_BATCH_SIZE),
-    **dict.fromkeys(("save_steps", "warmup_steps"), 1000),
-    "gradient_accumulation_steps": 1,
-    "max_steps": 500_000,
-    "learning_rate": 1.0,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.0,
-    "seed": 42,
-    "save_total_limit": 2,
-    "logging_steps": 100,
-}
-# those that mean something else there
-DOCUMENT_TYPES = {"eval_steps": int | None, **dict.fromkeys(("save_steps", "logging_steps"), int)}
-DOCUMENT_HELP = {
-    "per_device_train_batch_size": "Sequences that a process reads at a time.",
-    "per_device_eval_batch_size": "Sequences of an evaluation batch.",
-    "gradient_accumulation_steps": "Groups of sequences, read one after another, that make one optimiser step.",
-    "max_steps": "Optimiser steps.",
-    "learning_rate": "Base learning rate; with adafactor relative to the size of the parameters.",
-    "warmup_steps": "Optimiser steps over which the learning rate rises; below 1, a fraction of max_steps.",
-    "weight_decay": "Weight decay of adamw_torch, on all parameters.",
-    "max_grad_norm": "Clip gradients to this norm; 0 or unset: do not.",
-    "eval_steps": "Steps between evaluations on validation documents; none on the way if unset.",
-    "save_steps": "Steps between checkpoints.",
-    "logging_steps": "Steps between entries of the log.",
-    "resume_from_checkpoint": "A checkpoint of output_dir; the last complete one if unset.",
-    "disable_tqdm": "No progress bars.",
-}
+# settings that mean the same in the loop over documents
+SHARED = ("output_dir", "adam_beta1", "adam_beta2", "adam_epsilon", "bf16", "use_cpu", "seed", "save_total_limit")
+SHARED += ("push_to_hub", "hub_model_id", "hub_private_repo", "hub_revision", "hub_token")
 DocumentFields = make_dataclass(
     "DocumentFields",
     [
-        (
-            field.name,
-            DOCUMENT_TYPES.get(field.name, field.type),
-            HfArg(default=OF_DOCUMENTS[field.name], help=DOCUMENT_HELP.get(field.name, field.metadata["help"])),
-        )
+        (field.name, field.type, HfArg(default=field.default, help=field.metadata["help"]))
         for field in fields(RecurrentTrainingArguments)
-        if field.name in OF_DOCUMENTS
+        if field.name in SHARED
     ],
 )
 
@@ -334,6 +297,31 @@ DocumentFields = make_dataclass(
 class DocumentTrainingArguments(DocumentFields):
     """Training over documents, and the folder and repository of the result."""
 
+    per_device_train_batch_size: int = HfArg(
+        default=DEFAULT_BATCH_SIZE, help="Sequences that a process reads at a time."
+    )
+    per_device_eval_batch_size: int = HfArg(default=DEFAULT_BATCH_SIZE, help="Sequences of an evaluation batch.")
+    gradient_accumulation_steps: int = HfArg(
+        default=1, help="Groups of sequences, read one after another, that make one optimiser step."
+    )
+    max_steps: int = HfArg(default=500_000, help="Optimiser steps.")
+    learning_rate: float = HfArg(
+        default=1.0, help="Base learning rate; with adafactor relative to the size of the parameters."
+    )
+    warmup_steps: float = HfArg(
+        default=1000, help="Optimiser steps over which the learning rate rises; below 1, a fraction of max_steps."
+    )
+    weight_decay: float = HfArg(default=0.0, help="Weight decay of adamw_torch, on all parameters.")
+    max_grad_norm: float | None = HfArg(default=None, help="Clip gradients to this norm; 0 or unset: do not.")
+    eval_steps: int | None = HfArg(
+        default=None, help="Steps between evaluations on validation documents; none on the way if unset."
+    )
+    save_steps: int = HfArg(default=1000, help="Steps between checkpoints.")
+    logging_steps: int = HfArg(default=100, help="Steps between entries of the log.")
+    resume_from_checkpoint: str | None = HfArg(
+        default=None, help="A checkpoint of output_dir; the last complete one if unset."
+    )
+    disable_tqdm: bool = HfArg(default=False, help="No progress bars.")
     optim: str = HfArg(default="adafactor", help="adafactor (with momentum, as the paper's) or adamw_torch.")
     lr_schedule: str = HfArg(
         default="rsqrt_std", help="rsqrt_std (the paper's), another of this package's, or a schedule of transformers."
@@ -344,9 +332,9 @@ class DocumentTrainingArguments(DocumentFields):
         check_numbers(self, "max_steps", "eval_steps", "save_steps", "logging_steps")
         require_known("optim", self.optim, ("adafactor", "adamw_torch"))
         require_known("lr_schedule", self.lr_schedule, [name for name in schedule_names() if name not in NOT_OFFERED])
-        for name in () if self.optim == "adamw_torch" else ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"):
-            if (value := getattr(self, name)) != OF_DOCUMENTS[name]:
-                raise ValueError(f"{name} is {value}, which optim: {self.optim} has not: leave it out")
+        for field in () if self.optim == "adamw_torch" else fields(self):
+            if field.name.startswith(("weight_", "adam_")) and (value := getattr(self, field.name)) != field.default:
+                raise ValueError(f"{field.name} is {value}, which optim: {self.optim} has not: leave it out")
 
 
 def check_launch(args: Any) -> None:

@@ -52,12 +52,7 @@ def fresh_copy(model: Any) -> Any:
 
 
 def whole_model(model: Any) -> Any:
-    """A sharded model as a whole one on the first process's CPU, which all processes call for; None on the others.
-
-    A model that is not sharded is returned as it is.
-    """
-    if not is_sharded(model):
-        return model
+    """A sharded model as a whole one on the first process's CPU, which all processes call for; None on the others."""
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if torch.distributed.get_rank() > 0:
         return None

@@ -24,6 +24,7 @@ from ..hub.findings import collapsed_halting
 from ..hub.publish import check_repo_id
 from ..inference.processes import from_first, shared_after_training
 from ..models.common.exit_criteria import LEARNED
+from ..models.common.sharding import is_sharded
 from ..tasks import TASKS, get_task
 from ..tasks.base import Split
 from ..utils import write_bytes
@@ -295,8 +296,9 @@ class Run:
 
     def evaluate(self) -> None:
         """Save the checkpoint, and evaluate it with all processes as its users load it."""
+        model = self.plain_model
         # all processes of a sharded model call for it
-        self.whole = whole_model(self.plain_model)
+        self.whole = whole_model(model) if is_sharded(model) else model
         from_first(self.save)
         self.model = load_trained(self.folder, self.device, self.task)
         place = (self.model, self.tokenizer, self.evaluated_splits(), self.folder, self.report)

@@ -180,13 +180,11 @@ class RecurrentTrainer(Trainer):
                 args.lr_schedule, optimizer, *steps, cycle_adam_beta1=args.cycle_adam_beta1
             )
             self._created_lr_scheduler = True
-        name, options = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type), args.lr_scheduler_kwargs
-        with refusals(f"lr_schedule {name!r} with lr_scheduler_kwargs {options!r} is refused: "):
+        with refusals(f"lr_scheduler_kwargs {args.lr_scheduler_kwargs!r} is refused: "):
             return super().create_scheduler(num_training_steps, optimizer)
 
     def create_optimizer(self, *args: Any, **options: Any) -> torch.optim.Optimizer:
-        name = getattr(self.args.optim, "value", self.args.optim)
-        with refusals(f"optim {name!r} with optim_args {self.args.optim_args!r} is refused: "):
+        with refusals(f"optim_args {self.args.optim_args!r} is refused: "):
             return super().create_optimizer(*args, **options)
 
     @contextmanager
