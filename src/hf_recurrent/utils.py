@@ -39,12 +39,10 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return plain(value.tolist())
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
@@ -149,9 +147,8 @@ def new_folder(target: str | os.PathLike, may_replace: Callable[[Path], None]) -
         ValueError: `target`, or a folder that it would be in, is a file.
     """
     path = absolute(target)
-    for place in (path, *path.parents):
-        if place.exists() and not place.is_dir():
-            raise ValueError(f"folder={str(path)!r}: {place} is a file; name a folder that does not exist yet")
+    if file := next(filter(Path.is_file, (path, *path.parents)), None):
+        raise ValueError(f"folder={str(path)!r}: {file} is a file; name a folder that does not exist yet")
 
     def check() -> None:
         if path.is_dir() and any(path.iterdir()):
@@ -357,7 +354,7 @@ def duration(seconds: float) -> str:
 
 def near_matches(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' or nothing."""
-    near = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
+    near = difflib.get_close_matches(str(name), known)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -80,7 +80,8 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
     lint_card(source)
     if base := read_base_model(str(source)):
         check_license(base)
-    results, quotes = read_results(source), may_quote(read_results(source))
+    results = read_results(source)
+    quotes = may_quote(results)
     if results is not None and not quotes:
         results = without_quotes(results)
     names = [*weight_files(source), *TOKENIZER_FILES, *CONFIGS, *STATISTICS]
