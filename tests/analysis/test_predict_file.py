@@ -164,7 +164,7 @@ def test_broken_rows_and_rows_without_text(model, tmp_path):
     with pytest.raises(ValueError, match=r"new\.jsonl: line 4 is no JSON"):
         run(model, file, tmp_path / "o.parquet")
     assert os.listdir(tmp_path) == ["new.jsonl"]
-    with pytest.warns(UserWarning, match="1 broken rows were left out: line 4"):
+    with pytest.warns(UserWarning, match="1 broken row was left out: line 4"):
         done = run(model, file, tmp_path / "o.parquet", on_error="skip", keep_columns=("id",))
     # the line that is no JSON is no row
     assert (done.rows, [number for number, _ in done.skipped]) == (27, [9, 20])

@@ -63,6 +63,24 @@ def test_blocks_hold_every_token_once_and_in_order(monkeypatch, block_size, piec
     assert [block["name"] for block in found] == [str(number) for number in range(len(texts))]
 
 
+def test_few_characters_are_encoded_at_once(monkeypatch):
+    monkeypatch.setattr(documents_module, "PIECE", 100)
+    tokenizer, sizes = train_tokenizer("words", ["a"], frame="language"), []
+    given = [Document("", "a a a a a\n" * lines, {}) for lines in (1, 30, 2, 2, 8, 1, 1)]
+
+    class Counting(type(tokenizer)):
+        def __call__(self, texts, **options):
+            sizes.append(sum(map(len, texts)))
+            return super().__call__(texts, **options)
+
+    monkeypatch.setattr(tokenizer, "__class__", Counting)
+    found = list(document_tokens(given, tokenizer))
+    assert sum(len(piece.ids) for piece in found) == 5 * 45 + len(given)
+    assert sum(sizes) == 450
+    assert max(sizes) < 200
+    assert len(sizes) < 10
+
+
 SPEECHES = [f"speech {number}\nof two lines\n" for number in range(30)]
 
 
@@ -148,13 +166,22 @@ def test_of_a_few_documents_the_end_of_each_is_held_out(tmp_path, number, share)
     assert task.source.version.endswith(", ends held out")
 
 
+@pytest.mark.filterwarnings("ignore:.*row 1. text is 3")
+def test_a_split_without_texts_says_why(tmp_path):
+    for text, why in (("3", "has no text: name"), ('" "', r"has no text \(1 empty texts were left out\): name")):
+        path = write_file(tmp_path / "rows.jsonl", f'{{"text": {text}}}')
+        documents = source(path, on_error="skip")
+        with pytest.raises(ValueError, match=why):
+            documents.counts  # noqa: B018
+
+
 def test_what_is_left_out_is_counted(tmp_path):
     rows = ['{"text": "a"}', '{"text": " "}', '{"text": null}', '{"text": 3}', '{"text": "b"}']
     path = write_file(tmp_path / "rows.jsonl", "\n".join(rows))
     found = source(path, on_error="skip")
     with (
         pytest.warns(UserWarning, match=r"rows.jsonl: 2 empty texts were left out"),
-        pytest.warns(UserWarning, match=r"rows.jsonl: 1 broken rows were left out: row 4: text is 3, which is no text"),
+        pytest.warns(UserWarning, match=r"rows.jsonl: 1 broken row was left out: row 4: text is 3, which is no text"),
     ):
         assert found.counts["train"] == {"documents": 2, "empty": 2, "skipped": 1}
     with pytest.raises(ValueError, match=r"rows.jsonl, row 4: text is 3, which is no text; correct it, or pass"):

@@ -75,7 +75,7 @@ def test_minus_one_hundred_is_no_label(write):
     assert found.label_names == ("0", "1")
     assert all(row["label"][1] == -100 for row in rows_of(found))
     path = write("b.jsonl", [{"text": f"t {i}", "label": (0, 1, -100)[i % 3]} for i in range(12)])
-    with pytest.warns(UserWarning, match="4 of 12 examples have no label"):
+    with pytest.warns(UserWarning, match=r"4 of 12 examples have no label \(-1 or -100\)"):
         assert classes(path).label_names == ("0", "1")
 
 
@@ -146,6 +146,28 @@ def test_conll_files_are_read(write):
     assert rows_of(found)[0]["words"] == ["EU", "rejects", "German"]
     with pytest.raises(ValueError, match=r"train2\.conll: line 2 is 'rejects': expected a word and its tag"):
         half("token-classification", write("train2.conll", "EU B-ORG\nrejects\n"))
+    with pytest.raises(ValueError, match=r"train\.txt is a text without labels: if it has CoNLL's format, .* \.conll"):
+        half("token-classification", write("train.txt", sentence))
+
+
+def test_texts_by_label_at_different_depths_are_refused(write, tmp_path):
+    for name in ("neg/1.txt", "pos/1.txt", "pos/old/2.txt"):
+        write(f"films/{name}", "a film")
+    with pytest.raises(ValueError, match=r"films has texts at different depths, .*1\.txt and pos/old/2\.txt: make a"):
+        classes(str(tmp_path / "films"))
+
+
+def test_difficulties_have_one_type_in_all_splits(write):
+    names = {"train": ("1", "2"), "validation": ("1", "2.5"), "test": ("3", "x")}
+    for count, kind in ((3, str), (2, float)):
+        files = {
+            f"{split}_file": write(
+                f"{split}{count}.csv", "text,label,hard\n" + "".join(f"t {i},{i % 2},{own[i % 2]}\n" for i in range(8))
+            )
+            for split, own in [*names.items()][:count]
+        }
+        found = classes(**files, slice_by=["hard"])
+        assert {type(row["hard"]) for row in rows_of(found)} == {kind}
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -212,7 +234,7 @@ def test_broken_rows_can_be_left_out(name, write):
         content = "\n".join(["text,label", "a,1,2", *lines, " ,1"])
     else:
         content = "\n".join(["{", *map(json.dumps, good), json.dumps({"text": "", "label": 1})])
-    with pytest.warns(UserWarning, match="1 broken rows were left out: ") as said:
+    with pytest.warns(UserWarning, match="1 broken row was left out: ") as said:
         found = classes(write(name, content), on_error="skip")
     assert len(rows_of(found)) == 8
     assert len(said) == 2

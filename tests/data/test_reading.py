@@ -2,13 +2,14 @@
 
 import gzip
 import json
+import logging
 import re
 from pathlib import Path
 
 import pytest
 
 from hf_recurrent.data.reading import Reading, read_rows
-from support.own_data import write_file
+from support.own_data import task_on, write_file
 
 ROWS = [
     {"text": "plain", "label": "good"},
@@ -91,7 +92,7 @@ def test_broken_rows(name, content, kept, reason, write):
     if kept is None:
         return
     assert "--on_error skip" in str(raised.value)
-    with pytest.warns(UserWarning, match=rf"{name}: \d broken rows were left out"):
+    with pytest.warns(UserWarning, match=rf"{name}: \d broken rows? w(as|ere) left out"):
         assert len(read(path, on_error="skip")) == kept
 
 
@@ -138,3 +139,61 @@ def test_places_that_are_no_file(write, tmp_path):
     }.items():
         with pytest.raises(ValueError, match=message):
             read(tmp_path / name)
+
+
+def test_the_same_bytes_under_another_name_have_other_columns(write):
+    content = "a,b\tc\n1,2\t3\n"
+    assert read(write("x.csv", content)) == [{"a": "1", "b\tc": "2\t3"}]
+    assert read(write("x.tsv", content)) == [{"a,b": "1,2", "c": "3"}]
+    assert read(write("x.csv.tsv", content)) == [{"a,b": "1,2", "c": "3"}]
+    packed = gzip.compress(b"sep=;\na;b\n1;2\n")
+    assert read(write("x.csv.gz", packed)) == read(write("my.csv.gz", packed)) == [{"a": "1", "b": "2"}]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("1,2\n\n   \n3,4\n\n", ["12", "34"]),
+        ("1\n3,4\n", ["1", "34"]),
+        (",\n1,2", ["", "12"]),
+        ("x,2\n\x1a,\n3,4\n", ["x2", "\x1a", "34"]),
+        ('"x\r\ny",2\nx"y,3\n', ["x\r\ny2", 'x"y3']),
+        ("NA,nan\n 1 , 2 \n", ["NAnan", " 1  2 "]),
+    ],
+)
+def test_rows_that_are_blank_short_or_odd(rows, expected, on_error, write):
+    found = read(write("a.csv", f"a,b\n{rows}"), on_error=on_error)
+    assert [row["a"] + row["b"] for row in found] == expected
+
+
+@pytest.mark.parametrize("rows", ["x\n\x1a\ny\n", 'x\n\n \n\x1a\n"y"'])
+def test_a_control_character_is_a_row(rows, write):
+    assert [row["a"] for row in read(write("a.csv", f"a\n{rows}"))] == ["x", "\x1a", "y"]
+
+
+def test_a_delimiter_after_the_last_value(write):
+    path = write("a.csv", "a,b\n1,2,\n\n3,4\n5,6,,\n")
+    with pytest.raises(ValueError, match="line 2 has 3 values, and the header 2 columns"):
+        read(path)
+    with pytest.warns(UserWarning, match=r"1 broken row was left out: line 5 has 4 values"):
+        assert read(path, on_error="skip") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+
+
+def test_the_first_row_after_a_blank_line_has_too_many_values(write):
+    with pytest.raises(ValueError, match="line 3 has 3 values, and the header 2 columns"):
+        read(write("a.csv", "a,b\n\n1,2,3\n3,4\n"))
+
+
+def test_reading_leaves_the_logger_as_it_is(write):
+    path, logger = write("a.jsonl", '{"a": 1}\n' * 3), logging.getLogger("datasets")
+    level = logger.level
+    task = task_on("text-generation", path, streaming=True, text_column="a")
+    rows = task.documents.each_row("train")
+    assert next(rows) == {"a": 1}
+    assert logger.level == level
+
+
+def test_sentences_after_marks_of_documents(write):
+    found = read(write("a.conll", " -DOCSTART- -X- O\n\nEU B-ORG\n\n-DOCSTART-\nBonn B-LOC\n"))
+    assert found == [{"tokens": ["EU"], "tags": ["B-ORG"]}, {"tokens": ["Bonn"], "tags": ["B-LOC"]}]

@@ -122,7 +122,7 @@ def test_declared_names_of_labels(write, tmp_path):
     assert (data.label_names, data.facts["unlabelled"]) == (("no", "yes"), {"train": 1})
     messages = " ".join(str(item.message) for item in said)
     # messages tell the data set, and not where it lies
-    assert "data set set, train: 1 of 7 examples have no label (-1) and are left out" in messages
+    assert "data set set, train: 1 of 7 examples have no label (-1 or -100) and are left out" in messages
     assert "data set set, test has no labels, or hides them (-1): nothing is measured on it" in messages
     features = Features({"text": Value("string"), "label": List(ClassLabel(names=["no", "yes"]))})
     write(
@@ -200,7 +200,7 @@ def test_broken_rows_can_be_left_out(write):
     with pytest.raises(ValueError, match=r"a\.jsonl: line 4 is no JSON.*--on_error skip"):
         classes(path)
     with (
-        pytest.warns(UserWarning, match=r"1 broken rows were left out: line 4 is no JSON \("),
+        pytest.warns(UserWarning, match=r"1 broken row was left out: line 4 is no JSON \("),
         pytest.warns(UserWarning, match="3 broken rows were left out: .*text is empty; .*no text; .*expected a label"),
     ):
         found = classes(path, on_error="skip")

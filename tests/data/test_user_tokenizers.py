@@ -141,6 +141,8 @@ def test_words_are_the_most_frequent_ones():
 
 def test_sizes():
     assert len(train_tokenizer("bytes", (), frame="language")) == 260
+    with pytest.raises(ValueError, match="vocab_size=300: 'bytes' have a fixed vocabulary: leave vocab_size out"):
+        train_tokenizer("bytes", (), 300, frame="language")
     assert len(train_tokenizer("bpe", SENTENCES, 270, frame="language")) == 270
     with pytest.warns(UserWarning, match=r"the texts give a vocabulary of \d+ tokens only, of vocab_size=8000 wanted"):
         whole = train_tokenizer("bpe", SENTENCES, frame="language")

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 HUNDRED = 100
-# characters that are encoded at once, to the end of a line, and pieces that are encoded together
-PIECE, TOGETHER = 1 << 18, 100
+# characters of a text that are encoded at once, to the end of a line, and about as many of texts together
+PIECE = 1 << 18
 # a single token predicts nothing
 FEWEST = 2
 NUM_BYTES = "num_bytes"
@@ -163,11 +164,12 @@ class DocumentSource(Source):
                     # it was read with the training documents
                     warnings.simplefilter("ignore")
                 counts["documents"] = sum(1 for _ in self.documents(split, counts))
-            left_out = f"{counts['empty']:,} empty texts were left out"
+            place, empty = self.place_of(split), f"{counts['empty']:,} empty texts were left out"
             if not counts["documents"]:
-                raise ValueError(f"{self.place_of(split)} has no text ({left_out}): name another file, split or column")
+                reason = f" ({empty})" * (counts["empty"] > 0)
+                raise ValueError(f"{place} has no text{reason}: name another file, split or column")
             if counts["empty"] and split in self.rows:
-                warnings.warn(f"{self.place_of(split)}: {left_out}", stacklevel=2)
+                warnings.warn(f"{place}: {empty}", stacklevel=2)
         return found
 
     def identity(self, split: str) -> list[Any]:
@@ -235,22 +237,25 @@ class Tokens(NamedTuple):
 def document_tokens(documents: Iterable[Document], tokenizer: "PreTrainedTokenizerBase") -> Iterator[Tokens]:
     """The tokens of documents in order, with the end-of-text token after each document that ends."""
 
-    def pieces() -> Iterator[tuple[Document, str, bool]]:
+    def pieces() -> Iterator[tuple[int, Document, str, bool]]:
+        """Pieces, whether each is the last of its document, and the number of the group that is encoded with it."""
+        characters = 0
         for document in documents:
-            *others, last = document.pieces
-            yield from ((document, piece, False) for piece in others)
-            yield document, last, True
+            texts = [*document.pieces]
+            for number, text in enumerate(texts, 1):
+                yield characters // PIECE, document, text, number == len(texts)
+                characters += len(text)
 
     # no warning that a text is longer than a model's context: it is cut
     options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
-    remaining = pieces()
-    while group := list(islice(remaining, TOGETHER)):
-        texts = [text for _, text, _ in group]
+    for _, pieces_together in groupby(pieces(), itemgetter(0)):
+        group = [*pieces_together]
+        texts = [text for _, _, text, _ in group]
         if is_byte_tokenizer(tokenizer):
             encoded = [encode_document(tokenizer, text) for text in texts]
         else:
             encoded = tokenizer(texts, **options)["input_ids"]
-        for (document, text, last), ids in zip(group, encoded, strict=True):
+        for (_, document, text, last), ids in zip(group, encoded, strict=True):
             end = [tokenizer.eos_token_id] if last and document.ends else []
             num_bytes = np.full(len(ids), len(text.encode()) / max(len(ids), 1))
             num_bytes = np.append(num_bytes, np.zeros(len(end)))

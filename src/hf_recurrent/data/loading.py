@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -341,8 +341,6 @@ class Source:
             examples = examples.filter(lambda problem: problem is None, input_columns="problem")
         if not len(examples):
             raise ValueError(f"{place} has no examples")
-        for name in columns.slices:
-            examples = examples.remove_columns(name).add_column(name, narrowest(examples[name]))
         return examples.remove_columns("problem"), len(skipped)
 
     def data(self) -> Data:
@@ -350,6 +348,13 @@ class Source:
         read = {split: self.examples_of(split) for split in self.rows}
         examples = {split: rows for split, (rows, _) in read.items()}
         columns, labels, unlabelled = next(iter(self.columns.values())), None, {}
+        for name in columns.slices:
+            # a column has one type in all splits
+            values = iter(narrowest([value for rows in examples.values() for value in rows[name]]))
+            examples = {
+                split: rows.remove_columns(name).add_column(name, [*islice(values, len(rows))])
+                for split, rows in examples.items()
+            }
         if self.task.label_names and (self.labelled or columns.label is not None):
             labels, examples, unlabelled = self.with_labels(examples)
         if len(examples) == 1 and not self.evaluates:
@@ -410,9 +415,9 @@ class Source:
             labels.check(own, place, origin)
             kept = [row for row, label in enumerate(own) if label is not None]
             if len(kept) < len(own):
-                unlabelled[split] = len(own) - len(kept)
+                unlabelled[split] = missing = len(own) - len(kept)
                 warnings.warn(
-                    f"{place}: {unlabelled[split]:,} of {len(own):,} examples have no label (-1) and are left out",
+                    f"{place}: {missing:,} of {len(own):,} examples have no label (-1 or -100) and are left out",
                     stacklevel=2,
                 )
             encoded = [labels.encode(own[row]) for row in kept]

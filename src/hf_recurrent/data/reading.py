@@ -9,23 +9,19 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, zip_longest
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..benchmarks.files import matches, open_files
-from ..utils import file_hash, near_names, one_line, reader_versions, require_known
+from ..utils import file_hash, near_matches, near_names, one_line, reader_versions, require_known, whole_file
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-from collections.abc import Mapping
-
-from ..utils import near_matches
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"},
@@ -41,8 +37,8 @@ SPLIT_FOLDERS = frozenset({"train", "training", "validation", "valid", "val", "d
 # the most different values of a column of labels or categories
 FEW_VALUES = 50
 SHOWN = 3
-# a line after the last one of a CSV file, which a quote that is never closed takes into its value
-END = "\x1a"
+# rows of a CSV file that are written to the cache together
+ROWS_TOGETHER = 10_000
 
 
 @dataclass(frozen=True)
@@ -91,11 +87,15 @@ class Reading:
 
 def format_of(path: str | Path) -> str:
     """The format of a file by the end of its name. Raises a ValueError for an unknown one."""
-    name = str(path).lower()
-    found = FORMATS.get(Path(name.removesuffix(".gz")).suffix)
-    if found is None or (found == "parquet" and name.endswith(".gz")):
+    found = FORMATS.get(suffix_of(path))
+    if found is None or (found == "parquet" and str(path).lower().endswith(".gz")):
         raise ValueError(f"{path} has no known format: its name should end in one of {', '.join(FORMATS)} (or .gz)")
     return found
+
+
+def suffix_of(path: str | Path) -> str:
+    """The end of a file's name before .gz, in lower case."""
+    return Path(str(path).lower().removesuffix(".gz")).suffix
 
 
 def is_folder(path: str | Path) -> bool:
@@ -113,7 +113,7 @@ def read_rows(path: str | Path, reading: Reading, *, whole_text: bool = False) -
     Raises:
         ValueError: the file cannot be read, or its rows are merged by a quote that is never closed.
     """
-    from datasets import Dataset, Features, IterableDataset, Value, load_dataset
+    from datasets import Features, IterableDataset, Value, load_dataset
 
     path = Path(path)
     if not path.is_file():
@@ -125,15 +125,12 @@ def read_rows(path: str | Path, reading: Reading, *, whole_text: bool = False) -
         if kind == "csv":
             with reading.open(path) as file:
                 features = Features(dict.fromkeys(csv_table(file, path, reading)[0], Value("string")))
-            given = {"path": path, "reading": reading}
             if reading.streaming:
+                given = {"path": path, "reading": reading}
                 return IterableDataset.from_generator(csv_rows, features, gen_kwargs=given)
-            if not skips:
-                identity = fingerprint(file_hash(path), reading)
-                return Dataset.from_generator(
-                    csv_rows, features, reading.cache_dir, gen_kwargs=given, fingerprint=identity
-                )
-            return of_rows(path, csv_rows, reading, features=features)
+            if skips:
+                return of_rows(path, csv_rows, reading, features=features)
+            return saved_rows(path, reading, features)
         if kind == "conll":
             return of_rows(path, conll_rows, reading)
         if kind == "json":
@@ -147,7 +144,14 @@ def read_rows(path: str | Path, reading: Reading, *, whole_text: bool = False) -
         options = {"cache_dir": reading.cache_dir, "streaming": reading.streaming}
         options |= {} if kind == "parquet" else {"encoding": reading.codec}
         options |= {"sample_by": "document" if whole_text else "line"} if kind == "text" else {}
-        return load_dataset(kind, data_files=str(path), split="train", **options)
+        logger = logging.getLogger("datasets")
+        level = logger.level
+        # the error says what it logs
+        logger.setLevel(logging.CRITICAL)
+        try:
+            return load_dataset(kind, data_files=str(path), split="train", **options)
+        finally:
+            logger.setLevel(level)
 
 
 def of_rows(path: Path, rows_in: Any, reading: Reading, **options: Any) -> "Dataset":
@@ -166,15 +170,11 @@ def of_rows(path: Path, rows_in: Any, reading: Reading, **options: Any) -> "Data
 @contextmanager
 def reported(path: Path, reading: Reading) -> Iterator[None]:
     """Report what a reader finds wrong with a file in one line, with its name and the remedy."""
-    logger = logging.getLogger("datasets")
-    level = logger.level
-    # the error says what it logs
-    logger.setLevel(logging.CRITICAL)
     try:
         yield
     except Exception as error:
         cause = error.__cause__ or error
-        if FORMATS.get(path.suffix.lower()) == "json" and not isinstance(cause, UnicodeError):
+        if FORMATS.get(suffix_of(path)) == "json" and not isinstance(cause, UnicodeError):
             try:
                 # datasets does not say which line
                 list(json_rows(path, reading, None))
@@ -187,8 +187,6 @@ def reported(path: Path, reading: Reading) -> Iterator[None]:
                 f"{byte} is not {reading.encoding}: pass the file's encoding, such as --encoding latin-1 or utf-16"
             )
         raise ValueError(f"{path.name}: {message}") from error
-    finally:
-        logger.setLevel(level)
 
 
 def warn_of_skipped(place: str, skipped: Sequence[str]) -> None:
@@ -196,28 +194,31 @@ def warn_of_skipped(place: str, skipped: Sequence[str]) -> None:
     if skipped:
         more = f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
         warnings.warn(
-            f"{place}: {len(skipped):,} broken rows were left out: {'; '.join(skipped[:SHOWN])}{more}", stacklevel=3
+            f"{place}: {len(skipped):,} broken row{'s were' if len(skipped) > 1 else ' was'} left out: "
+            f"{'; '.join(skipped[:SHOWN])}{more}",
+            stacklevel=3,
         )
 
 
 def csv_table(file: IO[str], path: Path, reading: Reading) -> tuple[list[str], str, Any]:
-    """The names of the columns of a CSV file, its delimiter, and its other rows, with `END` after the last one.
+    """The names of the columns of a CSV file, its delimiter, and its other rows, with an empty one after the last.
 
     Raises:
         ValueError: the delimiter seems to be another one, or names do not tell columns apart.
     """
     # a value may be a long text
     csv.field_size_limit(2**31 - 1)
-    delimiter = reading.delimiter or ("," if ".csv" in path.name.lower() else "\t")
+    delimiter = reading.delimiter or ("," if suffix_of(path) == ".csv" else "\t")
+    file.seek(0)
     start = file.readline()
     # a spreadsheet's way to name its delimiter
     if re.match(r"sep=.\s*$", start):
         delimiter = reading.delimiter or start[4]
     else:
         file.seek(0)
-    rows = csv.reader(chain(file, [END]), delimiter=delimiter, quoting=QUOTINGS[reading.quoting])
+    rows = csv.reader(chain(file, [""]), delimiter=delimiter, quoting=QUOTINGS[reading.quoting])
     names = next(rows)
-    if not any(names) or names == [END]:
+    if not any(names):
         raise ValueError("it is empty: the first line should name the columns")
     other = next((mark for mark in DELIMITERS if len(names) == 1 and mark in names[0]), None)
     if other is not None and reading.delimiter is None:
@@ -230,7 +231,28 @@ def csv_table(file: IO[str], path: Path, reading: Reading) -> tuple[list[str], s
     return names, delimiter, rows
 
 
-def csv_rows(path: Path, reading: Reading, skipped: list[str] | None = None) -> Iterator[dict[str, str | None]]:
+def csv_values(file: IO[str], path: Path, reading: Reading, skipped: list[str]) -> Iterator[list[str]]:
+    """The values of each row of a CSV file that is not blank, as many as columns: a short row ends with empty ones."""
+    names, delimiter, rows = csv_table(file, path, reading)
+    width, fields, skips = len(names), names, reading.on_error == "skip"
+    for fields in rows:
+        if len(fields) > width and not (skips and fields[width:] == [""]):
+            problem = f"line {rows.line_num} has {len(fields)} values, and the header {width} columns"
+            if not skips:
+                raise ValueError(
+                    f"{problem}: quote values that hold {delimiter!r}, pass --quoting none if quotes are characters, "
+                    "or --on_error skip"
+                )
+            skipped.append(problem)
+        # a quoted value that is empty makes a row, white space makes none
+        elif len(fields) > 1 or fields == [""] or "".join(fields).strip():
+            yield [*fields[:width], *[""] * (width - len(fields))]
+    # a quote takes whatever follows into its value, the empty row too
+    if fields:
+        raise ValueError("a quote is never closed: correct it, or pass --quoting none to read quotes as characters")
+
+
+def csv_rows(path: Path, reading: Reading, skipped: list[str] | None = None) -> Iterator[dict[str, str]]:
     """The rows of a CSV file, all of whose values are texts.
 
     Args:
@@ -239,51 +261,68 @@ def csv_rows(path: Path, reading: Reading, skipped: list[str] | None = None) -> 
     Raises:
         ValueError: a row has too many values, or a quote that is not closed in its row has merged rows.
     """
+    skipped, fields, any_break = [] if skipped is None else skipped, None, False
     with reading.open(path) as file:
-        names, delimiter, rows = csv_table(file, path, reading)
-        # of rows on one line each, values of each column, more than a few of which are no categories
-        number, single_lines, values = 0, 0, [set() for _ in names]
-        suspects: list[tuple[int, str, list[str]]] = []
-        for fields in rows:
-            if fields == [END]:
-                break
-            if len(fields) > len(names):
-                problem = f"line {rows.line_num} has {len(fields)} values, and the header {len(names)} columns"
-                if reading.on_error != "skip":
-                    raise ValueError(
-                        f"{problem}: quote values that hold {delimiter!r}, pass --quoting none if quotes are "
-                        "characters, or --on_error skip"
-                    )
-                if skipped is not None:
-                    skipped.append(problem)
-            elif fields:
-                number += 1
-                yield dict(zip_longest(names, fields))
-                merged = [place for place, field in enumerate(fields) if "\n" in field]
-                for place in merged:
-                    first, *others = fields[place].splitlines()
-                    parts = [[*fields[:place], *first.split(delimiter)], *(line.split(delimiter) for line in others)]
-                    suspects += [(number, names[place], part) for part in parts if len(part) == len(names)]
-                if not merged:
-                    single_lines += 1
-                    for known, field in zip(values, fields, strict=False):
-                        if len(known) <= FEW_VALUES:
-                            known.add(field)
-        else:
-            raise ValueError("a quote is never closed: correct it, or pass --quoting none to read quotes as characters")
-    if not number:
-        raise ValueError("it holds no rows")
+        names, delimiter, _ = csv_table(file, path, reading)
+        for fields in csv_values(file, path, reading, skipped):
+            any_break = any_break or "\n" in "".join(fields)
+            yield dict(zip(names, fields, strict=True))
+        if fields is None:
+            raise ValueError("it holds no rows")
+        if any_break:
+            check_quotes(names, delimiter, lambda: csv_values(file, path, reading, []))
+
+
+def check_quotes(names: Sequence[str], delimiter: str, rows: Callable[[], Iterator[list[str]]]) -> None:
+    """Raise a ValueError where a quote that is closed in another row has merged rows.
+
+    A line of a value is taken for a row if it has as many values, and these fit the columns of few different values.
+    """
+    single_lines, columns = 0, [set() for _ in names]
+    for fields in rows():
+        if "\n" not in "".join(fields):
+            single_lines += 1
+            for known, field in zip(columns, fields, strict=True):
+                # more of them are no categories
+                if len(known) <= FEW_VALUES:
+                    known.add(field)
     categories = {
         place: known
-        for place, known in enumerate(values)
+        for place, known in enumerate(columns)
         if 0 < len(known) <= FEW_VALUES and (2 * len(known) <= single_lines or max(map(len, known)) <= 2)
     }
-    for row, name, part in suspects:
-        if (categories or delimiter == "\t") and all(part[place] in known for place, known in categories.items()):
-            raise ValueError(
-                f"row {row}: a line of the quoted value of {name!r}, {delimiter.join(part)!r:.60}, looks like a row: a "
-                "quote is closed in another row; pass --quoting none to read quotes as characters, or correct the file"
-            )
+    if not categories and delimiter != "\t":
+        return
+    for number, fields in enumerate(rows(), 1):
+        for place in [place for place, field in enumerate(fields) if "\n" in field]:
+            first, *others = fields[place].splitlines()
+            for part in [[*fields[:place], *first.split(delimiter)], *(line.split(delimiter) for line in others)]:
+                if len(part) == len(names) and all(part[place] in known for place, known in categories.items()):
+                    raise ValueError(
+                        f"row {number}: a line of the quoted value of {names[place]!r}, {delimiter.join(part)!r:.60}, "
+                        "looks like a row: a quote is closed in another row; pass --quoting none to read quotes as "
+                        "characters, or correct the file"
+                    )
+
+
+def saved_rows(path: Path, reading: Reading, features: Any) -> "Dataset":
+    """The rows of a CSV file, which are read once into a file of the cache."""
+    import datasets
+    import pyarrow as pa
+    from datasets.arrow_writer import ArrowWriter
+    from filelock import FileLock
+
+    # the delimiter and the compression depend on the name
+    name = fingerprint(file_hash(path), path.name, reading)
+    saved = Path(reading.cache_dir or datasets.config.HF_DATASETS_CACHE) / "csv" / f"{name}.arrow"
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{saved}.lock"):
+        if not saved.exists():
+            rows = csv_rows(path, reading)
+            with whole_file(saved) as partial, ArrowWriter(features=features, path=str(partial)) as writer:
+                while some := [*islice(rows, ROWS_TOGETHER)]:
+                    writer.write_table(pa.Table.from_pylist(some, features.arrow_schema))
+    return datasets.Dataset.from_file(str(saved))
 
 
 def json_rows(path: Path, reading: Reading, skipped: list[str] | None) -> Iterator[dict[str, Any]]:
@@ -328,7 +367,7 @@ def conll_rows(path: Path, reading: Reading, skipped: Any) -> Iterator[dict[str,
     with reading.open(path) as lines:
         for number, line in enumerate([*lines, ""], 1):
             fields = line.split()
-            if fields and not line.startswith("-DOCSTART-"):
+            if fields and not fields[0].startswith("-DOCSTART-"):
                 if len(fields) < 2:
                     raise ValueError(f"line {number} is {line.strip()!r:.60}: expected a word and its tag")
                 sentence.append(fields)
@@ -380,10 +419,8 @@ def folder_texts(path: str | Path, reading: Reading, *, in_folders: bool) -> "Da
             # any line break is a new line, as in a file that is read as text
             row = {"text": text.replace("\r\n", "\n").replace("\r", "\n"), "name": name}
             rows.append({**row, "label": name.split("/")[-2]} if in_folders else row)
+    remedy = "make a folder of text files for each label, or name a file of rows" if in_folders else "put texts there"
     if not rows:
-        remedy = (
-            "make a folder of text files for each label, or name a file of rows" if in_folders else "put texts there"
-        )
         raise ValueError(f"{path} has no text files ({', '.join(TEXT_FILES)}): {remedy}")
     if others:
         warnings.warn(
@@ -391,7 +428,10 @@ def folder_texts(path: str | Path, reading: Reading, *, in_folders: bool) -> "Da
             f"{others[0]}",
             stacklevel=3,
         )
-    tops = {row["name"].split("/")[0].lower() for row in rows if "/" in row["name"]}
+    names = sorted((row["name"] for row in rows), key=lambda name: name.count("/"))
+    if in_folders and names[0].count("/") < names[-1].count("/"):
+        raise ValueError(f"{path} has texts at different depths, {names[0]} and {names[-1]}: {remedy}")
+    tops = {name.split("/")[0].lower() for name in names if "/" in name}
     if len(tops) > 1 and "train" in tops and tops <= SPLIT_FOLDERS:
         raise ValueError(f"{path} has the splits {', '.join(sorted(tops))}: name the folder of each by itself")
     return Dataset.from_list(rows)

@@ -61,6 +61,8 @@ def train_tokenizer(
     if kind not in TRAINED_KINDS:
         raise ValueError(f"kind={kind!r}: expected one of {', '.join(TRAINED_KINDS)}")
     if kind == "bytes":
+        if vocab_size is not None:
+            raise ValueError(f"vocab_size={vocab_size!r}: 'bytes' have a fixed vocabulary: leave vocab_size out")
         return byte_tokenizer(frame)
     smallest = len(SPECIAL_TOKENS) + (1 if kind == "words" else BYTES)
     if vocab_size is not None and not smallest <= vocab_size <= LARGEST_VOCAB_SIZE:

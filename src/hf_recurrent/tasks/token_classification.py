@@ -16,7 +16,7 @@ from datasets import Dataset, List, Value
 
 from ..data.batches import PaddingCollator, within
 from ..data.loading import Source
-from ..data.reading import LENGTH, Columns, first_tokens, words_of, words_of_tokens
+from ..data.reading import LENGTH, Columns, Reading, first_tokens, format_of, is_folder, words_of, words_of_tokens
 from ..metrics.functional import Row, Scores, is_iob, scores_entities, tag_scores
 from ..metrics.tensors import token_classes
 from ..models.common.token_targets import NO_TARGET
@@ -96,6 +96,14 @@ class TokenClassification(PerToken):
     metric_name = "word_accuracy"
 
     # ---- reading
+
+    def read_file(self, path: str, reading: Reading) -> Dataset:
+        if not is_folder(path) and format_of(path) == "text":
+            raise ValueError(
+                f"{path} is a text without labels: if it has CoNLL's format, a word and its tag on each line, let its "
+                "name end in .conll"
+            )
+        return super().read_file(path, reading)
 
     def example(self, row: Row, columns: Columns) -> Row:
         return {WORDS: words_of(row, columns.inputs[WORDS])}
