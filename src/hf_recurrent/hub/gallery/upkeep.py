@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...utils import one_line, read_json, write_bytes
+from ...utils import changed_files, one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
 from ..checkpoint import CONFIG_FILE
 from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, without_curves
@@ -28,20 +28,18 @@ def refresh(root: str | os.PathLike) -> list[Path]:
     entries = read_gallery(root)
     files = {README_FILE: render_index(entries)}
     files |= {f"{entry.name}/{name}": text for entry in entries for name, text in entry.files.items()}
-    changed = sorted(outdated(Path(root), files))
-    for name in changed:
-        write_bytes(Path(root) / name, files[name].encode())
-    return [Path(name) for name in changed]
+    with changed_files(root) as change:
+        for name, text in files.items():
+            write_bytes(change.new / name, text.encode())
+    return [path.relative_to(root) for path in change.written]
 
 
-def outdated(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
-    """Name -> problem of the rendered files that are missing, or not as they would be rendered now."""
-    problems = {}
+def outdated(folder: Path, files: Mapping[str, str]) -> Iterator[str]:
+    """Problems of the rendered files that are missing, or not as they would be rendered now."""
     for name, text in files.items():
         present = (folder / name).is_file()
         if not present or (folder / name).read_bytes() != text.encode():
-            problems[name] = f"{name} {'differs from its rendering' if present else 'is missing'}: {RENDER}"
-    return problems
+            yield f"{name} {'differs from its rendering' if present else 'is missing'}: {RENDER}"
 
 
 def gallery_problems(root: str | os.PathLike) -> list[str]:
@@ -63,7 +61,7 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
     problems += [f"{name} does not belong beside the checkpoint folders: take it out" for name in others]
     # an index of a part of the cards would differ for no other reason
     if len(entries) == len(folders):
-        problems += outdated(root, {README_FILE: render_index(entries)}).values()
+        problems += outdated(root, {README_FILE: render_index(entries)})
     return problems
 
 
@@ -73,7 +71,7 @@ def entry_problems(entry: Entry) -> Iterator[str]:
     needed = [CONFIG_FILE, "tokenizer.json", "tokenizer_config.json"]
     needed += [CALIBRATION_FILE] if results["calibration"] else []
     missing = [f"{name} is missing: {COPY}" for name in needed if name not in present]
-    if problems := [*outdated(entry.folder, entry.files).values(), *missing]:
+    if problems := [*outdated(entry.folder, entry.files), *missing]:
         yield from problems
         return
     with TemporaryDirectory() as place:
