@@ -47,6 +47,17 @@ def test_segments_are_those_of_the_reference(rewind):
         assert (segment.attention_mask.numpy() == (targets[step] > 0)).all()
 
 
+def test_nothing_but_padding_stands_before_the_first_segment():
+    """With which processes that have read all keep in step with others."""
+    reader = DocumentReader(corpus(5, 3), 2, 4, pad_token_id=7)
+    for _ in range(2):
+        padding = reader.segment([False] * reader.num_rows)
+        expected = {"input_ids": 7, "attention_mask": 0, "labels": -100, "position": 0, "document": -1}
+        assert all((getattr(padding, name) == value).all() for name, value in expected.items())
+        assert not padding.start_of_document.any()
+        assert len(list(reader)) == 2
+
+
 def read_back(reader) -> dict[int, list[int]]:
     """Document -> its tokens, put together from segments as their own columns say."""
     texts: dict[int, list[int]] = {}

@@ -189,9 +189,21 @@ class DocumentReader:
     def next_segment(self) -> Segment | None:
         """The next segment of this process's rows; None where none of them has tokens left."""
         starts = [self.advance(index) for index in range(self.num_rows)]
-        own = range(self.num_rows)[self.shard[0] :: self.shard[1]]
-        if all(self.rows[index].document == NO_DOCUMENT for index in own):
+        segment = self.segment(starts)
+        if (segment.document == NO_DOCUMENT).all():
             return None
+        for row in self.rows:
+            if row.document != NO_DOCUMENT:
+                row.position += int(min(self.segment_length, self.documents.lengths[row.document] - row.position))
+        return segment
+
+    def segment(self, starts: Sequence[bool]) -> Segment:
+        """The segment at the positions of this process's rows; before the first one is read, padding alone.
+
+        Args:
+            starts: whether each row, of all processes, begins a document.
+        """
+        own = range(self.num_rows)[self.shard[0] :: self.shard[1]]
         shape, length = (self.batch_size, self.segment_length), self.segment_length
         ids, mask = np.full(shape, self.pad_token_id), np.zeros(shape, np.int64)
         labels = np.full(shape, NO_TARGET)
@@ -208,9 +220,6 @@ class DocumentReader:
             ids[place, : len(tokens)], mask[place, : len(tokens)] = tokens, 1
             labels[place, : len(following)] = following
         positions, documents = ([getattr(self.rows[index], name) for index in own] for name in ("position", "document"))
-        for row in self.rows:
-            if row.document != NO_DOCUMENT:
-                row.position += int(min(length, self.documents.lengths[row.document] - row.position))
         columns = (ids, mask, labels, [starts[index] for index in own], positions, documents)
         return Segment(*map(torch.as_tensor, columns))
 

@@ -190,7 +190,7 @@ class DocumentRun(Run):
         """
         model, segments = self.plain_model, self.validation
         if is_sharded(model):
-            segments = in_step(segments, segments.padding(), model.device)
+            segments = in_step(segments, segments.segment([False] * segments.num_rows), model.device)
         try:
             with shared_after_training():
                 losses = evaluate_documents(model, segments)
