@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import torch
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
@@ -11,7 +12,7 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from tiny_run import ROOT
 
 from hf_recurrent import SUTConfig
-from hf_recurrent.training.sharding import check_sharding
+from hf_recurrent.training.sharding import check_sharding, load_optimizer
 from hf_recurrent.training.stages import join_processes_on_cpus
 from support.families import BY_NAME, make_model
 
@@ -111,3 +112,13 @@ def test_processes_without_gpus_train_together(monkeypatch, gpus, variables, joi
 def test_stacks_that_share_embeddings_are_not_sharded():
     with pytest.raises(ValueError, match="the two stacks of a sut share embeddings"):
         check_sharding(SUTConfig.preset("tiny", is_encoder_decoder=True), None)
+
+
+def test_states_of_another_number_of_parameters_are_refused(tmp_path):
+    whole, other = (torch.nn.Linear(2, 2, bias=bias) for bias in (True, False))
+    torch.save(torch.optim.SGD(whole.parameters()).state_dict(), tmp_path / "optimizer.pt")
+    message = (
+        r"optimizer\.pt is the state of 2 parameters, and the model has 1: resume with the config of the checkpoint"
+    )
+    with pytest.raises(ValueError, match=message):
+        load_optimizer(other, torch.optim.SGD(other.parameters()), tmp_path / "optimizer.pt")

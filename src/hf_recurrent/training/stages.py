@@ -253,7 +253,7 @@ class Run:
     def train(self) -> None:
         """Train to the end, if no checkpoint was written there: `Trainer` would take one more step."""
         if not self.has_ended():
-            self.trainer.train(resume_from_checkpoint=None if self.checkpoint is None else str(self.checkpoint))
+            self.trainer.train(resume_from_checkpoint=self.checkpoint)
             self.checkpoint = last_complete_checkpoint(self.folder)
 
     def has_ended(self) -> bool:
@@ -333,8 +333,9 @@ class Run:
     @cached_property
     def base_model(self) -> dict[str, Any] | None:
         """The checkpoint of others that the run begins with, if it does."""
-        name, options = self.model_args.model_name_or_path, self.model_args.hub_options
-        return None if name is None else read_base_model(name, options.get("revision"), options.get("token"))
+        given = self.model_args
+        place = given.model_name_or_path, given.model_revision, given.token
+        return None if place[0] is None else read_base_model(*place)
 
     def check_license(self, publishes: bool) -> None:
         """Raise a ValueError unless the licence may be chosen, where it is, and lets the weights be published."""

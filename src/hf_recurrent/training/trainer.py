@@ -317,10 +317,10 @@ class RecurrentTrainer(Trainer):
         """Seconds of training, over all resumptions."""
         return time.perf_counter() - self.began
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, **options: Any):
-        if resume_from_checkpoint is True:
-            resume_from_checkpoint = last_complete_checkpoint(self.args.output_dir)
-        checkpoint = str(resume_from_checkpoint) if resume_from_checkpoint else None
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, **options: Any):
+        checkpoint = resume_from_checkpoint or None
+        if checkpoint is True:
+            checkpoint = last_complete_checkpoint(self.args.output_dir)
         self.began = time.perf_counter() - (seconds_of(Path(checkpoint)) if checkpoint else 0.0)
         # Trainer would delete, at the end, perhaps the one to resume from
         self.args.save_total_limit = None
