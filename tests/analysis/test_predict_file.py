@@ -5,6 +5,7 @@ import json
 import os
 import re
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -241,7 +242,7 @@ def test_columns_that_are_kept_have_their_types(model, tmp_path):
     for name in ("o.parquet", "o.jsonl", "o.csv"):
         run(model, file, tmp_path / name, keep_columns=tuple(values))
     table = pq.read_table(tmp_path / "o.parquet")
-    expected = values | {"mixture": [*map(str, range(10)), *["x"] * 10, *['{"a":[1]}'] * 10]}
+    expected = values | {"mixture": [*map(str, range(10)), *["x"] * 10, *['{"a": [1]}'] * 10]}
     for name, column in expected.items():
         assert table[name].to_pylist() == column, name
         assert [row[name] for row in read_lines(tmp_path / "o.jsonl")] == column, name
@@ -256,23 +257,87 @@ def test_columns_of_a_table_keep_their_types(model, tmp_path):
             "text": texts(),
             "small": pa.array([1] * NUMBER, pa.int8()),
             "when": pa.array([0] * NUMBER, pa.timestamp("us")),
+            "raw": pa.array([b"\xff"] * NUMBER),
+            "gap": pa.array([float("nan")] * NUMBER),
             "list": pa.array([[1.5]] * NUMBER, pa.list_(pa.float64())),
         }
     )
     pq.write_table(table, tmp_path / "new.parquet")
-    kept = ("small", "when", "list")
+    kept = ("small", "when", "raw", "gap", "list")
     for name in ("o.parquet", "o.jsonl", "o.csv"):
         run(model, tmp_path / "new.parquet", tmp_path / name, keep_columns=kept)
-    assert pq.read_table(tmp_path / "o.parquet").select(kept) == table.select(kept)
+    found = pq.read_table(tmp_path / "o.parquet").select(kept)
+    assert found.schema == table.select(kept).schema
+    assert found.drop("gap") == table.select(kept).drop("gap")
+    assert np.isnan(found["gap"].to_numpy()).all()
     line = read_lines(tmp_path / "o.jsonl")[0]
-    assert [line[name] for name in kept] == [1, "1970-01-01 00:00:00", [1.5]]
-    assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("1,1970-01-01 00:00:00,[1.5],")
+    assert [line[name] for name in kept] == [1, "1970-01-01 00:00:00", "\\xff", None, [1.5]]
+    assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("1,1970-01-01 00:00:00,\\xff,,[1.5],")
+
+
+TYPES = [
+    ({}, {}, ["string", "float", "float"]),
+    ({}, {"all_probabilities": True}, ["string", *["float"] * 5]),
+    ({"problem_type": "regression"}, {}, ["list<element: float>", "float"]),
+    (
+        {"problem_type": "multi_label_classification"},
+        {"all_probabilities": True},
+        ["list<element: string>", "list<element: float>", *["float"] * 4],
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "settings", "types"), TYPES)
+def test_columns_have_the_same_types_without_any_rows(options, settings, types, file, tmp_path):
+    model, empty = make_model(BY_NAME["gut"], **options), write_lines(tmp_path / "empty.jsonl", [{"text": " "}] * 9)
+    for name in ("o.parquet", "o.jsonl", "o.csv"):
+        run(model, file, tmp_path / name, keep_columns=("id",), **settings)
+        done = run(model, empty, tmp_path / f"empty {name}", on_error="skip", keep_columns=("text",), **settings)
+        assert (done.rows, len(done.skipped)) == (0, 9)
+    whole, without = (pq.read_table(tmp_path / f"{name}o.parquet").schema for name in ("", "empty "))
+    assert [str(kind) for kind in whole.types] == ["int64", *types]
+    assert [str(kind) for kind in without.types] == ["string", *types]
+    assert (tmp_path / "empty o.csv").read_text().strip() == ",".join(without.names)
+    assert (tmp_path / "empty o.jsonl").read_text() == ""
+    assert list(read_lines(tmp_path / "o.jsonl")[0]) == whole.names
+
+
+def test_steps_of_fixed_depths_are_numbers_without_values(tmp_path, file):
+    run(make_model(BY_NAME["xpos_transformer"]), file, tmp_path / "o.parquet")
+    steps = pq.read_table(tmp_path / "o.parquet")["steps"]
+    assert str(steps.type) == "float"
+    assert steps.null_count == NUMBER
+
+
+@pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.jsonl"])
+def test_each_window_is_written_before_the_next_one(model, file, tmp_path, monkeypatch, name):
+    rows, sizes = Classifier.rows, []
+
+    def watched(self, inputs, texts, spans):
+        sizes.append(sum(path.stat().st_size for path in tmp_path.glob(f".{name}*")))
+        return rows(self, inputs, texts, spans)
+
+    monkeypatch.setattr(Classifier, "rows", watched)
+    monkeypatch.setattr(predict, "WINDOW_ROWS", 500)
+    write_lines(file, [{"text": text} for text in texts(2000)])
+    run(model, file, tmp_path / name, keep_columns=("text",), batch_size=250)
+    assert len({*sizes}) == 4
+    assert sorted(os.listdir(tmp_path)) == ["new.jsonl", name]
+
+
+def test_a_tokenizer_without_padding(model, file, tmp_path):
+    tokenizer = make_tokenizer()
+    tokenizer.pad_token = None
+    rows = read_rows(file, Reading())
+    predict_file(model, tokenizer, rows, tmp_path / "o.parquet", PredictionSettings(batch_size=3))
+    check(pq.read_table(tmp_path / "o.parquet"), alone(model, texts()))
 
 
 REFUSED = [
     ({"text_columns": ("txt",)}, "text_column is 'txt': new.jsonl has the columns 'id', 'text'; did you mean text?"),
     ({"text_columns": ("id", "text", "id")}, "text_column is id, text, id: name one column, or two of a pair"),
     ({"keep_columns": ("ident",)}, "keep_columns is 'ident'"),
+    ({"keep_columns": ("text", "text")}, "the output would have the columns text twice"),
     (
         {"max_new_tokens": 3},
         "max_new_tokens is 3, but it is for models that write text, not for classifiers: leave it out",
@@ -292,9 +357,12 @@ def test_refused_settings(model, file, tmp_path, settings, message):
 def test_refused_places_and_columns(model, file, tmp_path):
     with pytest.raises(ValueError, match=re.escape("its name should end in one of .parquet, .csv, .jsonl")):
         run(model, file, tmp_path / "o.txt")
-    write_lines(file, [{"text": "w5", "steps": 3}])
+    (tmp_path / "o.csv").mkdir()
+    with pytest.raises(ValueError, match="which is a folder"):
+        run(model, file, tmp_path / "o.csv", overwrite=True)
+    write_lines(file, [{"text": "w5", "steps": 3}, {"text": 3}])
     with pytest.raises(ValueError, match="the output would have the columns steps twice: rename them"):
-        run(model, file, tmp_path / "o.csv", keep_columns=("steps",))
+        run(model, file, tmp_path / "p.csv", keep_columns=("steps",))
     write_lines(file, [{"a": "w5", "b": "w6"}])
     with pytest.raises(ValueError, match="columns a, b: name one column, or two of a pair, with --text_column"):
         run(model, file, tmp_path / "o.parquet")

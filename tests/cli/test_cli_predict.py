@@ -91,7 +91,7 @@ def test_language_models_and_encoder_decoders_write(run, tmp_path, make):
     assert all(0 <= steps <= 9 for steps in table["steps"].to_pylist())
 
 
-@pytest.mark.filterwarnings("default:.*broken rows")
+@pytest.mark.filterwarnings("default:.*broken row")
 def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
     file = tmp_path / "new.csv"
     file.write_bytes(b"id,text\na,[MIN 1 2 ]\nb,\nc,[MAX 1 2 3 4 5 6 ]\n1,2,3\n")

@@ -1,19 +1,19 @@
 """Predictions for every row of a table in its order.
 
-Rows are encoded a window at a time; within it, batches hold texts of similar length.
+Rows are encoded and written a window at a time; within it, batches hold texts of similar length.
 """
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
@@ -108,15 +108,11 @@ def predict_file(
         ValueError: a setting does not fit the rows or the model, a row has no text, or `output` is there.
     """
     settings, output = settings or PredictionSettings(), Path(output)
-    if output.suffix.lower() not in FORMATS:
-        raise ValueError(f"output is {str(output)!r}: its name should end in one of {', '.join(FORMATS)}")
-    if output.exists() and not overwrite:
-        raise ValueError(f"{output} exists: pass overwrite to replace it (--overwrite), or name another file")
+    check_output(output, overwrite)
     texts, kept = text_columns(rows, settings.text_columns, model, place), settings.keep_columns
-    for name in kept:
-        require_columns({"keep_columns": name}, rows.column_names, place)
-    of_words = labels_tokens(model) and isinstance(value_of(rows[0], texts[0]), list)
+    of_words = labels_tokens(model) and isinstance(value_of(next(iter(rows), {}), texts[0]), list)
     predictor = predictor_of(model, tokenizer, settings, of_words)
+    schema = output_schema(rows, kept, predictor, place)
     limit = settings.max_seq_length or min(tokenizer.model_max_length, NO_LIMIT)
     around = tokenizer.num_special_tokens_to_add(pair=len(texts) > 1)
     if limit <= around:
@@ -124,6 +120,9 @@ def predict_file(
             f"max_seq_length is {limit}: no text can be cut to so few tokens (the tokenizer adds {around} of its own)"
         )
     report, total = Predicted(limit), min(settings.limit or len(rows), len(rows))
+    # the mask tells padding apart, whatever token it is
+    collate = PaddingCollator(tokenizer, pad_token_id=tokenizer.pad_token_id or 0)
+    collate.left = predictor.pads_left
 
     def reject(number: int, problem: str) -> None:
         if not settings.skips_rows:
@@ -136,37 +135,69 @@ def predict_file(
         bar.update(len(batch))
         return [(example.number, row) for example, row in zip(batch, found, strict=True)]
 
-    answers: dict[int, Row] = {}
-    collate = PaddingCollator(tokenizer)
-    collate.left = predictor.pads_left
+    def answered(start: int) -> list[Row]:
+        """The rows of the output for a window of rows."""
+        given, own = {}, {}
+        for number, row in enumerate(needed.select(range(start, min(start + WINDOW_ROWS, total))), start):
+            try:
+                given[number] = [(words_of if of_words else text_of)(row, name) for name in texts]
+            except ValueError as error:
+                reject(number, str(error))
+            own[number] = {name: value_of(row, name) for name in kept}
+            own[number] |= {name: as_text(own[number][name]) for name in kept if schema.field(name).type == pa.string()}
+        examples = encode(predictor, given, limit)
+        report.cut += sum(example.length > limit for example in examples)
+        problems = [predictor.problem(example.inputs["input_ids"]) for example in examples]
+        for example, problem in zip(examples, problems, strict=True):
+            if problem is not None:
+                reject(example.number, problem)
+        good = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
+        batches = by_length(good, settings.batch_size, settings.batch_tokens)
+        answers = sorted(chain(*each_batch(model, batches, of_batch)))
+        report.rows += len(answers)
+        return [own[number] | answer for number, answer in answers]
+
+    columns = [name if name in rows.column_names else name.partition(".")[0] for name in (*texts, *kept)]
+    needed = rows.select_columns(list(dict.fromkeys(columns)))
     with tqdm(total=total, desc="predicting", unit=" rows", disable=not (progress and is_first())) as bar:
-        for start in range(0, total, WINDOW_ROWS):
-            given = {}
-            for number, row in enumerate(rows.select(range(start, min(start + WINDOW_ROWS, total))), start):
-                try:
-                    given[number] = [(words_of if of_words else text_of)(row, name) for name in texts]
-                except ValueError as error:
-                    reject(number, str(error))
-            examples = encode(predictor, given, limit)
-            report.cut += sum(example.length > limit for example in examples)
-            problems = [predictor.problem(example.inputs["input_ids"]) for example in examples]
-            for example, problem in zip(examples, problems, strict=True):
-                if problem is not None:
-                    reject(example.number, problem)
-            good = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
-            batches = by_length(good, settings.batch_size, settings.batch_tokens)
-            answers |= sorted(chain(*each_batch(model, batches, of_batch)))
-            twice = {*kept} & {*next(iter(answers.values()), ())}
-            if twice:
-                raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them")
-    report.rows = len(answers)
-    if is_first():
-        found = pa.Table.from_pylist(list(answers.values()))
-        given = rows.select(list(answers)).with_format("arrow")[:]
-        for place, name in enumerate(dict.fromkeys(kept)):
-            found = found.add_column(place, name, kept_column(given, name))
-        write(found, output)
+        windows = map(answered, range(0, total, WINDOW_ROWS))
+        if is_first():
+            write(windows, schema, output)
+        else:
+            # it answers its share, and the first process writes
+            deque(windows, maxlen=0)
     return report
+
+
+def check_output(output: Path, overwrite: bool) -> None:
+    """Raise a ValueError unless predictions can be written to `output`."""
+    if output.suffix.lower() not in FORMATS:
+        raise ValueError(f"output is {str(output)!r}: its name should end in one of {', '.join(FORMATS)}")
+    if output.is_dir():
+        raise ValueError(f"output is {str(output)!r}, which is a folder: name a file")
+    if output.exists() and not overwrite:
+        raise ValueError(f"{output} exists: pass overwrite to replace it (--overwrite), or name another file")
+
+
+def output_schema(rows: "Dataset", kept: Sequence[str], predictor: Predictor, place: str) -> pa.Schema:
+    """The columns of the output. Raises a ValueError for a kept one that is not there, or two of one name."""
+    for name in kept:
+        require_columns({"keep_columns": name}, rows.column_names, place)
+    schema = pa.schema([*((name, type_of(rows, name)) for name in kept), *predictor.types])
+    twice = [name for name, number in Counter(schema.names).items() if number > 1]
+    if twice:
+        raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them")
+    return schema
+
+
+def type_of(rows: "Dataset", name: str) -> pa.DataType:
+    """The type of a column, or of a value within it where the name has dots; string for values of several types."""
+    schema = rows.features.arrow_schema
+    first, *parts = [name] if name in schema.names else name.split(".")
+    found = schema.field(first).type
+    for part in parts:
+        found = found.field(part).type if pa.types.is_struct(found) and found.get_field_index(part) >= 0 else pa.null()
+    return pa.string() if isinstance(found, pa.BaseExtensionType) else found
 
 
 class Example(NamedTuple):
@@ -229,36 +260,47 @@ def text_columns(rows: "Dataset", chosen: Sequence[str], model: Any, place: str 
     for names in [tuple(chosen), *usual]:
         if fewest <= len(names) <= most and all(has_column(columns, name) for name in names):
             return names
-    found = tuple(name for name, value in rows[0].items() if isinstance(value, (str, list) if of_words else str))
+    first, kinds = next(iter(rows), {}), (str, list) if of_words else str
+    found = tuple(name for name, value in first.items() if isinstance(value, kinds))
     if len(found) != fewest:
         raise ValueError(f"{place} has the columns {', '.join(columns)}: name {wanted}, with --text_column")
     return found
 
 
-def kept_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column, or a value within it where the name has dots; of a column of several types, texts and JSON."""
-    first, *parts = [name] if name in table.column_names else name.split(".")
-    found = pc.struct_field(table[first], parts) if parts else table[first]
-    if isinstance(found.type, pa.BaseExtensionType):
-        texts = [json.loads(text) if text and text[0] == '"' else text for text in found.to_pylist()]
-        return pa.chunked_array([texts], pa.string())
-    return found
-
-
-def write(table: pa.Table, output: Path) -> None:
-    """Write a table as Parquet, CSV or JSON Lines, by the end of the file's name; dates and the like become text."""
-    as_json = partial(json.dumps, ensure_ascii=False, default=str)
+def write(windows: Iterable[list[Row]], schema: pa.Schema, output: Path) -> None:
+    """Write rows as Parquet, CSV or JSON Lines, by the end of the file's name; in the latter, dates become text."""
     with whole_file(output) as path:
         if output.suffix.lower() == ".parquet":
-            pq.write_table(table, path)
+            with pq.ParquetWriter(path, schema) as table:
+                for rows in windows:
+                    table.write_table(pa.Table.from_pylist(rows, schema))
             return
-        rows = (row for batch in table.to_batches(WINDOW_ROWS) for row in batch.to_pylist())
         with path.open("w", newline="", encoding="utf-8") as file:
-            if output.suffix.lower() == ".jsonl":
-                file.writelines(as_json(row) + "\n" for row in rows)
-                return
-            writer = csv.writer(file)
-            writer.writerow(table.column_names)
-            for row in rows:
-                cells = row.values()
-                writer.writerow([as_json(cell) if isinstance(cell, list | dict | bool) else cell for cell in cells])
+            cells = csv.writer(file)
+            if output.suffix.lower() == ".csv":
+                cells.writerow(schema.names)
+            for row in map(as_data, chain.from_iterable(windows)):
+                if output.suffix.lower() == ".jsonl":
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                else:
+                    cells.writerow(
+                        [as_text(cell) if isinstance(cell, list | dict | bool) else cell for cell in row.values()]
+                    )
+
+
+def as_text(value: Any) -> str | None:
+    """A text itself, and JSON of other values."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def as_data(value: Any) -> Any:
+    """A value as JSON has it: dates and bytes as text, and None for numbers that are not finite."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, Mapping):
+        return {key: as_data(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_data(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from ..data.labels import MULTI
@@ -20,6 +21,7 @@ from .answers import as_numpy, is_classifier, labels_tokens, mean_steps
 from .evaluate import of_tokens
 
 TOP_K = 5
+NUMBER = pa.float32()
 # a row of a table
 Row = dict[str, Any]
 Inputs = Mapping[str, torch.Tensor]
@@ -45,6 +47,7 @@ class Predictor:
         takes: the settings that are for such models alone.
         needs_spans: whether it needs the characters of each token.
         pads_left: whether batches are padded on the left.
+        types: the names and types of the columns, in order.
     """
 
     model: Any
@@ -56,6 +59,7 @@ class Predictor:
     takes: ClassVar[tuple[str, ...]]
     needs_spans: ClassVar[bool] = False
     pads_left: ClassVar[bool] = False
+    types: ClassVar[Sequence[tuple[str, pa.DataType]]] = (("prediction", pa.string()), ("steps", NUMBER))
 
     def check(self) -> None:
         """Raise a ValueError for settings that do not fit the model."""
@@ -122,6 +126,24 @@ class Classifier(Predictor):
 
     kind, takes = "classifiers", ("all_probabilities",)
 
+    @property
+    def labels(self) -> list[str]:
+        return [str(self.model.config.id2label[place]) for place in range(self.model.config.num_labels)]
+
+    @property
+    def each(self) -> list[str]:
+        """The columns of the probabilities of all labels, if they are wanted."""
+        return [f"probability_{label}" for label in self.labels] if self.settings.all_probabilities else []
+
+    @property
+    def types(self) -> Sequence[tuple[str, pa.DataType]]:
+        kinds, config = {"prediction": pa.string(), "probability": NUMBER}, self.model.config
+        if predicts_number(config):
+            kinds = {"prediction": NUMBER}
+        if config.problem_type == MULTI or (predicts_number(config) and config.num_labels > 1):
+            kinds = {name: pa.list_(kind) for name, kind in kinds.items()}
+        return [*kinds.items(), *((name, NUMBER) for name in self.each), ("steps", NUMBER)]
+
     def check(self) -> None:
         if self.settings.all_probabilities and predicts_number(self.model.config):
             raise ValueError("all_probabilities: the model predicts numbers, which have none: leave it out")
@@ -131,7 +153,7 @@ class Classifier(Predictor):
         if predicts_number(config):
             return {"prediction": rounded(logits.squeeze(-1) if config.num_labels == 1 else logits)}
         shares = rounded(logits.sigmoid() if several else logits.softmax(-1))
-        labels = [str(config.id2label[place]) for place in range(config.num_labels)]
+        labels = self.labels
         if several:
             chosen = [[place for place, share in enumerate(row) if share > 0.5] for row in shares]
             names = [[labels[place] for place in places] for places in chosen]
@@ -139,8 +161,7 @@ class Classifier(Predictor):
         else:
             best = [max(row) for row in shares]
             names = [labels[row.index(share)] for row, share in zip(shares, best, strict=True)]
-        each = labels if self.settings.all_probabilities else []
-        probabilities = {f"probability_{name}": [row[place] for row in shares] for place, name in enumerate(each)}
+        probabilities = {name: [row[place] for row in shares] for place, name in enumerate(self.each)}
         return {"prediction": names, "probability": best, **probabilities}
 
 
@@ -154,6 +175,11 @@ class TokenClassifier(OfTokens, Classifier):
     """
 
     needs_spans = True
+
+    @property
+    def types(self) -> Sequence[tuple[str, pa.DataType]]:
+        spans = [] if self.of_words else [("token", pa.string()), ("start", pa.int64()), ("end", pa.int64())]
+        return [(name, pa.list_(kind)) for name, kind in [*spans, *super().types]]
 
     def places(self, ids: Sequence[int], text: Any, spans: Sequence) -> tuple[list[int | None], dict[str, list]]:
         if self.of_words:
@@ -173,6 +199,11 @@ class MaskFiller(OfTokens):
     """
 
     kind, takes = "masked language models", ("top_k",)
+    types = (
+        ("prediction", pa.list_(pa.list_(pa.string()))),
+        ("probability", pa.list_(pa.list_(NUMBER))),
+        ("steps", pa.list_(NUMBER)),
+    )
 
     def check(self) -> None:
         top_k, size = self.settings.top_k, self.model.config.vocab_size

@@ -64,20 +64,22 @@ class PaddingCollator:
     """Batches of examples, padded on the tokenizer's side to the longest, with a mask of tokens.
 
     Args:
-        tokenizer: of the examples, with a padding token.
+        tokenizer: of the examples.
         lists_of_labels: whether labels are one a token, which are padded with -100, instead of one value or set of
             values (C,) an example.
+        pad_token_id: the token of padding; None: that of the tokenizer.
 
     Raises:
         ValueError: the tokenizer has no padding token.
     """
 
-    def __init__(self, tokenizer: Any, lists_of_labels: bool = False):
-        if tokenizer.pad_token_id is None:
+    def __init__(self, tokenizer: Any, lists_of_labels: bool = False, pad_token_id: int | None = None):
+        pad_token_id = tokenizer.pad_token_id if pad_token_id is None else pad_token_id
+        if pad_token_id is None:
             raise ValueError("the tokenizer has no padding token: set tokenizer.pad_token")
         self.left = tokenizer.padding_side == "left"
         self.fills = {
-            "input_ids": tokenizer.pad_token_id,
+            "input_ids": pad_token_id,
             "attention_mask": 0,
             "token_type_ids": tokenizer.pad_token_type_id,
         }
