@@ -91,6 +91,10 @@ def test_language_models_and_encoder_decoders_write(run, tmp_path, make):
     assert all(0 <= steps <= 9 for steps in table["steps"].to_pylist())
 
 
+def test_help_has_the_options_of_broken_rows(succeed):
+    assert {"--on_error", "--encoding"} <= {*succeed("predict", "--help")[0].split()}
+
+
 @pytest.mark.filterwarnings("default:.*broken row")
 def test_what_was_cut_or_skipped_is_said(run, run_folder, tmp_path):
     file = tmp_path / "new.csv"

@@ -147,11 +147,13 @@ def predict_file(
             own[number] |= {name: as_text(own[number][name]) for name in kept if schema.field(name).type == pa.string()}
         examples = encode(predictor, given, limit)
         report.cut += sum(example.length > limit for example in examples)
-        problems = [predictor.problem(example.inputs["input_ids"]) for example in examples]
-        for example, problem in zip(examples, problems, strict=True):
-            if problem is not None:
+        good = []
+        for example in examples:
+            problem = predictor.problem(example.inputs["input_ids"])
+            if problem is None:
+                good.append(example)
+            else:
                 reject(example.number, problem)
-        good = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
         batches = by_length(good, settings.batch_size, settings.batch_tokens)
         answers = sorted(chain(*each_batch(model, batches, of_batch)))
         report.rows += len(answers)
@@ -181,23 +183,20 @@ def check_output(output: Path, overwrite: bool) -> None:
 
 def output_schema(rows: "Dataset", kept: Sequence[str], predictor: Predictor, place: str) -> pa.Schema:
     """The columns of the output. Raises a ValueError for a kept one that is not there, or two of one name."""
-    for name in kept:
-        require_columns({"keep_columns": name}, rows.column_names, place)
-    schema = pa.schema([*((name, type_of(rows, name)) for name in kept), *predictor.types])
+    from datasets import Features
+
+    flat = rows.features.flatten()
+    known = Features(flat | rows.features)
+    for name in {*kept} - {*known}:
+        require_columns({"keep_columns": name}, list(flat), place)
+    types = {name: known.arrow_schema.field(name).type for name in kept}
+    # values of several types become JSON
+    own = [(name, pa.string() if isinstance(types[name], pa.BaseExtensionType) else types[name]) for name in kept]
+    schema = pa.schema([*own, *predictor.types])
     twice = [name for name, number in Counter(schema.names).items() if number > 1]
     if twice:
         raise ValueError(f"the output would have the columns {', '.join(twice)} twice: rename them")
     return schema
-
-
-def type_of(rows: "Dataset", name: str) -> pa.DataType:
-    """The type of a column, or of a value within it where the name has dots; string for values of several types."""
-    schema = rows.features.arrow_schema
-    first, *parts = [name] if name in schema.names else name.split(".")
-    found = schema.field(first).type
-    for part in parts:
-        found = found.field(part).type if pa.types.is_struct(found) and found.get_field_index(part) >= 0 else pa.null()
-    return pa.string() if isinstance(found, pa.BaseExtensionType) else found
 
 
 class Example(NamedTuple):

@@ -70,7 +70,7 @@ def a_mapping(text: str | None) -> dict[str, Any]:
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", exists=True, file_okay=False, help="The folder to publish.")]
 BenchmarkParams = Annotated[
-    Any,
+    str | None,
     typer.Option(
         callback=a_mapping,
         help="Parameters of the benchmark (`benchmark list NAME` names them): '{max_depth: 4, num_test: 100}'.",
@@ -114,7 +114,10 @@ TRAINING = {
     *("segment_length", "eval_segment_length", "predict_across_segments", "source_lang", "target_lang"),
 }
 # the others are shown by --help_all
-USUAL = {"benchmark_config", "benchmark_params", "dataset_name", "text_column", "label_column", "slice_by", "encoding"}
+USUAL = {
+    *("benchmark_config", "benchmark_params", "dataset_name", "text_column", "label_column", "slice_by", "encoding"),
+    "on_error",
+}
 CHECKS = {"benchmark_params": a_mapping, "data_dir": a_file}
 
 
