@@ -117,7 +117,7 @@ def test_values_within_columns(model, tmp_path, suffix):
     assert set(table["id"].to_pylist()) == {-1}
     with pytest.raises(ValueError, match=r"1: both.en is None, which is no text: both has 'de', 'id'"):
         run(model, file, tmp_path / "p.parquet", text_columns=("both.en",))
-    with pytest.raises(ValueError, match=r"keep_columns is 'both.en': new.* did you mean both.id"):
+    with pytest.raises(ValueError, match=r"keep_columns is 'both.en': new.* did you mean both.de or both.id"):
         run(model, file, tmp_path / "p.parquet", text_columns=("both.de",), keep_columns=("both.en",))
     with pytest.raises(ValueError, match=r"text_column is 'neither.de': new.* has the columns 'both', 'id'"):
         run(model, file, tmp_path / "p.parquet", text_columns=("neither.de",))
