@@ -76,6 +76,7 @@ REPORTED = {
     "stray file": (write(f"{NAME}/training_args.bin"), f"{NAME}/training_args.bin", "does not belong"),
     "code": (write(f"{NAME}/modeling_gut.py"), f"{NAME}/modeling_gut.py", "does not belong"),
     "lost config": (remove(f"{NAME}/config.json"), f"{NAME}/config.json", "is missing"),
+    "lost weights": (remove(f"{NAME}/model.safetensors"), f"{NAME}/model.safetensors", "is missing"),
     "lost tokenizer": (remove(f"{NAME}/tokenizer.json"), f"{NAME}/tokenizer.json", "is missing"),
     "lost settings of the tokenizer": (
         remove(f"{NAME}/tokenizer_config.json"),
@@ -119,6 +120,13 @@ def test_a_calibration_that_is_missing_or_another_is_reported(tmp_path):
     assert problem.startswith(f"{path.parent.name}/{path.name} is missing")
     path.write_text(content)
     assert gallery_problems(root) == []
+
+
+def test_stored_inputs_may_lie_beside_a_card_that_quotes_no_examples(single):
+    edit_card(single, lambda results: results["data"].update(seed=None))
+    write(f"{NAME}/inside.json", b'{"examples": []}')(single)
+    refresh(single)
+    assert not [line for line in gallery_problems(single) if "inside.json" in line]
 
 
 def test_results_follow_the_card(single):

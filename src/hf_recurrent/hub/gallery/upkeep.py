@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from ...utils import changed_files, one_line, read_json, write_bytes
 from ..card import auto_class_of, task_for
 from ..checkpoint import CONFIG_FILE
-from ..results import CALIBRATION_FILE, README_FILE, RESULTS_FILE, without_curves
+from ..results import CALIBRATION_FILE, INSIDE_FILE, README_FILE, RESULTS_FILE, weight_files, without_curves
 from ..staging import local_files, stage_checkpoint
 from .entries import Entry, card_folders, read_entry, read_gallery
 from .page import render_index
@@ -68,7 +68,7 @@ def gallery_problems(root: str | os.PathLike) -> list[str]:
 def entry_problems(entry: Entry) -> Iterator[str]:
     """The problems of one checkpoint folder, each with the file that has it. Raises a ValueError as publishing does."""
     results, present = entry.results, local_files(entry.folder)
-    needed = [CONFIG_FILE, "tokenizer.json", "tokenizer_config.json"]
+    needed = [CONFIG_FILE, *weight_files(entry.folder), "tokenizer.json", "tokenizer_config.json"]
     needed += [CALIBRATION_FILE] if results["calibration"] else []
     missing = [f"{name} is missing: {COPY}" for name in needed if name not in present]
     if problems := [*outdated(entry.folder, entry.files), *missing]:
@@ -76,9 +76,9 @@ def entry_problems(entry: Entry) -> Iterator[str]:
         return
     with TemporaryDirectory() as place:
         published = local_files(stage_checkpoint(entry.folder, Path(place) / "staged"))
-    # code is written when a checkpoint is published
+    # code is written when a checkpoint is published, and stored inputs of a user's own data are for the page alone
     for name in present:
-        if name not in published or name.endswith(".py"):
+        if name not in (*published, INSIDE_FILE) or name.endswith(".py"):
             yield f"{name} does not belong in a checkpoint folder: take it out of the gallery"
     if task_for(auto_class_of(read_json(present[CONFIG_FILE]))) != results["task"]:
         yield f"{CONFIG_FILE} is not of a model for {results['task']}: {COPY}"
