@@ -5,7 +5,6 @@ Rows are encoded and written a window at a time; within it, batches hold texts o
 
 import csv
 import json
-import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -189,9 +188,9 @@ def output_schema(rows: "Dataset", kept: Sequence[str], predictor: Predictor, pl
     known = Features(flat | rows.features)
     for name in {*kept} - {*known}:
         require_columns({"keep_columns": name}, list(flat), place)
-    types = {name: known.arrow_schema.field(name).type for name in kept}
+    own = [known.arrow_schema.field(name) for name in kept]
     # values of several types become JSON
-    own = [(name, pa.string() if isinstance(types[name], pa.BaseExtensionType) else types[name]) for name in kept]
+    own = [field.with_type(pa.string()) if isinstance(field.type, pa.BaseExtensionType) else field for field in own]
     schema = pa.schema([*own, *predictor.types])
     twice = [name for name, number in Counter(schema.names).items() if number > 1]
     if twice:
@@ -292,14 +291,10 @@ def as_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def as_data(value: Any) -> Any:
-    """A value as JSON has it: dates and bytes as text, and None for numbers that are not finite."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, Mapping):
-        return {key: as_data(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [as_data(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+def as_data(row: Row) -> Row:
+    """A row as JSON has it: dates and bytes as text, and None for numbers that are not finite."""
+
+    def other(value: Any) -> str:
+        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+    return json.loads(json.dumps(row, default=other), parse_constant=lambda name: None)

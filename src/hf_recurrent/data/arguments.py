@@ -253,12 +253,10 @@ class DataArguments:
 
     def check_parameters(self, config: str, params: dict[str, Any]) -> None:
         """Raise a ValueError for a parameter that a configuration does not take, or a bad value."""
-        benchmark, known = (
-            get_benchmark(self.benchmark).member(config),
-            benchmark_info(self.benchmark).parameters[config],
-        )
+        benchmark = get_benchmark(self.benchmark).member(config)
+        known = list(benchmark_info(self.benchmark).parameters[config])
         for name in params:
-            require_known(f"benchmark_params (parameter of {self.benchmark} {config})", name, list(known))
+            require_known(f"benchmark_params (parameter of {self.benchmark} {config})", name, known)
         benchmark.checked(config, params, benchmark.info.parameters[config])
 
     def check_files(self) -> None:
