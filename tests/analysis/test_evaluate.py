@@ -138,6 +138,18 @@ def test_numbers_and_thresholds():
     assert (found.table["threshold"], found.table["max_depth"]) == (0.5, 4)
 
 
+@pytest.mark.parametrize("kind", ["classes", "tokens"])
+def test_columns_of_difficulty_do_not_hide_those_of_answers(kind):
+    model, batch = KINDS[kind]()
+    rows, _ = rows_of(batch, kind)
+    plain = hf_recurrent.evaluate(model, rows)
+    named = [{**row, "answer": place, "steps": -place} for place, row in enumerate(rows)]
+    found = hf_recurrent.evaluate(model, named)
+    assert list(found.table["slices"]) == ["answer", "steps"]
+    assert {**found.table, "slices": {}} == plain.table
+    assert found.examples.equals(plain.examples)
+
+
 def test_bad_requests():
     model, batch = make_model(BY_NAME["gut"]), make_batch(BY_NAME["gut"])
     rows, _ = rows_of(batch, "classes")
@@ -146,6 +158,9 @@ def test_bad_requests():
         ("fill-mask", rows, "task is 'fill-mask', but GUTForSequenceClassification is for 'text-classification'", {}),
         (None, [{"text": "t", "label": 0}], "has the columns text, label: encode it", {}),
         (None, [{"input_ids": [2, 3]}], "batches need 'labels' to measure accuracy", {}),
+        (None, [{**rows[0], "labels": -100}], "labels hold -100, which marks an example without a right answer", {}),
+        (None, [{**rows[0], "labels": "good"}], "labels is 'good': pass numbers", {}),
+        (None, [rows[0], {**rows[0], "input_ids": []}], "row 1 has no tokens: leave it out", {}),
         (
             None,
             rows,

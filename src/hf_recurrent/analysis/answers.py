@@ -179,6 +179,10 @@ def answers(output: Any, batch: Batch, config: Any) -> dict[str, np.ndarray]:
         answer, confidence = several_labels(logits, config)
         return judged(answer, joined_labels(labels, config), confidence, as_numpy(loss))
     labels = labels.reshape(-1)
+    if (labels == NO_TARGET).any():
+        raise ValueError(
+            f"labels hold {NO_TARGET}, which marks an example without a right answer: leave such examples out"
+        )
     return judged(logits.argmax(-1).cpu().numpy(), labels, confidences(logits), cross_entropies(logits, labels))
 
 

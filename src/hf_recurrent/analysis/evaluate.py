@@ -56,8 +56,8 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 Timed = dict[Hashable, tuple[np.ndarray, Any]]
 # columns of a data set that models read
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# columns of an evaluation's examples, besides steps and difficulty
-SHOWN = ("answer", "label", "right", "confidence", "loss", "labelled", "right_tokens")
+# columns of an evaluation's examples, besides difficulty
+SHOWN = ("answer", "label", "right", "confidence", "loss", "labelled", "right_tokens", "steps")
 # in the place of a token id
 PADDING = -1
 
@@ -174,7 +174,8 @@ class Evaluation:
     Attributes:
         task: the tag of its task on the Hub, such as "text-classification".
         examples: a row for each example in its order, with the columns of `answers` (lists of an example's labelled
-            tokens, where each of them is answered for), the mean executed `steps`, and columns of difficulty.
+            tokens, where each of them is answered for), the mean executed `steps`, and columns of difficulty with
+            other names.
         record: of the halting units, from which `table` is made: where each labelled token is answered for, its
             examples are these tokens, with their negative log-likelihoods `nll`.
     """
@@ -236,8 +237,13 @@ def evaluate(
         if name not in present:
             reason = "encode it, so that it has input_ids" if name == "input_ids" else f"difficulty is {name!r}"
             raise ValueError(f"the data set has the columns {', '.join(present)}: {reason}")
-    order = np.argsort(token_counts(rows), kind="stable")
-    read = rows.select_columns([name for name in (*INPUTS, *LABELS) if name in present])
+    counts, names = token_counts(rows), [name for name in (*INPUTS, *LABELS) if name in present]
+    if not counts.all():
+        raise ValueError(f"row {int(counts.argmin())} has no tokens: leave it out")
+    for name in names:
+        if isinstance(first.get(name), str):
+            raise ValueError(f"{name} is {first[name]!r:.60}: pass numbers, as a model reads them")
+    order, read = np.argsort(counts, kind="stable"), rows.select_columns(names)
     collate = data_collator or partial(padded_rows, pad_token_id=model.config.pad_token_id or 0)
 
     def batches() -> Iterator[Mapping[str, Any]]:
@@ -316,8 +322,9 @@ def evaluate_batches(
     units = {**(slices or {}), **{name: np.repeat(values, counts) for name, values in difficulty.items()}}
     steps = pd.concat(chain(*tokens)) if tokens[0] else None
     record = HaltingRecord.of_run(config, columns, units, unit=unit, tokens=steps, **options)
+    examples.setdefault("steps", float(depth))
     shown = {name: examples[name] for name in SHOWN if name in examples}
-    frame = pd.DataFrame({**shown, "steps": examples.get("steps", float(depth)), **difficulty})
+    frame = pd.DataFrame({**shown, **difficulty, **shown})
     return Evaluation(task_of(model), frame, record)
 
 
