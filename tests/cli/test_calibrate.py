@@ -258,3 +258,8 @@ def test_checkpoints_that_do_not_fit(refuse, checkpoint, tmp_path):
     words = ("--budget", "depth=0.5")
     assert "which is read in segments" in refuse("calibrate", checkpoint, "long_documents", *words)
     assert "answers with" in refuse("calibrate", checkpoint, "listops", *words)
+    own, other = tmp_path / "own.csv", tmp_path / "other.csv"
+    own.touch()
+    other.touch()
+    same = ("--split", "test", "--test_file", other)
+    assert "split is 'test': " in refuse("calibrate", checkpoint, own, *same, *words)

@@ -213,7 +213,10 @@ class Examples:
         refuse("a file", of_benchmark | of_dataset)
         if len(chosen) > 1:
             raise ValueError(f"split is {' and '.join(chosen)}: {place} is a single one, give it one name")
-        files = {(*chosen, "test")[0]: place, **files}
+        name = (*chosen, "test")[0]
+        if name in files:
+            raise ValueError(f"split is {name!r}: {files[name]} is called so, give {place} another name")
+        files = {name: place, **files}
         return Request(place, splits=tuple(files), files=files, **common)
 
 
