@@ -95,7 +95,7 @@ def test_a_data_set(evaluated, refuse, own, tmp_path):
     for name, rows in {"train": found, "validation": [*found, {**found[0], "label": -1}]}.items():
         Dataset.from_list(rows, features=features).to_parquet(tmp_path / "set" / f"{name}.parquet")
     words = (own("classes")[0], "--dataset_name", tmp_path / "set")
-    with pytest.warns(UserWarning, match=r"1 of 31 examples have no label \(-1\) and are left out"):
+    with pytest.warns(UserWarning, match=r"1 of 31 examples have no label \(-1 or -100\) and are left out"):
         assert {name: table["n"] for name, table in evaluated(*words)[0].items()} == {"validation": 30}
     assert list(evaluated(*words, "--split", "train")[0]) == ["train"]
     assert "split is 'exam': " in refuse("evaluate", *words, "--split", "exam")
