@@ -324,6 +324,7 @@ def evaluate_batches(
     record = HaltingRecord.of_run(config, columns, units, unit=unit, tokens=steps, **options)
     examples.setdefault("steps", float(depth))
     shown = {name: examples[name] for name in SHOWN if name in examples}
+    # answers stand first, and win over columns of the same names
     frame = pd.DataFrame({**shown, **difficulty, **shown})
     return Evaluation(task_of(model), frame, record)
 
