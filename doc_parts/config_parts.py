@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common.configuration import RecurrentConfig
-from hf_recurrent.models.common.depth_configuration import AdaptiveDepthConfig
+from hf_recurrent.models.config.base import RecurrentConfig
+from hf_recurrent.models.config.depth import AdaptiveDepthConfig
 
 from .tables import table
 

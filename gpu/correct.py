@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.engine import launches
+from hf_recurrent.models.depth import launches
 from perf.core import Table
 
 from . import imitation

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hf_recurrent.models.common.exit_criteria import CRITERIA
+from hf_recurrent.models.config.exit_criteria import CRITERIA
 from perf.core import Table
 
 from .checks import Check, Setting

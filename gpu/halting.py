@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 
-from hf_recurrent.models.engine import depth_loop
+from hf_recurrent.models.depth import loop as depth_loop
 from perf.core import Table
 
 from .checks import Check, NotHereError, Setting

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent import benchmarks
-from hf_recurrent.models.common.exit_criteria import CRITERIA, log_distributions
+from hf_recurrent.models.config.exit_criteria import CRITERIA, log_distributions
 
 from .core import Table, Timing, measure
 from .models import Batch, add_size_options, build, mixed_batch

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from hf_recurrent.models.common.exit_criteria import LEARNED
+from hf_recurrent.models.config.exit_criteria import LEARNED
 from hf_recurrent.tasks.checkpoints import load_checkpoint
 
 from .core import Table, compared, measure

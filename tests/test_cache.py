@@ -133,7 +133,7 @@ def test_crop_takes_the_number_to_remove(setup):
 
 @pytest.mark.parametrize("name", ["gut", "gut_no_transition"])
 def test_crop_beyond_the_sums_that_are_kept(name):
-    from hf_recurrent.models.engine.depth_cache import MAX_CACHED_SUMS
+    from hf_recurrent.models.depth.depth_cache import MAX_CACHED_SUMS
 
     model = make_language_model(LANGUAGE_BY_NAME[name])
     ids = torch.randint(4, 24, (2, MAX_CACHED_SUMS + 9))

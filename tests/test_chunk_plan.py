@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.engine.chunk_plan import plan_chunks
+from hf_recurrent.models.depth.chunk_plan import plan_chunks
 
 
 def config_of(model_type: str = "tlb", **fields):

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.engine.layouts import masked_mean
+from hf_recurrent.models.depth.layouts import masked_mean
 from support.compare import assert_close, assert_finite_gradients, assert_same, comparable, compute, gradients
 from support.families import BY_NAME, STEPS, VOCAB_SIZE, make_batch, make_config, make_model
 

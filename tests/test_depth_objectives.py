@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from hf_recurrent.models.common.depth_objectives import (
+from hf_recurrent.models.depth.objectives import (
     sampled_depth,
 )
 from support.compare import assert_close, gradients

@@ -12,7 +12,7 @@ from doc_parts.filling import DOCS, PART, filled, pages_with_parts
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.benchmarks import list_benchmarks
 from hf_recurrent.benchmarks.registry import get_benchmark
-from hf_recurrent.models.engine import packed_rows
+from hf_recurrent.models.depth import packed_rows
 from support.families import USUAL_PRODUCTS_TO_PACK
 
 WITH_PARTS = [path.relative_to(DOCS).as_posix() for path in pages_with_parts()]

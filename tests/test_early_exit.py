@@ -10,8 +10,8 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForSequenceClassification, GenerationConfig
 
-from hf_recurrent.models.common.classification import split_pairs
-from hf_recurrent.models.common.exit_criteria import CRITERIA
+from hf_recurrent.models.config.exit_criteria import CRITERIA
+from hf_recurrent.models.heads.classification import split_pairs
 from support.compare import assert_close
 from support.exit_models import (
     classifier,

@@ -10,7 +10,7 @@ from transformers.testing_utils import CaptureLogger
 
 from hf_recurrent import GUTForCausalLM, NDRForSequenceClassification
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.common.exit_calibration import calibration_problem, weights_digest
+from hf_recurrent.models.base.exit_calibration import calibration_problem, weights_digest
 from support.client import run_client
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_config, make_language_model, make_model
 

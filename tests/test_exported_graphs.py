@@ -9,7 +9,7 @@ from hf_recurrent import ARCHITECTURES
 from hf_recurrent.inference.export import FORMATS, Exportable, export_model, export_program
 from hf_recurrent.inference.export.program import example_inputs, has_loop
 from hf_recurrent.inference.export.runtimes import difference
-from hf_recurrent.models.common.modes import inference_mode
+from hf_recurrent.models.ops.modes import inference_mode
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_close
 from support.families import BY_NAME, LANGUAGE_BY_NAME, VOCAB_SIZE, make_batch, make_language_model, make_model

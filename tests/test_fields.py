@@ -9,7 +9,7 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
 from hf_recurrent.hub.checkpoint import read_config
-from hf_recurrent.models.common.fields import SIZE_LIMITS, declared_fields
+from hf_recurrent.models.config.fields import SIZE_LIMITS, declared_fields
 from support.families import BY_NAME, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)

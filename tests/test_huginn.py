@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import save_original
 from hf_recurrent.convert.huginn import HUGINN, OWN_FORM
-from hf_recurrent.models.common.exit_criteria import relative_change
-from hf_recurrent.models.common.exit_probe import ExitProbe
+from hf_recurrent.models.config.exit_criteria import relative_change
+from hf_recurrent.models.ops.exit_probe import ExitProbe
 from parity import huginn
 from parity.reference import load_reference
 from support.compare import assert_close

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from hf_recurrent.models.engine.base_model import check_length
+from hf_recurrent.models.base.base_model import check_length
 from support.families import LANGUAGE_BY_NAME, make_language_model
 
 ATTENDING = ("xpos_transformer", "ut", "gut", "tlb", "gutlb", "ndr", "block_recurrent")

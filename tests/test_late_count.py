@@ -2,7 +2,7 @@
 
 import pytest
 
-from hf_recurrent.models.engine import depth_loop
+from hf_recurrent.models.depth import loop as depth_loop
 from hf_recurrent.models.sut import depth
 from support.compare import assert_same, compute, gradients
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hf_recurrent.models.common.token_targets import NO_TARGET
+from hf_recurrent.models.ops.losses import NO_TARGET
 from support.compare import assert_close, assert_same, gradients
 from support.families import BY_NAME, make_batch, make_model, slow
 from support.token_heads import CHOICE, make_head, make_head_batch

@@ -5,7 +5,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 
 from hf_recurrent import NDRConfig, NDRForCausalLM, NDRForSequenceClassification, NDRModel
-from hf_recurrent.models.common.layers import Dropout, dropout
+from hf_recurrent.models.ops.layers import Dropout, dropout
 from reference.ndr import Router, adaptive_computation
 from support.compare import assert_close, assert_same, compute, gradients
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, TINY, make_batch, make_language_model, make_model

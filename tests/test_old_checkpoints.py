@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common.exit_calibration import calibration_problem, exit_digest
+from hf_recurrent.models.base.exit_calibration import calibration_problem, exit_digest
 from support.compare import assert_close, assert_same
 
 ROOT = Path(__file__).parent / "old_checkpoints"

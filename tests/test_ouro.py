@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.cli.app import app
 from hf_recurrent.convert import save_original
-from hf_recurrent.models.common.depth_objectives import continuation_targets
+from hf_recurrent.models.depth.objectives import continuation_targets
 from parity.reference import load_reference
 from support import flash_attention
 from support.compare import assert_close

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from gpu import imitation
-from hf_recurrent.models.engine import launches, packed_rows
+from hf_recurrent.models.depth import launches, packed_rows
 from hf_recurrent.models.ops import row_groups
 from support.compare import assert_close, assert_same, compute, gradients
 from support.families import (

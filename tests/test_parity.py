@@ -11,8 +11,10 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.convert.dynamic_halt import ENCODERS
-from hf_recurrent.models.engine import base_model, chunk_loop, packed_rows, shared_block
-from hf_recurrent.models.ops import memory, stick_breaking
+from hf_recurrent.models.base import base_model, shared_block
+from hf_recurrent.models.base import chunk_model as chunk_loop
+from hf_recurrent.models.depth import packed_rows, stick_breaking
+from hf_recurrent.models.ops import memory
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 from parity.reference import load_reference
 from support.compare import assert_close

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from hf_recurrent.models.depth.act import ACT
 from hf_recurrent.models.ndr import attention as ndr_attention
 from hf_recurrent.models.ops import feed_forward
-from hf_recurrent.models.ops.act import ACT
 from parity.reference import load_reference
 from support.compare import assert_close
 from support.golden import load_case

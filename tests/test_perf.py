@@ -15,7 +15,7 @@ from hf_recurrent import (
 )
 from hf_recurrent.benchmarks.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.engine import packed_rows
+from hf_recurrent.models.depth import packed_rows
 from perf import albert_exits, core, counted, language_exits, stored
 from perf.work import counted as work_of
 from support.compare import assert_close

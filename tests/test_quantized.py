@@ -9,7 +9,7 @@ from torch.ao.nn.quantized.dynamic import Linear as EightBitLinear
 from transformers import AutoModelForSequenceClassification
 from transformers.quantizers.quantizers_utils import should_convert_module
 
-from hf_recurrent.models.common.layers import ReproducibleLinear
+from hf_recurrent.models.ops.layers import ReproducibleLinear
 from support.exit_models import make_classifier
 from support.families import (
     BY_NAME,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hf_recurrent.models.common.layers import ALIGNMENT_BYTES, ReproducibleLinear
+from hf_recurrent.models.ops.layers import ALIGNMENT_BYTES, ReproducibleLinear
 from support.families import BY_NAME, make_batch, make_model
 
 FLOAT_BYTES = 4

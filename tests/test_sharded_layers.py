@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers.distributed import DistributedConfig
 
-from hf_recurrent.models.common.sharding import is_sharded
+from hf_recurrent.models.ops.sharding import is_sharded
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_same
 from support.families import (

@@ -19,7 +19,7 @@ from hf_recurrent import (
     RNNConfig,
 )
 from hf_recurrent.hub.bundle import code_files
-from hf_recurrent.models.common import presets
+from hf_recurrent.models.config import presets
 
 NAMES = ("tiny", "small", "base", "large")
 # hidden_size, num_attention_heads, head_dim, intermediate_size of the papers' base models

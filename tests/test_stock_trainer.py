@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common.outputs import (
+from hf_recurrent.models.base.outputs import (
     RecurrentCausalLMOutput,
     RecurrentMaskedLMOutput,
     RecurrentMultipleChoiceModelOutput,

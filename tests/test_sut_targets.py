@@ -6,7 +6,7 @@ import functools
 import pytest
 import torch
 
-from hf_recurrent.models.common.seq2seq import read_mask, shifted_right
+from hf_recurrent.models.heads.seq2seq import read_mask, shifted_right
 from hf_recurrent.models.sut.modeling_sut import (
     SUTForCausalLM,
     SUTForConditionalGeneration,

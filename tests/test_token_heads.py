@@ -6,8 +6,8 @@ import transformers
 from transformers import AutoConfig, AutoModel, pipeline
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common.exit_probe import ExitProbe
-from hf_recurrent.models.common.token_targets import NO_TARGET
+from hf_recurrent.models.ops.exit_probe import ExitProbe
+from hf_recurrent.models.ops.losses import NO_TARGET
 from support.compare import assert_close, assert_same, gradients
 from support.families import BY_NAME, LABELS, STEPS, VOCAB_SIZE, chunk_numbers, make_config, nightly, slow
 from support.token_heads import (

@@ -17,8 +17,8 @@ import hf_recurrent
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.cli.app import NAME, app
 from hf_recurrent.cli.train import ALL_FLAGS, FLAGS, USAGE
-from hf_recurrent.models.common import outputs
-from hf_recurrent.models.common.fields import NAMES, Bounds
+from hf_recurrent.models.base import outputs
+from hf_recurrent.models.config.fields import NAMES, Bounds
 
 # packages and modules with a page, and what it is about
 PACKAGES = {

@@ -19,7 +19,7 @@ from .registry import ARCHITECTURES, Architecture
 CONFIGS = "transformers.models.auto.configuration_auto"
 MODELS = "transformers.models.auto.modeling_auto"
 TOKENIZERS = "transformers.models.auto.tokenization_auto"
-PRETRAINED = "hf_recurrent.models.common.pretrained"
+PRETRAINED = "hf_recurrent.models.base.pretrained"
 ADAPTERS = "peft.utils.constants"
 CAUSAL = "AutoModelForCausalLM"
 

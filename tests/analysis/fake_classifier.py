@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import torch
 from transformers.utils import ModelOutput
 
-from hf_recurrent.models.common.configuration import Capabilities
+from hf_recurrent.models.config.base import Capabilities
 
 
 @dataclass

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fake_classifier import FakeOutput
 
-from hf_recurrent.models.common.configuration import Capabilities
+from hf_recurrent.models.config.base import Capabilities
 
 VOCABULARY = 8
 DEPTH = 4

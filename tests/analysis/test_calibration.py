@@ -30,8 +30,8 @@ from hf_recurrent.analysis.depth_record import in_record
 from hf_recurrent.analysis.exit_settings import GRIDS, Setting, check_criteria, fixed_depths, settings_of
 from hf_recurrent.analysis.trials import Trials, timed_batches
 from hf_recurrent.cli.calibrate import little_learned
-from hf_recurrent.models.common.exit_calibration import calibration_problem
-from hf_recurrent.models.common.exit_criteria import CRITERIA, FIXED
+from hf_recurrent.models.base.exit_calibration import calibration_problem
+from hf_recurrent.models.config.exit_criteria import CRITERIA, FIXED
 from support.families import (
     BY_NAME,
     LANGUAGE_BY_NAME,

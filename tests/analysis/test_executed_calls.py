@@ -9,7 +9,7 @@ from hf_recurrent import GUTConfig, NDRConfig
 from hf_recurrent.analysis.answers import prepare_batch
 from hf_recurrent.analysis.evaluate import config_fields
 from hf_recurrent.analysis.trials import executed_calls, executed_work
-from hf_recurrent.models.engine import depth_loop
+from hf_recurrent.models.depth import loop as depth_loop
 from hf_recurrent.models.ops.attention import PackedContext
 from support.families import BY_NAME, make_batch, make_model
 

@@ -10,7 +10,7 @@ from transformers.testing_utils import CaptureLogger
 from transformers.utils import logging
 
 from hf_recurrent.analysis.explain.inside import FULL, look_inside
-from hf_recurrent.models.common.exit_criteria import CRITERIA
+from hf_recurrent.models.config.exit_criteria import CRITERIA
 from support.families import BY_NAME, LANGUAGE_BY_NAME, STEPS, make_config, make_language_model, make_model, nightly
 from support.tokenizer import make_tokenizer
 
@@ -106,7 +106,7 @@ def test_tokens_of_language_models_stop_one_by_one(name, tokenizer):
 def test_a_criterion_of_the_checkpoint_has_its_own_setting(tokenizer):
     model = make_model(BY_NAME["ndr"], exit_criterion="entropy", exit_threshold=0.9, exit_patience=2)
     logging.get_logger().warning_once.cache_clear()
-    with CaptureLogger(logging.get_logger("hf_recurrent.models.engine.shared_block")) as told:
+    with CaptureLogger(logging.get_logger("hf_recurrent.models.base.shared_block")) as told:
         runs = {run["rule"]: run for run in look_inside(model, tokenizer, TEXT)["runs"]}
     # defaults are shown, and nobody asked for them
     assert told.out == ""

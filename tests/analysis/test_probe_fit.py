@@ -6,7 +6,7 @@ from transformers import AutoModel
 
 from analysis.sweep_models import make_pairs, make_translator
 from hf_recurrent.analysis.probe import JudgedAnswers, fit, fit_probe, held_out_units, judged_answers
-from hf_recurrent.models.common.exit_probe import ExitProbe
+from hf_recurrent.models.ops.exit_probe import ExitProbe
 from support.compare import assert_close
 from support.families import (
     BY_NAME,

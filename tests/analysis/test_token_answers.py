@@ -10,7 +10,7 @@ from hf_recurrent.analysis.evaluate import evaluate_batches
 from hf_recurrent.analysis.exit_settings import check_criteria
 from hf_recurrent.analysis.halting import halting_table
 from hf_recurrent.analysis.sweep import sweep_thresholds
-from hf_recurrent.models.common.exit_probe import ExitProbe
+from hf_recurrent.models.ops.exit_probe import ExitProbe
 from support.families import BY_NAME, slow
 from support.token_heads import MASKED, TOKENS, make_head, make_head_batch, without_targets
 

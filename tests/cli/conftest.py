@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from hf_recurrent.cli import console, main
-from hf_recurrent.models.common.exit_criteria import FIXED
+from hf_recurrent.models.config.exit_criteria import FIXED
 from support.checkpoints import GUT_LISTOPS
 from support.client import client_in_this_process
 from support.loopback_hub import LoopbackHub

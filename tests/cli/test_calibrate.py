@@ -17,8 +17,8 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.cli import main
 from hf_recurrent.hub import lint_card, read_results
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.common.exit_calibration import calibration_problem
-from hf_recurrent.models.common.exit_criteria import FIXED
+from hf_recurrent.models.base.exit_calibration import calibration_problem
+from hf_recurrent.models.config.exit_criteria import FIXED
 from hf_recurrent.utils import percent
 from support.families import BY_NAME, make_model
 

@@ -16,7 +16,7 @@ from transformers import (
     pipeline,
 )
 
-from hf_recurrent.models.common.exit_calibration import calibration_problem
+from hf_recurrent.models.base.exit_calibration import calibration_problem
 from support.task_checkpoints import (
     ENDINGS,
     READ,

@@ -13,7 +13,7 @@ from hf_recurrent import GUTConfig, GUTForSequenceClassification
 from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.hub import lint_card
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.common.exit_calibration import exit_digest
+from hf_recurrent.models.base.exit_calibration import exit_digest
 from hf_recurrent.tasks.checkpoints import Request, load_checkpoint
 from hf_recurrent.utils import write_json
 from support.families import BY_NAME, make_model

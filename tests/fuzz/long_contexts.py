@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from fuzz.campaigns import Findings, campaign_of, main
 from fuzz.comparing.cases import computing_in
-from hf_recurrent.models.common.cache import RecurrentCache
+from hf_recurrent.models.depth.cache import RecurrentCache
 from support.families import CACHED_VARIANTS, VOCAB_SIZE, Variant, make_config
 
 VARIANTS = tuple(variant for variant in CACHED_VARIANTS if variant.constant_cache)

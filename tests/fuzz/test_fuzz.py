@@ -14,10 +14,11 @@ from fuzz.comparing.configs import NOT_DRAWN, drawn_fields, drawn_value, own_fie
 from fuzz.comparing.properties import FIRST_CALL
 from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_bench
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common import causal_lm
-from hf_recurrent.models.common.pretrained import RecurrentPreTrainedModel
-from hf_recurrent.models.engine import base_model, depth_cache, packed_rows
-from hf_recurrent.models.ops import attention, stick_breaking
+from hf_recurrent.models.base import base_model
+from hf_recurrent.models.base.pretrained import RecurrentPreTrainedModel
+from hf_recurrent.models.depth import depth_cache, packed_rows, stick_breaking
+from hf_recurrent.models.heads import causal as causal_lm
+from hf_recurrent.models.ops import attention
 from hf_recurrent.models.rnn import cache as rnn_cache
 from support.families import nightly
 

@@ -7,7 +7,7 @@ import torch
 
 from fuzz.load import campaign, trial
 from hf_recurrent import GUTForSequenceClassification
-from hf_recurrent.models.common import causal_lm
+from hf_recurrent.models.heads import causal as causal_lm
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fuzz.long_contexts import SHORTEST, VARIANTS, compared, drawn_cuts
-from hf_recurrent.models.common.cache import CountingLayer
+from hf_recurrent.models.depth.cache import CountingLayer
 from support.families import LANGUAGE_BY_NAME, nightly
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from hf_recurrent import (
 )
 from hf_recurrent.convert.albert import ALBERT, SEPARATE
 from hf_recurrent.convert.renaming import load_renamed
-from hf_recurrent.models.common.classification import classification_losses, problem_type_of
+from hf_recurrent.models.heads.classification import classification_losses, problem_type_of
 
 from .recording import recorded, require_keys
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from hf_recurrent.convert.dynamic_halt import BITS
-from hf_recurrent.models.engine.chunk_plan import chunk_size
+from hf_recurrent.models.depth.chunk_plan import chunk_size
 from hf_recurrent.models.ops.attention import PackedContext
 
 from .recording import record_calls, require_keys

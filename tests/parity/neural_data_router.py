@@ -5,7 +5,7 @@ Shapes: B sequences, S raw columns, N = S + 2 columns, T steps taken, E width, H
 
 import torch
 
-from hf_recurrent.models.ops.act import ACT
+from hf_recurrent.models.depth.act import ACT
 from hf_recurrent.models.ops.positions import sinusoids
 
 from .recording import require_keys

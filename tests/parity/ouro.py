@@ -11,14 +11,14 @@ import torch
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM
 from hf_recurrent.convert.ouro import OURO
 from hf_recurrent.convert.renaming import load_renamed
-from hf_recurrent.models.common.depth_objectives import (
+from hf_recurrent.models.depth.objectives import (
     continuation_targets,
     gate_loss,
     halting_distribution,
     objective_loss,
     prior_divergence,
 )
-from hf_recurrent.models.common.token_targets import NO_TARGET, token_losses
+from hf_recurrent.models.ops.losses import NO_TARGET, token_losses
 
 from .recording import recorded, require_keys
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hf_recurrent.models.common.exit_criteria import CRITERIA
-from hf_recurrent.models.common.exit_probe import ExitProbe
+from hf_recurrent.models.config.exit_criteria import CRITERIA
+from hf_recurrent.models.ops.exit_probe import ExitProbe
 
 from .families import ONE_CHUNK, make_batch, make_language_model, make_model, make_text
 

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the architectures
-from hf_recurrent.models.engine import launches, packed_rows
+from hf_recurrent.models.depth import launches, packed_rows
 
 STEPS = 6
 VOCAB_SIZE = 24

@@ -14,7 +14,7 @@ from transformers import AutoModelForQuestionAnswering, ByT5Tokenizer
 from hf_recurrent import AlbertRecurrentConfig, GUTConfig, UTConfig
 from hf_recurrent.data.batches import SpanCollator
 from hf_recurrent.data.tokenizers import train_tokenizer
-from hf_recurrent.models.common.token_targets import NO_TARGET
+from hf_recurrent.models.ops.losses import NO_TARGET
 from hf_recurrent.tasks.base import Split
 from hf_recurrent.tasks.fill_mask import MASK
 from hf_recurrent.tasks.question_answering import best_spans, span_columns

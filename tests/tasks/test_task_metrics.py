@@ -12,7 +12,7 @@ from hf_recurrent.benchmarks import build_tokenizer
 from hf_recurrent.data.labels import MULTI, REGRESSION, SINGLE, Labels
 from hf_recurrent.metrics.functional import mean_per_example, tag_scores
 from hf_recurrent.metrics.tensors import masked_statistics
-from hf_recurrent.models.common.token_targets import NO_TARGET
+from hf_recurrent.models.ops.losses import NO_TARGET
 from hf_recurrent.tasks import get_task
 from hf_recurrent.tasks.text_generation import flip_flop_kinds
 from support.own_data import IOB, task_on

@@ -10,7 +10,7 @@ from huggingface_hub.errors import StrictDataclassError
 from tiny_run import DOCUMENT_RECIPES, RECIPES, SEQ2SEQ_RECIPES, TINY
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.common.configuration import FOLLOWING
+from hf_recurrent.models.config.base import FOLLOWING
 from hf_recurrent.training.model import make_model
 from hf_recurrent.training.recipes import mapping, paper_with_title, parse
 from hf_recurrent.training.stages import argument_types

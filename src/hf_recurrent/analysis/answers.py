@@ -12,11 +12,11 @@ import torch
 from torch.nn import functional
 
 from ..data.labels import JOINED, MULTI, NO_LABEL
-from ..models.common.classification import ForSequenceClassification, predicts_number
-from ..models.common.seq2seq import read_mask
-from ..models.common.token_classification import ForTokenClassification
-from ..models.common.token_head import TokenHead
-from ..models.common.token_targets import NO_TARGET
+from ..models.heads.classification import ForSequenceClassification, predicts_number
+from ..models.heads.seq2seq import read_mask
+from ..models.heads.token_head import TokenHead
+from ..models.heads.tokens import ForTokenClassification
+from ..models.ops.losses import NO_TARGET
 
 # the stack of a model that has one, and those of a model that has two
 MODEL, ENCODER, DECODER = "model", "encoder", "decoder"

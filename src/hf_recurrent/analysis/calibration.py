@@ -49,10 +49,10 @@ import torch
 
 from ..data.labels import MULTI
 from ..metrics.functional import balanced_spearman, spearman
-from ..models.common.depth_objectives import most_trained_steps
-from ..models.common.exit_calibration import exit_digest
-from ..models.common.exit_criteria import FIXED
-from ..models.common.token_targets import NO_TARGET
+from ..models.base.exit_calibration import exit_digest
+from ..models.config.exit_criteria import FIXED
+from ..models.depth.objectives import most_trained_steps
+from ..models.ops.losses import NO_TARGET
 from ..utils import plain
 from .answers import (
     Batch,

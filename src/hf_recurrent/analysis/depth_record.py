@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, OF_TWO, ExitRule
-from ..models.engine.depth_loop import DepthOptions, DepthOutput, Trace, summarize
-from ..models.engine.early_exit import EarlyExit, RunOn
-from ..models.engine.shared_block import SharedBlockModel
-from ..models.ops.stick_breaking import StickBreaking
+from ..models.base.shared_block import SharedBlockModel
+from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED, OF_TWO, ExitRule
+from ..models.depth.early_exit import EarlyExit, RunOn
+from ..models.depth.loop import DepthOptions, DepthOutput, Trace, summarize
+from ..models.depth.stick_breaking import StickBreaking
 from .exit_settings import Setting
 
 RECORDED = ("hidden_states", "ponder_cost", "ponder_steps")

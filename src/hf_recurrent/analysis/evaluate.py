@@ -19,8 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..data.batches import token_counts
 from ..inference.processes import collected, dealt, from_first, is_first
-from ..models.common.modes import inference_mode
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
+from ..models.ops.modes import inference_mode
 from .answers import (
     LABELS,
     SHIFTED,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
-from ..models.common.modes import inference_mode
+from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
+from ..models.ops.modes import inference_mode
 from .answers import Batch, require_early_answers, require_right_answers
 
 # in the place of a threshold: every unit takes every step

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import entropy
 
-from ..models.common.modes import inference_mode
+from ..models.ops.modes import inference_mode
 from ..utils import plain
 from .answers import prepare_batch, stack_input_ids, stack_output
 from .evaluate import progress_bar

@@ -19,8 +19,8 @@ from ..benchmarks.tokenizers import token_num_bytes
 from ..data.segments import DocumentReader, Segment, encode_documents
 from ..inference.processes import dealt, of_all, share
 from ..metrics.functional import word_perplexity
-from ..models.common.modes import inference_mode
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
+from ..models.ops.modes import inference_mode
 from ..utils import plain
 from .evaluate import progress_bar
 from .halting import slice_table, stopping_rule

@@ -5,8 +5,8 @@ from typing import Any
 
 from transformers import TextClassificationPipeline
 
-from ..models.common.exit_criteria import EXIT_ARGUMENTS
-from ..models.common.head_options import DEPTH_ARGUMENTS
+from ..models.base.call_options import DEPTH_ARGUMENTS
+from ..models.config.exit_criteria import EXIT_ARGUMENTS
 from .answers import mean_steps
 
 

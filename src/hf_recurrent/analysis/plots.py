@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ..models.common.exit_criteria import CRITERIA
+from ..models.config.exit_criteria import CRITERIA
 from ..utils import file_name, percent, write_bytes
 from .answers import DECODER, ENCODER
 from .halting import difficulty_key, is_ordered

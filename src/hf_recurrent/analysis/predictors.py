@@ -15,8 +15,8 @@ import torch
 
 from ..data.labels import MULTI
 from ..data.reading import first_tokens, words_of_tokens
-from ..models.common.classification import predicts_number
-from ..models.common.masked_lm import ForMaskedLM
+from ..models.heads.classification import predicts_number
+from ..models.heads.masked import ForMaskedLM
 from .answers import as_numpy, is_classifier, labels_tokens, mean_steps
 from .evaluate import of_tokens
 

@@ -19,9 +19,9 @@ import torch
 from scipy.stats import mannwhitneyu
 from torch import nn
 
-from ..models.common.exit_criteria import CRITERIA, ExitRule
-from ..models.common.exit_probe import ExitProbe
-from ..models.common.token_targets import NO_TARGET
+from ..models.config.exit_criteria import CRITERIA, ExitRule
+from ..models.ops.exit_probe import ExitProbe
+from ..models.ops.losses import NO_TARGET
 from .answers import as_numpy, is_classifier, prepare_batch, require_early_answers, token_mask
 from .evaluate import each_batch
 from .halting import stack_depths

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..models.common.exit_criteria import FIXED, LEARNED
-from ..models.common.token_targets import NO_TARGET
+from ..models.config.exit_criteria import FIXED, LEARNED
+from ..models.ops.losses import NO_TARGET
 from .answers import Batch, answers, join_batches, mean_steps, stack_output, token_mask
 from .depth_record import DepthRecord, in_record
 from .evaluate import INPUTS, each_batch, median_seconds, of_tokens, progress_bar, timed_in_turn

@@ -7,7 +7,7 @@ from huggingface_hub import save_torch_state_dict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..models.common.pretrained import share_weights
+from ..models.base.pretrained import share_weights
 from ..utils import write_json
 from .albert import ALBERT, SEPARATE
 from .huginn import HUGINN

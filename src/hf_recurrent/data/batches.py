@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 
 if TYPE_CHECKING:
     from datasets import Dataset

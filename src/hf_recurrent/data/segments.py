@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..benchmarks import encode_document
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 
 if TYPE_CHECKING:
     from datasets import Dataset

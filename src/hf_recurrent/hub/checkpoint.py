@@ -11,7 +11,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..models.common.saved_names import renamed
+from ..models.config.saved_names import renamed
 from ..registry import ARCHITECTURES
 from ..utils import Change, changed_files, near_names, one_line, read_json, write_json
 from .bundle import code_files

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..analysis.halting import difficulty_key, is_ordered
-from ..models.common.exit_criteria import CRITERIA, FIXED, LEARNED
+from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED
 from ..utils import Json
 
 SMALLEST_TREND = 0.1

@@ -12,7 +12,7 @@ from typing import Any
 from ..analysis.answers import is_classifier
 from ..analysis.explain.inside import look_inside
 from ..data.labels import MULTI, listed
-from ..models.common.classification import predicts_number
+from ..models.heads.classification import predicts_number
 from ..utils import read_json, write_bytes
 from .results import INSIDE_FILE
 

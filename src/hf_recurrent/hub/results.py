@@ -32,7 +32,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from ..models.common.exit_calibration import PROBE, tensors_digest
+from ..models.base.exit_calibration import PROBE, tensors_digest
 from ..utils import (
     FRONT_MATTER,
     Change,

@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from ..models.common.graphs import capturing
-from ..models.engine.depth_loop import LiveCount
+from ..models.depth.loop import LiveCount
+from ..models.ops.graphs import capturing
 from ..models.ops.masks import is_flash
 
 # whose passes depend on nothing that the host reads or draws

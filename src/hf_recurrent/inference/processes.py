@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..models.common.sharding import largest_over_ranks
+from ..models.ops.sharding import largest_over_ranks
 
 Item = TypeVar("Item")
 # waiting for one process, which times or writes alone, is no fault

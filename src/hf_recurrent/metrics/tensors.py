@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 from .functional import HALTING_COLUMNS, Row, mean_per_example
 
 

@@ -23,8 +23,8 @@ from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revisi
 from ..hub.results import check_texts, read_results
 from ..inference.processes import is_first
 from ..metrics.functional import Row
-from ..models.common.classification import predicts_number
-from ..models.common.exit_criteria import LEARNED
+from ..models.config.exit_criteria import LEARNED
+from ..models.heads.classification import predicts_number
 from ..utils import RecipeLoader, near_names, one_line, parse_yaml
 from . import TASKS, get_task, task_of_benchmark
 from .base import Split, Task, some_examples

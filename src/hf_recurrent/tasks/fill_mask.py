@@ -14,7 +14,7 @@ from transformers import DataCollatorForLanguageModeling
 from ..data.batches import PaddingCollator
 from ..metrics.functional import Row, perplexity, text_metrics
 from ..metrics.tensors import masked_statistics, of_logits
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 from .arguments import MaskArguments
 from .base import Split, Splits
 from .text_generation import OfBlocks, plain_reading

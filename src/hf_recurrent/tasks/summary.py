@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ..hub.card import METRICS
 from ..metrics.functional import Row, hardly_better
-from ..models.common.exit_criteria import CRITERIA
+from ..models.config.exit_criteria import CRITERIA
 from ..utils import NOTHING, bits, percent, steps
 
 # key of a result -> its heading, and the text of its value

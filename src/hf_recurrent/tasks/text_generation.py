@@ -30,7 +30,7 @@ from ..data.reading import LENGTH, Reading, folder_texts, format_of, is_folder, 
 from ..data.tokenizers import TRAINED_KINDS, unknown_token_id, with_plain_texts
 from ..metrics.functional import Row, Scores, accuracy, last_read_accuracy, text_metrics
 from ..metrics.tensors import next_token_statistics, of_logits
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 from .arguments import TextArguments
 from .base import (
     MAX_EXAMPLE_TOKENS,

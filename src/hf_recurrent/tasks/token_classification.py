@@ -19,7 +19,7 @@ from ..data.loading import Source
 from ..data.reading import LENGTH, Columns, Reading, first_tokens, format_of, is_folder, words_of, words_of_tokens
 from ..metrics.functional import Row, Scores, is_iob, scores_entities, tag_scores
 from ..metrics.tensors import token_classes
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 from ..utils import plain
 from .arguments import WordArguments
 from .base import EXAMPLE_CHARACTERS, Split, Splits, Task, require_room, require_tokens, warn_of_cuts

@@ -25,7 +25,7 @@ from ..data.tokenizers import load_saved_tokenizer, require_end, unknown_token_i
 from ..metrics.bleu import bleu, compound_split_bleu
 from ..metrics.functional import Row, Scores, summarize
 from ..metrics.tensors import target_statistics
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 from ..utils import plain
 from .arguments import BLEU, EXACT_MATCH, PairArguments
 from .base import (

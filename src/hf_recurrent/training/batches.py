@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
 
 
 class EpochSampler(Sampler):

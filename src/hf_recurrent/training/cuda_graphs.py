@@ -13,8 +13,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from ..inference.cuda_graphs import Captured, CaptureStream, kind_of
-from ..models.common.graphs import capturing
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.graphs import capturing
+from ..models.ops.losses import NO_TARGET
 
 Tensors = dict[str, torch.Tensor]
 # columns are padded to multiples of an eighth of the next power of two, and of this

@@ -10,8 +10,8 @@ import torch
 from accelerate.checkpointing import load_accelerator_state
 from safetensors.torch import load_file, save_file, save_model
 
-from ..models.common.pretrained import share_weights
-from ..models.common.sharding import is_sharded
+from ..models.base.pretrained import share_weights
+from ..models.ops.sharding import is_sharded
 from ..utils import read_json, write_json
 from .run_folder import COMPLETE, WEIGHTS, checkpoints, remove_checkpoints
 from .sharding import SHARDED_MODEL, SHARDED_OPTIMIZER, load_optimizer, load_weights, whole_model

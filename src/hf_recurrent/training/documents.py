@@ -24,8 +24,8 @@ from ..analysis.losses import evaluate_documents
 from ..data.segments import DocumentReader, Segment
 from ..hub.checkpoint import first_not_finite
 from ..inference.processes import in_step, shared_after_training
-from ..models.common.sharding import is_sharded
-from ..models.common.token_targets import NO_TARGET
+from ..models.ops.losses import NO_TARGET
+from ..models.ops.sharding import is_sharded
 from ..registry import ARCHITECTURES
 from ..tasks.base import Split
 from ..utils import write_json

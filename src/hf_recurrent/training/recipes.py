@@ -15,7 +15,7 @@ import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
 from ..benchmarks import benchmark_info
-from ..models.common.configuration import FOLLOWING
+from ..models.config.base import FOLLOWING
 from ..recipes import flags_of, no_recipe, recipe_files, recipe_path
 from ..registry import ARCHITECTURES
 from ..utils import RecipeLoader, mapping, near_matches, one_line, parse_yaml, read_text, require_known

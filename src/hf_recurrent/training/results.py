@@ -17,7 +17,7 @@ from .. import __version__
 from ..benchmarks.registry import get_benchmark
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
 from ..inference.processes import alone, is_first
-from ..models.common.depth_objectives import depth_bounds
+from ..models.depth.objectives import depth_bounds
 from ..recipes import name_of, recipe_named, recipe_path
 from ..registry import ARCHITECTURES
 from ..tasks import name_of as name_of_task

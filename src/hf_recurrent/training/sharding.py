@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.fsdp import FSDPModule
 
-from ..models.common.sharding import is_sharded
+from ..models.ops.sharding import is_sharded
 
 # what accelerate writes, whole, of a model whose parameters it has sharded
 SHARDED_MODEL, SHARDED_OPTIMIZER = "pytorch_model_fsdp.bin", "optimizer.bin"

@@ -23,8 +23,8 @@ from ..hub.checkpoint import save_checkpoint
 from ..hub.findings import collapsed_halting
 from ..hub.publish import check_repo_id
 from ..inference.processes import from_first, shared_after_training
-from ..models.common.exit_criteria import LEARNED
-from ..models.common.sharding import is_sharded
+from ..models.config.exit_criteria import LEARNED
+from ..models.ops.sharding import is_sharded
 from ..tasks import TASKS, get_task
 from ..tasks.base import Split
 from ..utils import write_bytes

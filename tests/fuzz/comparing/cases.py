@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.engine import packed_rows
+from hf_recurrent.models.depth import packed_rows
 
 # models this small would not be worth packing, but are to show what large ones do
 packed_rows.MIN_PRODUCTS_TO_PACK = 0

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.labels import MULTI
-from ...models.common.modes import inference_mode
+from ...models.ops.modes import inference_mode
 from ...utils import file_name, plain
 from ..answers import answer_name, as_numpy, example_inputs, to_device
 from ..evaluate import attention_implementation

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from ...data.labels import MULTI
-from ...models.common.classification import predicts_number
-from ...models.common.modes import inference_mode
-from ...models.engine.chunk_plan import chunk_size
+from ...models.depth.chunk_plan import chunk_size
+from ...models.heads.classification import predicts_number
+from ...models.ops.modes import inference_mode
 from ...registry import ARCHITECTURES
 from ..answers import answer_name, answers_tokens, as_numpy, is_classifier, predicts_tokens, several_labels, to_device
 from ..evaluate import attention_implementation

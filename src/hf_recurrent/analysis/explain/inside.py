@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...models.common.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
-from ...models.common.modes import inference_mode
+from ...models.config.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
+from ...models.ops.modes import inference_mode
 from ..evaluate import config_fields
 from ..exit_settings import FULL_DEPTH, Setting, threshold_fields
 from .explanation import Explanation, check_model, encode_text, explain_encoded

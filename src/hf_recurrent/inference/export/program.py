@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...models.common.exit_criteria import LEARNED
-from ...models.common.fields import shown
-from ...models.common.modes import inference_mode
+from ...models.config.exit_criteria import LEARNED
+from ...models.config.fields import shown
+from ...models.ops.modes import inference_mode
 
 # of a model's output, what a graph returns
 OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "ponder_steps", "encoder_ponder_steps")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ...models.common.fields import shown
-from ...models.common.modes import inference_mode
+from ...models.config.fields import shown
+from ...models.ops.modes import inference_mode
 from .program import Exportable, example_inputs, export_program, has_loop, reads_any_length
 
 # of the largest logit, what sums in another order may differ by

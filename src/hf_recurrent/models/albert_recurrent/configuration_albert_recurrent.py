@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import AttentionConfig, Capabilities, require
-from ..common.depth_configuration import AdaptiveDepthConfig
-from ..common.fields import (
+from ..config.base import AttentionConfig, Capabilities, require
+from ..config.depth import AdaptiveDepthConfig
+from ..config.fields import (
     Count,
     Layers,
     Length,
@@ -18,7 +18,7 @@ from ..common.fields import (
     Vocabulary,
     checked_config,
 )
-from ..common.presets import ALBERT_EARLIER, ALBERT_SIZES
+from ..config.presets import ALBERT_EARLIER, ALBERT_SIZES
 
 
 @checked_config

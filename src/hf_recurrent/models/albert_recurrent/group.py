@@ -11,9 +11,9 @@ from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.layers import Dropout
 from ..ops.attention import PackedContext, PaddedContext, SelfAttention
 from ..ops.feed_forward import FeedForward
+from ..ops.layers import Dropout
 from ..ops.transformer_block import BlockOutput
 
 # transformers writes it out, operator by operator

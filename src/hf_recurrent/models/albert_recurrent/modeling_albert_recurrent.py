@@ -8,23 +8,23 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..common.classification import ForSequenceClassification
-from ..common.graphs import in_graph
-from ..common.initialization import embedding_like
-from ..common.layers import Dropout, dropout
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.sharding import touch_all_parameters
-from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_given_positions, refuse, unknown_ids
-from ..engine.base_model import DepthModel, ForwardCall, pool
-from ..engine.depth_loop import DepthOptions, DepthOutput
-from ..engine.shared_block import SharedBlockModel
+from ..base.base_model import DepthModel, ForwardCall, pool
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.shared_block import SharedBlockModel
+from ..depth.loop import DepthOptions, DepthOutput
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import NO_ROTATIONS, PaddedContext
+from ..ops.checks import check_given_positions, refuse, unknown_ids
+from ..ops.graphs import in_graph
+from ..ops.initialization import embedding_like
+from ..ops.layers import Dropout, dropout
 from ..ops.masks import visible_keys
 from ..ops.positions import token_positions
+from ..ops.sharding import touch_all_parameters
 from .configuration_albert_recurrent import AlbertRecurrentConfig
 from .group import AlbertGroup, activation_function
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.graphs import in_graph
-from ..common.sharding import largest_over_ranks
-from ..common.token_order import tokens_first
-from ..engine.packed_rows import sparing_pays
+from ..depth.packed_rows import sparing_pays
 from ..ops.attention import KeyValue
+from ..ops.graphs import in_graph
+from ..ops.sharding import largest_over_ranks
+from ..ops.token_order import tokens_first
 from .packed_blocks import PackedBlocks
 
 

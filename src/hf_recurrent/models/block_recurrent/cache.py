@@ -2,7 +2,7 @@
 
 import torch
 
-from ..engine.chunk_cache import ChunkCache
+from ..depth.chunk_cache import ChunkCache
 from .external_memory import KNNMemory
 
 

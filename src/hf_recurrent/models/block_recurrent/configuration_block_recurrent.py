@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import AttentionConfig, Capabilities, require
-from ..common.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
-from ..common.presets import BLOCK_RECURRENT_SIZES
+from ..config.base import AttentionConfig, Capabilities, require
+from ..config.fields import Finite, Layers, Length, NotNegative, Positive, Share, Size, Vocabulary, checked_config
+from ..config.presets import BLOCK_RECURRENT_SIZES
 
 
 @checked_config

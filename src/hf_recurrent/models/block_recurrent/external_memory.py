@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import LearnedTensor
+from ..ops.initialization import LearnedTensor
 
 EMPTY_SLOT_SCORE = -1e6
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import initialized_linear, truncated_normal
-from ..common.layers import Dropout
-from ..common.sharding import touch_all_parameters
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
+from ..ops.initialization import initialized_linear, truncated_normal
+from ..ops.layers import Dropout
+from ..ops.sharding import touch_all_parameters
 from .block_layout import BlockSpan
 from .external_memory import KNNAttention, KNNMemory
 from .packed_blocks import PackedSpan

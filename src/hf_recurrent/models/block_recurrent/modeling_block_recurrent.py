@@ -4,18 +4,18 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.exit_criteria import check_whole
-from ..common.layers import Dropout
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.sharding import is_sharded, touch_all_parameters
-from ..common.token_classification import ForTokenClassification
-from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
-from ..engine.depth_loop import DepthOutput
+from ..base.base_model import BaseModel, ForwardCall, check_states, pool
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..config.exit_criteria import check_whole
+from ..depth.loop import DepthOutput
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue
+from ..ops.layers import Dropout
+from ..ops.sharding import is_sharded, touch_all_parameters
 from .block_layout import BlockLayout, BlockSpan
 from .cache import BlockCache, reset_sequences
 from .configuration_block_recurrent import BlockRecurrentConfig

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from ..common.token_order import tokens_first
 from ..ops.attention import KeyValue
 from ..ops.row_groups import GroupedRows, RowGroup, place, similar_rows
+from ..ops.token_order import tokens_first
 
 
 class PackedSpan:

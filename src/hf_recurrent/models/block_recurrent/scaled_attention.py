@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import LearnedTensor
-from ..common.layers import dropout
 from ..ops.flex_attention import FlexMask, attention_function, is_flex
+from ..ops.initialization import LearnedTensor
+from ..ops.layers import dropout
 from ..ops.positions import t5_buckets
 
 # added to a sum of squares before the root

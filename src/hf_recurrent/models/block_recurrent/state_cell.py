@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
+from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
 from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
 
 GATE_STD = 0.1

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from ..common.depth_configuration import GatedDepthConfig
-from ..common.fields import checked_config
-from ..common.presets import GUT_PAPERS
+from ..config.depth import GatedDepthConfig
+from ..config.fields import checked_config
+from ..config.presets import GUT_PAPERS
 
 
 @checked_config

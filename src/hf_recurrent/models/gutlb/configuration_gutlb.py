@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from ..common.configuration import ChunkRecurrentConfig
-from ..common.depth_configuration import GatedDepthConfig
-from ..common.fields import Layers, checked_config
-from ..common.presets import GUT_PAPERS
+from ..config.base import ChunkRecurrentConfig
+from ..config.depth import GatedDepthConfig
+from ..config.fields import Layers, checked_config
+from ..config.presets import GUT_PAPERS
 
 
 @checked_config

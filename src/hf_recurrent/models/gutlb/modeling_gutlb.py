@@ -3,16 +3,16 @@
 import torch
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.token_classification import ForTokenClassification
-from ..engine.chunk_loop import ChunkRecurrentModel
-from ..engine.depth_loop import DepthOutput
-from ..engine.shared_block import SharedBlockModel
+from ..base.chunk_model import ChunkRecurrentModel
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.shared_block import SharedBlockModel
+from ..depth.loop import DepthOutput
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.transformer_block import TransformerBlock
 from .configuration_gutlb import GUTLBConfig
 

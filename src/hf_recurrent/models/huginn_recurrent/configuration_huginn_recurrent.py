@@ -3,9 +3,9 @@
 import math
 from typing import Literal
 
-from ..common.configuration import Capabilities
-from ..common.depth_configuration import StackedDepthConfig
-from ..common.fields import (
+from ..config.base import Capabilities
+from ..config.depth import StackedDepthConfig
+from ..config.fields import (
     Layers,
     NotNegative,
     Positive,
@@ -15,7 +15,7 @@ from ..common.fields import (
     Vocabulary,
     checked_config,
 )
-from ..common.presets import HUGINN_SIZES
+from ..config.presets import HUGINN_SIZES
 
 
 @checked_config

@@ -11,9 +11,9 @@ from torch import nn
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import Initializer, LearnedTensor, initialized_linear
-from ..common.layers import RMSNorm
 from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
+from ..ops.initialization import Initializer, LearnedTensor, initialized_linear
+from ..ops.layers import RMSNorm
 from ..ops.transformer_block import BlockOutput, apply_layers
 
 

@@ -9,23 +9,23 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.assisted import ASSISTED
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.fields import shown
-from ..common.layers import RMSNorm
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.sharding import touch_all_parameters
-from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_embeddings
-from ..engine.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
-from ..engine.depth_cache import DepthCache, DepthCacheView
-from ..engine.depth_loop import DepthOptions, DepthOutput, FixedDepth, iterate
-from ..engine.packed_rows import PackedRows
-from ..engine.stacked_depth import StackedDepthModel
+from ..base.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.stacked_depth import StackedDepthModel
+from ..config.fields import shown
+from ..depth.depth_cache import DepthCache, DepthCacheView
+from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from ..depth.packed_rows import PackedRows
+from ..heads.assisted import ASSISTED
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import PaddedContext, Rotations
+from ..ops.checks import check_embeddings
+from ..ops.layers import RMSNorm
+from ..ops.sharding import touch_all_parameters
 from .configuration_huginn_recurrent import HuginnRecurrentConfig
 from .layer import HuginnBlock, OuterLayer
 

@@ -13,10 +13,10 @@ from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 
-from ..common.graphs import in_graph
-from ..common.initialization import initialized_linear, torch_default, uniform_between
-from ..common.layers import dropout
 from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue
+from ..ops.graphs import in_graph
+from ..ops.initialization import initialized_linear, torch_default, uniform_between
+from ..ops.layers import dropout
 from ..ops.masks import Mask, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
 from ..ops.row_groups import GroupedRows, grouped_rows

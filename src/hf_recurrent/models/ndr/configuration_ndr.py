@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import AttentionConfig, Capabilities, require
-from ..common.depth_configuration import AdaptiveDepthConfig
-from ..common.fields import Finite, Layers, NotNegative, Share, Size, Threshold, checked_config
-from ..common.presets import NDR_SIZES
+from ..config.base import AttentionConfig, Capabilities, require
+from ..config.depth import AdaptiveDepthConfig
+from ..config.fields import Finite, Layers, NotNegative, Share, Size, Threshold, checked_config
+from ..config.presets import NDR_SIZES
 
 
 @checked_config

@@ -13,7 +13,7 @@ import functools
 import torch
 from torch import nn
 
-from ..common.graphs import in_graph
+from ..ops.graphs import in_graph
 
 # lower bound of the row sums that weights are divided by, as in the authors' code
 SMALLEST_SUM = 1e-12

@@ -9,30 +9,30 @@ from transformers import initialization as init
 from transformers.generation import GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.initialization import torch_default, uniform_between
-from ..common.layers import Dropout
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.sharding import touch_all_parameters
-from ..common.token_classification import ForTokenClassification
-from ..engine.alignment import Alignment
-from ..engine.base_model import DepthModel, ForwardCall, newest_columns
-from ..engine.depth_cache import DepthCacheView
-from ..engine.depth_loop import DepthOutput
-from ..engine.layouts import Layout
-from ..engine.packed_rows import lay_out_rows
-from ..engine.shared_block import SharedBlockModel
-from ..ops.act import ACT
+from ..base.base_model import DepthModel, ForwardCall, newest_columns
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.shared_block import SharedBlockModel
+from ..depth.act import ACT
+from ..depth.alignment import Alignment
+from ..depth.depth_cache import DepthCacheView
+from ..depth.halting import HaltingStrategy
+from ..depth.layouts import Layout
+from ..depth.loop import DepthOutput
+from ..depth.packed_rows import lay_out_rows
+from ..depth.stick_breaking import StickBreaking
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import CopyGate, ReLUFeedForward
 from ..ops.halting_heads import LinearHaltingHead
-from ..ops.halting_strategy import HaltingStrategy
+from ..ops.initialization import torch_default, uniform_between
+from ..ops.layers import Dropout
 from ..ops.positions import sinusoids, token_positions
-from ..ops.stick_breaking import StickBreaking
+from ..ops.sharding import touch_all_parameters
 from ..ops.transformer_block import BlockOutput
 from .attention import ATTENTIONS, PositionKeys, RoutingContext
 from .configuration_ndr import NDRConfig

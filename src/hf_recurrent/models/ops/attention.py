@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import Initializer, attention_input, initialized_linear, xavier
 from .flex_attention import attention_function
+from .initialization import Initializer, attention_input, initialized_linear, xavier
 from .masks import Mask, aligned_mask, is_flash, key_mask, mapped, rows_of
 from .positions import rotate, rotate_halves
 from .row_groups import GroupedRows, Spread, grouped_rows, place

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..common.initialization import Initializer, initialized_linear, relu_input, uniform_between, xavier
-from ..common.layers import Dropout
+from .initialization import Initializer, initialized_linear, relu_input, uniform_between, xavier
+from .layers import Dropout
 
 
 class FeedForward(nn.Module):

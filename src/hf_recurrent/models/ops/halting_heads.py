@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import ReproducibleLinear, deciding_dtype
+from .initialization import initialized_linear, torch_default
+from .layers import ReproducibleLinear, deciding_dtype
 
 
 class HaltingHead(nn.Module):

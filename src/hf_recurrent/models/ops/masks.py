@@ -15,7 +15,7 @@ from transformers.masking_utils import (
     eager_mask,
 )
 
-from ..common.cache_name import CACHE_NAME
+from ..config.cache_name import CACHE_NAME
 from .flex_attention import FlexMask, is_flex
 
 # of the keys that queries may attend to, in the form that the implementation takes

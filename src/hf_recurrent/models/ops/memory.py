@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import torch_default
-from ..common.layers import Dropout
 from .attention import Attention, KeyValue, PackedContext, Packing, PaddedContext
 from .feed_forward import FeedForward
+from .initialization import torch_default
+from .layers import Dropout
 from .masks import Mask
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..common.graphs import in_graph
+from .graphs import in_graph
 
 
 def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import torch_default, xavier
-from ..common.layers import Dropout
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
 from .feed_forward import FeedForward
+from .initialization import torch_default, xavier
+from .layers import Dropout
 from .memory import CrossAttention
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import Capabilities, require
-from ..common.depth_configuration import StackedDepthConfig
-from ..common.fields import (
+from ..config.base import Capabilities, require
+from ..config.depth import StackedDepthConfig
+from ..config.fields import (
     Finite,
     Layers,
     Length,
@@ -17,7 +17,7 @@ from ..common.fields import (
     Vocabulary,
     checked_config,
 )
-from ..common.presets import OURO_SIZES
+from ..config.presets import OURO_SIZES
 
 # what a scaling of rotations needs, by its type
 SCALINGS = {

@@ -6,20 +6,20 @@ from transformers.activations import ACT2FN
 from transformers.generation import GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.layers import RMSNorm
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.token_classification import ForTokenClassification
-from ..engine.base_model import ForwardCall
-from ..engine.stacked_depth import StackedDepthModel
+from ..base.base_model import ForwardCall
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.stacked_depth import StackedDepthModel
+from ..depth.halting import HaltingStrategy
+from ..depth.stick_breaking import StickBreaking
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import LinearHaltingHead
-from ..ops.halting_strategy import HaltingStrategy
-from ..ops.stick_breaking import StickBreaking
+from ..ops.layers import RMSNorm
 from ..ops.transformer_block import BlockOutput, apply_layers
 from .configuration_ouro_recurrent import OuroRecurrentConfig
 

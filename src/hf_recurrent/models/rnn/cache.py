@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..common.cache import CountingLayer, RecurrentCache
+from ..depth.cache import CountingLayer, RecurrentCache
 from .lstm import where_sequences
 
 

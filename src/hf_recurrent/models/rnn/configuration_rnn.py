@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import Capabilities, RecurrentConfig, require
-from ..common.fields import Layers, Length, NotNegative, Share, Size, checked_config
-from ..common.presets import RNN_SIZES
+from ..config.base import Capabilities, RecurrentConfig, require
+from ..config.fields import Layers, Length, NotNegative, Share, Size, checked_config
+from ..config.presets import RNN_SIZES
 
 
 @checked_config

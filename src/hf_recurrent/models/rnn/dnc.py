@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.initialization import initialized_linear, xavier
+from ..ops.initialization import initialized_linear, xavier
 from .dnc_memory import DNCInterface, DNCMemory, access
 from .lstm import where_sequences
 

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.layers import computing_dtype
+from ..ops.layers import computing_dtype
 
 # on a processor torch's kernel prepares the weights anew in each call, which takes longer than a step so wide
 MIN_WIDTH_OF_SINGLE_STEPS = 256

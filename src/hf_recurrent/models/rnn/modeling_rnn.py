@@ -4,20 +4,20 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.configuration import require
-from ..common.exit_criteria import check_whole
-from ..common.graphs import in_graph
-from ..common.initialization import torch_default
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.token_classification import ForTokenClassification
-from ..engine.alignment import Alignment
-from ..engine.base_model import BaseModel, ForwardCall, check_states, pool
-from ..engine.depth_loop import DepthOutput
+from ..base.base_model import BaseModel, ForwardCall, check_states, pool
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..config.base import require
+from ..config.exit_criteria import check_whole
+from ..depth.alignment import Alignment
+from ..depth.loop import DepthOutput
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
+from ..ops.graphs import in_graph
+from ..ops.initialization import torch_default
 from .cache import StateCache
 from .configuration_rnn import RNNConfig
 from .dnc import DNCLayer, DNCState

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..common.layers import Dropout
 from ..ops.attention import KeyValue, PastKeyValue
+from ..ops.layers import Dropout
 from ..ops.masks import Mask
 from ..ops.row_groups import place
 from .experts import FeedForwardExperts

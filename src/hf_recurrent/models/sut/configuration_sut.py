@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Literal
 
-from ..common.configuration import AttentionConfig, Capabilities, require
-from ..common.depth_configuration import AdaptiveDepthConfig
-from ..common.fields import Count, Finite, Layers, Length, NotNegative, Share, Size, Threshold, TokenId, checked_config
-from ..common.presets import SUT_PAPERS, SUT_SIZES
+from ..config.base import AttentionConfig, Capabilities, require
+from ..config.depth import AdaptiveDepthConfig
+from ..config.fields import Count, Finite, Layers, Length, NotNegative, Share, Size, Threshold, TokenId, checked_config
+from ..config.presets import SUT_PAPERS, SUT_SIZES
 
 
 @checked_config

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.exit_criteria import relative_change
-from ..common.graphs import in_graph
-from ..common.validation import has_gaps
-from ..engine.depth_cache import DepthCache, DepthCacheView, DepthLayer
-from ..engine.depth_loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
-from ..engine.layouts import Finished, Layout, of_live, row_answers
-from ..engine.unit_states import select_units
+from ..config.exit_criteria import relative_change
+from ..depth.depth_cache import DepthCache, DepthCacheView, DepthLayer
+from ..depth.layouts import Finished, Layout, of_live, row_answers
+from ..depth.loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
+from ..depth.unit_states import select_units
 from ..ops.attention import KeyValue
+from ..ops.checks import has_gaps
+from ..ops.graphs import in_graph
 from ..ops.positions import token_positions
 from ..ops.row_groups import place
 from .block import SUTBlock, SUTBlockOutput, SUTContext

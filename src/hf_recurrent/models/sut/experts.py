@@ -11,8 +11,8 @@ from torch import nn
 from transformers import initialization as init
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
 
-from ..common.graphs import in_graph
-from ..common.layers import Dropout
+from ..ops.graphs import in_graph
+from ..ops.layers import Dropout
 
 # grouped matrix products load rows in pieces of so many bytes
 GROUPED_BYTES = 16

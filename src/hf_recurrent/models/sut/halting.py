@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
-from ..ops.halting_strategy import HaltingStrategy
+from ..depth.halting import HaltingStrategy
+from ..ops.initialization import initialized_linear, torch_default
+from ..ops.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
 
 
 def even_odds(linear: nn.Linear, bias: float | None) -> None:

@@ -11,28 +11,28 @@ from torch import nn
 from transformers import initialization as init
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.depth_objectives import prior_divergence, sampled_depth
-from ..common.exit_criteria import resolve_exit
-from ..common.fields import shown
-from ..common.graphs import in_graph
-from ..common.layers import Dropout
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.outputs import RecurrentModelOutput, SUTModelOutput
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.seq2seq import EncoderDecoder, ForConditionalGeneration
-from ..common.sharding import is_sharded, same_on_all_ranks, touch_all_parameters
-from ..common.token_classification import ForTokenClassification
-from ..common.validation import check_memory
-from ..engine.base_model import ForwardCall, check_states
-from ..engine.depth_cache import DepthCacheView
-from ..engine.depth_loop import DepthOutput
-from ..engine.shared_block import AdaptiveDepthModel, check_never_halting
+from ..base.base_model import ForwardCall, check_states
+from ..base.outputs import RecurrentModelOutput, SUTModelOutput
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.shared_block import AdaptiveDepthModel, check_never_halting
+from ..config.exit_criteria import resolve_exit
+from ..config.fields import shown
+from ..depth.depth_cache import DepthCacheView
+from ..depth.loop import DepthOutput
+from ..depth.objectives import prior_divergence, sampled_depth
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.seq2seq import EncoderDecoder, ForConditionalGeneration
+from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue, place
+from ..ops.checks import check_memory
+from ..ops.graphs import in_graph
+from ..ops.layers import Dropout
 from ..ops.positions import split_sinusoids, token_positions
+from ..ops.sharding import is_sharded, same_on_all_ranks, touch_all_parameters
 from .block import SUTBlock, router_names
 from .configuration_sut import SUTConfig
 from .depth import AttentionInputs, StackCache, computed_units, packed, run_sparse

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.graphs import in_graph
-from ..common.initialization import LearnedTensor, attention_input, initialized_linear
-from ..common.layers import computing_dtype
 from ..ops.attention import KeyValue, eager_attention_forward
 from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
+from ..ops.graphs import in_graph
+from ..ops.initialization import LearnedTensor, attention_input, initialized_linear
+from ..ops.layers import computing_dtype
 from ..ops.masks import Mask
 from ..ops.positions import t5_buckets
 from ..ops.row_groups import place

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..common.initialization import initialized_linear, torch_default
-from ..common.layers import Dropout, at_least_float32
+from ..ops.initialization import initialized_linear, torch_default
+from ..ops.layers import Dropout, at_least_float32
 
 GATE_EPSILON = 1e-6
 MASS_EPSILON = 1e-12

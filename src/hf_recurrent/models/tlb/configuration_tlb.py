@@ -1,7 +1,7 @@
 """Configuration of the Temporal Latent Bottleneck."""
 
-from ..common.configuration import ChunkRecurrentConfig
-from ..common.fields import Layers, checked_config
+from ..config.base import ChunkRecurrentConfig
+from ..config.fields import Layers, checked_config
 
 
 @checked_config

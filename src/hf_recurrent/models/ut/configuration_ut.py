@@ -1,8 +1,8 @@
 """Configuration of the Universal Transformer with stick-breaking halting."""
 
-from ..common.depth_configuration import DepthRecurrentConfig
-from ..common.fields import checked_config
-from ..common.presets import UT_PAPERS
+from ..config.depth import DepthRecurrentConfig
+from ..config.fields import checked_config
+from ..config.presets import UT_PAPERS
 
 
 @checked_config

@@ -2,14 +2,14 @@
 
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.token_classification import ForTokenClassification
-from ..engine.shared_block import DepthRecurrentModel
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..base.shared_block import DepthRecurrentModel
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.transformer_block import TransformerBlock
 from .configuration_ut import UTConfig
 

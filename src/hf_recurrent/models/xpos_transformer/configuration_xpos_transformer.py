@@ -1,7 +1,7 @@
 """Configuration of the Transformer baseline with xPos."""
 
-from ..common.configuration import EncoderConfig
-from ..common.fields import Layers, checked_config
+from ..config.base import EncoderConfig
+from ..config.fields import Layers, checked_config
 
 
 @checked_config

@@ -3,15 +3,15 @@
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..common.causal_lm import ForCausalLM
-from ..common.classification import ForSequenceClassification
-from ..common.masked_lm import ForMaskedLM
-from ..common.multiple_choice import ForMultipleChoice
-from ..common.pretrained import RecurrentPreTrainedModel
-from ..common.question_answering import ForQuestionAnswering
-from ..common.token_classification import ForTokenClassification
-from ..engine.base_model import DepthModel, run_layers
-from ..engine.depth_loop import DepthOutput
+from ..base.base_model import DepthModel, run_layers
+from ..base.pretrained import RecurrentPreTrainedModel
+from ..depth.loop import DepthOutput
+from ..heads.causal import ForCausalLM
+from ..heads.choices import ForMultipleChoice
+from ..heads.classification import ForSequenceClassification
+from ..heads.masked import ForMaskedLM
+from ..heads.questions import ForQuestionAnswering
+from ..heads.tokens import ForTokenClassification
 from ..ops.transformer_block import TransformerBlock
 from .configuration_xpos_transformer import XPosTransformerConfig
 

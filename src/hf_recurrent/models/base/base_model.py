@@ -1,0 +1,543 @@
+"""Base models of all architectures: embed, run through depth, pool.
+
+Shapes: B sequences, S tokens, P cached tokens, E width, L maximum of steps, D head dim, h = D // 2.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers.utils.generic import can_return_tuple
+
+from ..config.cache_name import CACHE_NAME
+from ..config.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
+from ..config.fields import shown
+from ..depth.cache import RecurrentCache, check_own_cache, keeps_cache
+from ..depth.depth_cache import DepthCache
+from ..depth.layouts import masked_mean
+from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from ..depth.objectives import halting_distribution
+from ..depth.packed_rows import lay_out_rows
+from ..ops.attention import PaddedContext, Rotations
+from ..ops.checks import (
+    check_ids,
+    check_inputs,
+    check_not_nan,
+    check_tensor,
+    check_types,
+    has_gaps,
+)
+from ..ops.graphs import in_graph
+from ..ops.initialization import embedding_like
+from ..ops.layers import Dropout, embedding_width
+from ..ops.masks import visible_keys
+from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
+from ..ops.sharding import gather_for_methods, touch_all_parameters
+from ..ops.unsupported import supported
+from .outputs import RecurrentModelOutput
+from .pretrained import RecurrentPreTrainedModel
+
+
+class ForwardCall(NamedTuple):
+    """The choices of one forward call."""
+
+    max_depth: int | None
+    halting_threshold: float | None
+    record_halting: bool
+    record_states: bool
+    pool: bool
+    cache: RecurrentCache | None
+    start: torch.Tensor | None = None  # (B,) bool, sequences that forget their part of the cache
+    model_kwargs: dict | None = None  # arguments of the architecture's own
+    exit: ExitRule | None = None  # None for the model's own halting
+    head: AnswerHead | None = None  # of the task model
+    # features of rows, see `BaseModel.features`
+    features: Callable[..., torch.Tensor] | None = None
+    record_steps: bool = False
+
+
+def newest_columns(mask: torch.Tensor, number: int) -> torch.Tensor:
+    """The last columns of a mask; the mask itself, rather than a view of it, if it has no others."""
+    return mask if mask.shape[1] == number else mask[:, -number:]
+
+
+def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
+
+    A sequence without tokens, as among the pieces of sequences that are read with a cache, has zeros.
+    """
+    if strategy == "mean":
+        return masked_mean(states, mask)
+    order = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    # the first column if there is no token
+    index = (mask * (order if strategy == "end" else order.flip(0))).argmax(-1)
+    chosen = states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    return torch.where(mask.any(-1, keepdim=True), chosen, 0.0)
+
+
+def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:
+    """Halting distributions (B, L) of sequences or (B, S, L) of tokens, from conditional probabilities of either.
+
+    Of a sequence whose tokens halt one by one it is that of a token drawn at random.
+    """
+    if probabilities is None:
+        return None
+    distribution = halting_distribution(probabilities)
+    if not by_row or distribution.dim() == 2:
+        return distribution
+    weights = mask / mask.sum(-1, keepdim=True).clamp_min(1)
+    return (distribution * weights[..., None]).sum(1)
+
+
+class BaseModel(RecurrentPreTrainedModel):
+    """Forward pass of a base model; architectures define `encode` and `new_cache`.
+
+    `encode(hidden, mask, call)` takes embedded tokens (B, S, E) through depth -> `DepthOutput`; the mask is (B, S), or
+    (B, P + S) with a cache of P tokens. `new_cache(max_depth)` makes an empty cache for `past_key_values`, for calls of
+    at most `max_depth` (the config's, if None).
+    """
+
+    # a cache that holds all columns needs a mask of them, and cannot reset single sequences
+    cache_remembers_padding = False
+    # a cap of depth by a sequence's length, which tokens to come change
+    depth_follows_length = False
+    model_arguments: tuple[str, ...] = ()
+    # of the names of the inputs, in messages
+    input_prefix = ""
+
+    def build_embedding(self, config, size: int | None = None, dropout: float | None = None) -> None:
+        """Embeddings of tokens and of their types, by default of the model's width and with its dropout."""
+        size = config.hidden_size if size is None else size
+        self.embed_tokens = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        if config.type_vocab_size > 0:
+            self.embed_token_types = nn.Embedding(config.type_vocab_size, size)
+            self.embed_token_types.initializer = embedding_like(config.initializer_range)
+        self.dropout = Dropout(config.dropout if dropout is None else dropout)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.embed_tokens = value
+
+    def embedded(
+        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, token_type_ids: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Embeddings (B, S, E) of tokens, with those of their types added; types that are not given are 0."""
+        hidden = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        if self.config.type_vocab_size > 0:
+            if token_type_ids is None:
+                token_type_ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+            hidden = hidden + self.embed_token_types(token_type_ids)
+        return self.dropout(hidden)
+
+    def cache_steps(self, max_depth: int | None) -> int:
+        """Steps that a cache has layers for, by default the config's."""
+        check_whole(max_depth, "max_depth")
+        return self.config.num_hidden_layers if max_depth is None else max_depth
+
+    def call_depth(self, max_depth: int | None, cache: RecurrentCache | None) -> int | None:
+        return max_depth
+
+    def resolve_exit(
+        self, options: ExitOptions, max_depth: int | None, halting_threshold: float | None, head: AnswerHead | None
+    ) -> ExitRule | None:
+        """The exit rule of a call, None for the model's own halting.
+
+        Raises:
+            ValueError: an option does not fit the model: here, where layers are not shared, any.
+        """
+        given = {"max_depth": max_depth, "halting_threshold": halting_threshold, **options.named()}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} is {shown(value)}: layers of this model are not shared, its depth is fixed; leave {name} "
+                    "out, or use an architecture that iterates one block, such as gut"
+                )
+        return None
+
+    def readout(self, states: torch.Tensor) -> torch.Tensor:
+        """Running states (..., E) as heads read them."""
+        return states
+
+    def features(
+        self,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        rows: torch.Tensor | None = None,
+        columns: tuple[int, int] | None = None,
+    ) -> torch.Tensor:
+        """Features of sequences for a head: running states (R, W, E), mask (R, W) -> (R, F).
+
+        Losses of each step and exit criteria read these, and answers `pooled`: a pooling of one's own overrides both.
+
+        Args:
+            rows: (R,) their numbers in the batch.
+            columns: the range of the batch's columns that they are in.
+        """
+        return pool(self.readout(states), mask, self.config.pooling)
+
+    def spread_over_tokens(self, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Values of units for each of their tokens, (B, ...) or (B, S, ...) -> (B, S, ...), by the mask (B, S)."""
+        if self.config.token_units:
+            return values
+        return values[:, None].expand(-1, mask.shape[1], *values.shape[1:])
+
+    def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
+        return pool(depth.hidden_states, mask, self.config.pooling)
+
+    def signature(self) -> str:
+        """Description of the model for its caches, which serve models of the same signature only."""
+        config = self.config
+        size = f"{config.num_attention_heads} heads of {config.head_dim}, width {config.hidden_size}"
+        if not config.capabilities.shared_block:
+            size = f"{config.num_hidden_layers} layers, {size}"
+        return f"{config.model_type} ({size})"
+
+    def check_cache(self, cache: object, max_depth: int | None) -> None:
+        """Raise a ValueError unless this model can continue from `cache`."""
+        check_own_cache(cache)
+        # a graph is traced of a call after one that was checked
+        if in_graph():
+            return
+        if not self.config.is_causal:
+            raise ValueError(
+                "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
+                "(config.is_causal=False): only a causal model can read a row in pieces"
+            )
+        if self.depth_follows_length:
+            raise ValueError(
+                "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
+                "read in pieces; set it to False or pass use_cache=False"
+            )
+        if cache.signature != self.signature():
+            raise ValueError(
+                f"`past_key_values` was made for {cache.signature} but this model is {self.signature()}: start a new "
+                "cache"
+            )
+        steps = self.cache_steps(max_depth)
+        if self.config.capabilities.shared_block and steps > cache.depth:
+            raise ValueError(
+                f"max_depth is {steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_depth={steps})"
+            )
+
+    @keeps_cache
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        past_key_values: RecurrentCache | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        output_halting: bool = False,
+        output_gates: bool = False,
+        max_depth: int | None = None,
+        halting_threshold: float | None = None,
+        detach: bool = False,
+        start_of_document: torch.BoolTensor | None = None,
+        exit_criterion: str | None = None,
+        exit_threshold: float | None = None,
+        exit_patience: int | None = None,
+        min_depth: int | None = None,
+        pooling: bool = True,
+        output_steps: bool = False,
+        answer_head: AnswerHead | None = None,
+        # not named kwargs or model_kwargs: generate() would pass all its arguments to an encoder, labels included
+        **own_kwargs,
+    ) -> RecurrentModelOutput:
+        """Encode a batch.
+
+        Args:
+            input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
+            attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
+                models that read chunk by chunk take either.
+            token_type_ids: (B, S) which text of a pair each token is of, below `config.type_vocab_size`; 0 by default.
+                Ignored where that is 0, because tokenizers return them. With a cache those of the new tokens.
+            past_key_values: cache that a causal model returned for the tokens before these; it is extended in place.
+            use_cache: start a cache if none is passed; by default only if one is passed.
+            output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
+                States, attentions and gates run all steps, without compaction, to the same result.
+            max_depth, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            detach: cut the gradient to the tokens before these (truncated backpropagation through time).
+            start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
+                reset. For models whose cache is of constant size.
+            exit_criterion, exit_threshold, exit_patience, min_depth: for this call, instead of the config's; another
+                criterion than the config's has its own defaults. In evaluation mode only.
+            pooling: whether to compute `pooler_output`.
+            output_steps: whether to return `step_features` and, if a head halts, `halting_distribution`, which
+                objectives over depth read; all steps are then taken.
+            answer_head: head of the task model, for exit criteria that look at predictions.
+            own_kwargs: arguments of the architecture's own (`model_arguments`).
+
+        Raises:
+            ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id or type
+                out of range, bad `max_depth`, threshold or exit criterion, attentions requested of an implementation
+                without them, a cache of another model or shape, NaN in a halting probability. The cache is then
+                unchanged.
+        """
+        # before arguments that peft's prefix tuning hands on with its own cache
+        check_own_cache(past_key_values)
+        own_kwargs = supported(own_kwargs, self.model_arguments)
+        self.check_model_kwargs(own_kwargs)
+        check_whole(max_depth, "max_depth")
+        gather_for_methods(self)
+        if token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids)
+        past_key_values = self.new_cache(max_depth) if past_key_values is None and use_cache else past_key_values
+        mask = self.check_call(
+            input_ids, inputs_embeds, attention_mask, past_key_values, max_depth, token_type_ids=token_type_ids
+        )
+        start = self.check_start(start_of_document, past_key_values, mask)
+        if detach and past_key_values is not None:
+            past_key_values.detach()
+        output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
+        record = output_hidden_states or output_attentions or output_gates
+        options = ExitOptions(exit_criterion, exit_threshold, exit_patience, min_depth)
+        call = ForwardCall(
+            max_depth=self.call_depth(max_depth, past_key_values),
+            halting_threshold=halting_threshold,
+            record_halting=output_halting or output_steps,
+            record_states=record or output_steps,
+            pool=pooling,
+            cache=past_key_values,
+            start=start,
+            model_kwargs=own_kwargs,
+            exit=self.resolve_exit(options, max_depth, halting_threshold, answer_head),
+            head=answer_head,
+            features=self.features,
+            record_steps=output_steps,
+        )
+        hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
+        new_mask = newest_columns(mask, hidden.shape[1])
+        depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
+        recorded = {
+            "hidden_states": depth.all_hidden_states if output_hidden_states else None,
+            "attentions": depth.attentions if output_attentions else None,
+            "read_attentions": depth.read_attentions if output_attentions else None,
+            "memory_states": depth.memory_states if output_hidden_states else None,
+            "gates": depth.gates if output_gates else None,
+        }
+        output = self.output(depth, new_mask, call, recorded)
+        return self.with_steps(output, depth, new_mask, call) if output_steps else output
+
+    def with_steps(
+        self, output: RecurrentModelOutput, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall
+    ) -> RecurrentModelOutput:
+        """An output with the features after each step, and with the halting distribution if a head halts."""
+        features, distribution = depth.step_features, depth.halting_distribution
+        if features is None:
+            states = (torch.where(mask[..., None], each, 0.0) for each in depth.all_hidden_states[1:])
+            features = tuple(self.features(each, mask) if call.pool else self.readout(each) for each in states)
+            distribution = row_distribution(depth.halting_probabilities, mask, by_row=call.pool)
+        return type(output)(**{**output, "step_features": features, "halting_distribution": distribution})
+
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
+        return RecurrentModelOutput(
+            last_hidden_state=depth.hidden_states,
+            pooler_output=self.pooled(depth, mask) if call.pool else None,
+            **{CACHE_NAME: call.cache},
+            ponder_cost=depth.ponder_cost,
+            ponder_steps=depth.ponder_steps,
+            halting_probabilities=depth.halting_probabilities,
+            **recorded,
+        )
+
+    def check_model_kwargs(self, model_kwargs: dict) -> None:
+        for name in model_kwargs.keys() - set(self.model_arguments):
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
+
+    def resolve_output_flags(self, attentions: bool | None, hidden_states: bool | None) -> tuple[bool, bool]:
+        """Whether to return attentions and hidden states, by default those of the config."""
+        config = self.config
+        attentions = config.output_attentions if attentions is None else attentions
+        if attentions and config._attn_implementation != "eager":
+            raise ValueError(
+                f"output_attentions=True: the {config._attn_implementation!r} implementation keeps no attention "
+                "weights; call model.set_attn_implementation('eager') first"
+            )
+        return attentions, config.output_hidden_states if hidden_states is None else hidden_states
+
+    def check_call(
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        cache: RecurrentCache | None,
+        max_depth: int | None,
+        *,
+        token_type_ids: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Check inputs, mask, types and cache -> the bool mask of `check_inputs`."""
+        past_length = None
+        if cache is not None:
+            self.check_cache(cache, max_depth)
+            # a graph that goes on without tracing anew must not know it
+            past_length = None if cache.in_graph else cache.get_seq_length()
+        sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
+        mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        if token_type_ids is not None and self.config.type_vocab_size > 0:
+            check_types(token_type_ids, inputs.shape[:2], self.config.type_vocab_size)
+        if cache is not None and cache.num_rows not in (None, mask.shape[0]):
+            raise ValueError(
+                f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
+                "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
+            )
+        if self.config.is_causal and attention_mask is not None:
+            self.check_order(mask, inputs.shape[1], past_length)
+        if cache is not None and self.cache_remembers_padding:
+            self.check_padding(cache, attention_mask, mask)
+        return mask
+
+    def check_start(
+        self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
+        if start is None:
+            return None
+        meaning = f"one bool for each of the {mask.shape[0]} sequences"
+        check_tensor("start_of_document", start, lambda dtype: dtype is torch.bool, (1,), meaning)
+        if start.shape != mask.shape[:1]:
+            raise ValueError(f"`start_of_document` has shape {tuple(start.shape)}: pass {meaning}")
+        if cache is None or cache.num_rows is None:
+            return None
+        if self.cache_remembers_padding and bool(start.any()):
+            raise ValueError(
+                f"`start_of_document` is True for sequence {int(start.nonzero()[0])}, but a "
+                f"{type(cache).__name__} holds the columns of all sequences and cannot reset a single one: "
+                "start a new cache, or use a model whose cache is of constant size"
+            )
+        return start
+
+    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
+        if attention_mask is not None:
+            cache.has_padding = cache.has_padding or not bool(mask.all())
+        elif cache.has_padding:
+            raise ValueError(
+                f"`{self.input_prefix}attention_mask` is missing but `past_key_values` was filled with padding among "
+                "its columns: pass the mask of all columns, those before these included"
+            )
+
+    def check_order(self, mask: torch.Tensor, length: int, past_length: int | None) -> None:
+        """Raise a ValueError unless the mask of so many new columns covers what it must, without gaps."""
+        if self.cache_remembers_padding and past_length and mask.shape[1] == length:
+            raise ValueError(
+                f"`{self.input_prefix}attention_mask` has {length} columns but `past_key_values` holds {past_length} "
+                f"already: pass {past_length + length}, those of all columns, or no mask if there is no padding"
+            )
+        if not in_graph() and has_gaps(mask):
+            raise ValueError(
+                f"`{self.input_prefix}attention_mask` has padding between the tokens of a sequence: a causal model "
+                "takes padding on the left or on the right only (when generating, pad on the left). An adapter's "
+                "virtual tokens stand before padding on the left: pass texts of one length, or one at a time"
+            )
+
+
+def batch_rotations(config, mask: torch.Tensor) -> Rotations:
+    """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that all sequences share.
+
+    Scores depend on position differences only, so columns can serve as positions if there are no gaps.
+    """
+    if in_graph() or has_gaps(mask):
+        positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
+    else:
+        positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
+    return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
+
+
+def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:
+    """Tables (1, S, 1, h) of new tokens, and the decay (P + S, D) of all keys, measured from the new tokens' middle.
+
+    Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
+    precision within a few thousand tokens.
+    """
+    column = torch.arange(past_length + length, device=device)
+    center = past_length + length // 2
+    angles = rotation_angles(column[None, past_length:], config.head_dim)
+    scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
+    rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
+    decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
+    return rotations, decay.repeat_interleave(2, dim=-1)
+
+
+def check_length(config, hidden: torch.Tensor, length: int) -> None:
+    """Raise a ValueError where numbers cannot hold the scales of xPos over `length` tokens, with states (B, S, E).
+
+    The scales themselves are float32 at most.
+    """
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    largest = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
+    # queries and keys of size 16 must fit; the fastest decay is that of the first plane, 0.4 / 1.4
+    max_length = int(2 * config.xpos_scale_base * math.log(largest / 16) / math.log(1.4 / 0.4))
+    if length > max_length:
+        wider = "use bfloat16 or float32, " if dtype is torch.float16 else ""
+        raise ValueError(
+            f"attention spans {length} tokens, but {str(dtype).removeprefix('torch.')} holds the scales of xPos over "
+            f"at most {max_length}: {wider}read a causal model's sequence in pieces with past_key_values, or make "
+            "chunks smaller"
+        )
+
+
+def check_states(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Final states (B, S, E) with zeros at padding.
+
+    Raises:
+        ValueError: the states are NaN.
+    """
+    final = torch.where(mask[..., None], states, 0.0)
+    check_not_nan("the states are", final)
+    return final
+
+
+def run_layers(
+    layers: nn.ModuleList,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    context: NamedTuple,
+    call: ForwardCall,
+    cache,
+    config,
+) -> DepthOutput:
+    """Fixed depth: each layer once, over (B, S, E)."""
+    strategy = FixedDepth()
+    options = DepthOptions(max_depth=len(layers), record_states=call.record_states)
+    layout, hidden = lay_out_rows(config, strategy, hidden, mask, context, cache, options)
+    depth = iterate(list(layers), strategy, layout, hidden, mask, options)
+    check_not_nan("the states are", depth.hidden_states)
+    return depth
+
+
+class DepthModel(BaseModel):
+    """`encode` all tokens at once; architectures define `run_depth(hidden, mask, context, call, cache)`."""
+
+    cache_remembers_padding = True
+
+    def new_cache(self, max_depth: int | None = None) -> DepthCache:
+        return DepthCache(self.cache_steps(max_depth), self.signature())
+
+    def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
+        cache = None if call.cache is None else call.cache.view(mask)
+        context = self.context(hidden, mask, call)
+        depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
+        if cache is not None:
+            cache.commit()
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
+        """Inputs of attention of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
+        config, cache = self.config, call.cache
+        check_length(config, hidden, hidden.shape[1])
+        attention_mask = visible_keys(config, hidden, mask, cache)
+        if cache is None:
+            return PaddedContext(attention_mask, batch_rotations(config, mask))
+        lengths = cache.get_seq_length(), hidden.shape[1]
+        rotations, key_scale = cached_rotations(config, *lengths, hidden.device)
+        return PaddedContext(attention_mask, rotations, key_scale=key_scale)

@@ -1,0 +1,120 @@
+"""Causal models whose depth step is a stack of layers with rotary positions, as Ouro and Huginn have it.
+
+Shapes: B sequences, S tokens, P cached tokens, E width.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..depth.depth_cache import DepthCache
+from ..depth.early_exit import RunOn
+from ..depth.halting import HaltingStrategy
+from ..depth.layouts import Layout, PaddedLayout
+from ..depth.loop import DepthOptions, FixedDepth
+from ..ops.attention import PaddedContext, Rotations
+from ..ops.checks import check_given_positions, refuse
+from ..ops.graphs import in_graph
+from ..ops.masks import visible_keys
+from ..ops.positions import rotation_angles, rotation_table
+from .base_model import DepthModel, ForwardCall, newest_columns
+from .shared_block import SharedBlockModel, check_never_halting
+
+
+def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
+    """Raise a ValueError unless positions (B, S) or (1, S) rise from token to token, by the mask (B, S).
+
+    A graph checks no values, and would have to hold for one length alone.
+    """
+    if in_graph():
+        return
+    restarts = (positions.diff() <= 0) & mask[:, 1:] & mask[:, :-1]
+
+    def message() -> str:
+        row, column = restarts.nonzero()[0].tolist()
+        before, after = positions.expand(mask.shape)[row, column : column + 2].tolist()
+        return (
+            f"`position_ids` row {row} holds {after} after {before}, as where texts are packed into a row: they would "
+            "read each other; pass each text as a row of its own"
+        )
+
+    refuse((restarts.any(), message))
+
+
+class StackedDepthModel(SharedBlockModel, DepthModel):
+    """A stack of layers over all tokens of a sequence; architectures define `own_strategy(call)`, if their tokens halt.
+
+    Each layer of each step has keys and values of its own. What those of a token that has stopped are in the steps
+    after, its config's `skipped_steps` says.
+    """
+
+    depth_follows_length = False
+    model_arguments = ("position_ids",)
+    # scaling of the frequencies of rotations, see `scaled_frequencies`
+    rotary_scaling: Mapping[str, Any] | None = None
+    # keys that tokens see in layers that slide; None if no layer does
+    window: int | None = None
+
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
+        if self.config.halting != "none":
+            return self.own_strategy(call)
+        if call.exit is None:
+            check_never_halting(call, max_depth, None if cache is None else cache.depth)
+        return FixedDepth()
+
+    def strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
+        strategy = super().strategy(call, max_depth, cache)
+        if self.config.skipped_steps != "computed" or not (strategy.halts or strategy.exits):
+            return strategy
+        if cache is not None and cache.depth != max_depth:
+            raise ValueError(
+                f"this call takes {max_depth} steps but `past_key_values` was made for {cache.depth}: all of them are "
+                f"computed for all tokens of a sequence (skipped_steps='computed'), pass max_depth={cache.depth}"
+            )
+        return RunOn(strategy)
+
+    def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
+        # keys that tokens keep would have to be carried through the graph
+        return super().depth_options(call, max_depth)._replace(loop_in_graph=False)
+
+    def new_cache(self, max_depth: int | None = None) -> DepthCache:
+        return DepthCache(self.cache_steps(max_depth), self.signature(), self.config.layers_per_step)
+
+    def signature(self) -> str:
+        return f"{super().signature()}, {self.config.layers_per_step} layers a step"
+
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
+        config, cache = self.config, call.cache
+        positions = call.model_kwargs.get("position_ids")
+        if positions is None:
+            start = 0 if cache is None else cache.get_seq_length()
+            # scores depend on their differences alone, so that padding on the left may count
+            positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
+        else:
+            check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
+            check_one_text(positions, newest_columns(mask, hidden.shape[1]))
+        table = self.rotations(positions)
+        masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
+        if self.window is not None:
+            masks["window_mask"] = visible_keys(config, hidden, mask, cache, self.window)
+        return PaddedContext(rotations=Rotations(table, table), **masks)
+
+    def rotations(self, positions: torch.Tensor) -> torch.Tensor:
+        """The table of rotations of tokens at these positions (B, S)."""
+        config = self.config
+        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, self.rotary_scaling))
+
+    def lay_out(
+        self,
+        strategy: HaltingStrategy,
+        options: DepthOptions,
+        hidden: torch.Tensor,
+        mask: torch.Tensor,
+        context: PaddedContext,
+        cache,
+    ) -> tuple[Layout, torch.Tensor]:
+        if self.window is None:
+            return super().lay_out(strategy, options, hidden, mask, context, cache)
+        # masks of windows are made for whole rows
+        return PaddedLayout(self.config, strategy, mask, context, cache), hidden

@@ -1,0 +1,152 @@
+"""Division of sequences into chunks, and merging of results that were computed chunk by chunk.
+
+Shapes: B sequences, S columns, R sequences with tokens in a chunk, N maximum number of their tokens in it.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from ..ops.graphs import in_graph
+from ..ops.sharding import largest_over_ranks
+from ..ops.token_order import tokens_first
+
+
+class Chunk(NamedTuple):
+    """Tokens that run through depth together."""
+
+    index: int  # from 0, the current chunk of the cache
+    sequences: torch.Tensor | None  # (R,) sequences with tokens in it, None for all of the batch
+    columns: torch.Tensor  # (R, N) column of each token in its sequence
+    positions: torch.Tensor  # (R, N) position of each token in its chunk; (1, N) if all sequences agree
+    valid: torch.Tensor  # (R, N) bool, True at tokens
+    full: bool  # whether every sequence has N tokens, as far as the host knows
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """`valid`, but True at the first place of sequences without tokens, which would attend to nothing."""
+        if self.full:
+            return self.valid
+        first = torch.arange(self.valid.shape[1], device=self.valid.device) == 0
+        return self.valid | (first & ~self.valid.any(-1, keepdim=True))
+
+    def select(self, states: torch.Tensor) -> torch.Tensor:
+        """Select the sequences of this chunk: (B, ...) -> (R, ...)."""
+        return states if self.sequences is None else states.index_select(0, self.sequences)
+
+    def tokens(self, states: torch.Tensor) -> torch.Tensor:
+        """Select the tokens of this chunk: (B, S, E) -> (R, N, E)."""
+        return self.select(states).gather(1, self.columns[..., None].expand(-1, -1, states.shape[-1]))
+
+    def scatter(self, states: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """Replace, in (B, ...), sequences with tokens in this chunk by those of (R, ...)."""
+        if self.sequences is not None:
+            return states.index_copy(0, self.sequences, new.to(states.dtype))
+        if self.full:
+            return new
+        has_tokens = self.valid.any(-1).view(-1, *(1,) * (new.dim() - 1))
+        return torch.where(has_tokens, new, states)
+
+
+def chunk_size(config, width: int) -> int:
+    """Maximum number of tokens of a chunk, for sequences of `width` columns."""
+    if config.chunking == "fixed":
+        return config.chunk_size
+    return -(-width // (config.num_chunks if config.chunking == "count" else -(-width // config.chunk_size)))
+
+
+def plan_chunks(
+    config, mask: torch.Tensor, num_cached: torch.Tensor | None, keep_all: bool, sharded: bool
+) -> list[Chunk]:
+    """Divide the tokens of (B, S), wherever their padding is, into chunks.
+
+    Args:
+        num_cached: (B,) cached tokens of the current chunks, None without a cache.
+        keep_all: whether chunks also hold the sequences without tokens in them.
+        sharded: whether all ranks must run the same number of chunks.
+    """
+    (_, width), device = mask.shape, mask.device
+    size = chunk_size(config, width)
+    lengths = mask.sum(-1)
+    sizes = (lengths + config.num_chunks - 1) // config.num_chunks if config.chunking == "count" else size
+    offset = torch.zeros_like(lengths) if num_cached is None else num_cached
+    # a short sequence has small chunks, and so may have more of them than the longest one
+    num_chunks = min(config.num_chunks, width) if config.chunking == "count" else -(-width // size)
+    num_chunks += num_cached is not None
+    first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
+    starts, ends = first.clamp_min(0), torch.minimum(lengths, first + sizes)
+    counts = (ends - starts).clamp_min(0)  # (chunks, B)
+    order, _ = tokens_first(mask)
+    traced = in_graph()
+    known = [[0, min(size, width)]] * num_chunks if traced else counts.tolist()
+    last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])
+    if sharded:
+        last = largest_over_ranks(last, device)
+
+    chunks = []
+    for i in range(last + 1):
+        max_count = max(known[i]) if i < num_chunks else 0
+        # an input of padding only still needs a chunk
+        if max_count == 0 and last > 0 and not sharded:
+            continue
+        column = torch.arange(max(max_count, 1), device=device)
+        here = counts[min(i, num_chunks - 1)] if i < num_chunks else torch.zeros_like(lengths)
+        start = starts[min(i, num_chunks - 1)]
+        chunk = Chunk(
+            index=i,
+            sequences=None,
+            columns=order.gather(1, (start[:, None] + column).clamp_max(width - 1)),
+            positions=column[None] + (offset[:, None] if i == 0 and num_cached is not None else 0),
+            valid=column < here[:, None],
+            full=i < num_chunks and min(known[i]) == max_count > 0,
+        )
+        present = [number for number, count in enumerate(known[i]) if count] if i < num_chunks else []
+        if not keep_all and not traced and 0 < len(present) < len(lengths):
+            chunk = select_sequences(chunk, torch.tensor(present, device=device), [known[i][n] for n in present])
+        chunks.append(chunk)
+    return chunks
+
+
+def select_sequences(chunk: Chunk, sequences: torch.Tensor, counts: list[int]) -> Chunk:
+    shared = chunk.positions.shape[0] == 1
+    return chunk._replace(
+        sequences=sequences,
+        columns=chunk.columns[sequences],
+        positions=chunk.positions if shared else chunk.positions[sequences],
+        valid=chunk.valid[sequences],
+        full=min(counts) == max(counts),
+    )
+
+
+def merge(
+    chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: int, length: int, fill: float = 0.0
+) -> torch.Tensor:
+    """Values of tokens in their columns: (R, N, ...) of each chunk -> (B, S, ...), `fill` elsewhere."""
+    targets, device = [], pieces[0].device
+    for chunk in chunks:
+        sequence = torch.arange(batch_size, device=device) if chunk.sequences is None else chunk.sequences
+        # padding goes to an additional column, which is cut off
+        column = torch.where(chunk.valid, chunk.columns, length)
+        targets.append((sequence[:, None] * (length + 1) + column).flatten())
+    values = torch.cat([piece.flatten(0, 1) for piece in pieces])
+    merged = values.new_full((batch_size * (length + 1), *values.shape[1:]), fill)
+    return merged.index_copy(0, torch.cat(targets), values).unflatten(0, (batch_size, -1))[:, :length]
+
+
+def merge_by_chunk(chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: int, fill: float) -> torch.Tensor:
+    """Values of sequences, (R, ...) for each chunk -> (B, chunks, ...), `fill` if a sequence has no tokens in it."""
+    columns = []
+    for chunk, piece in zip(chunks, pieces, strict=True):
+        empty = piece.new_full((batch_size, *piece.shape[1:]), fill)
+        columns.append(chunk.scatter(empty, piece))
+    return torch.stack(columns, dim=1)
+
+
+def merge_attention(chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: int, length: int) -> torch.Tensor:
+    """Attention within chunks, (R, H, N, N) each -> (B, H, S, S), zero between tokens of different chunks."""
+    maps = []
+    for chunk, piece in zip(chunks, pieces, strict=True):
+        keys = torch.where(chunk.valid, chunk.columns, length)[:, None, None].expand(*piece.shape[:3], -1)
+        row = piece.new_zeros((*piece.shape[:3], length + 1)).scatter(3, keys, piece)
+        maps.append(row[..., :length].transpose(1, 2))
+    return merge(chunks, maps, batch_size, length).transpose(1, 2)

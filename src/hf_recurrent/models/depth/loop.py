@@ -1,0 +1,402 @@
+"""The one loop over depth: halting, early exit, compaction and depth limits.
+
+The loop is independent of how units halt (`HaltingStrategy`) and of their layout in memory (`Layout`).
+Shapes: B sequences, S tokens, E width, L maximum of steps, U halting units (sequences, or tokens), I units present.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from ..ops.graphs import end_of_step, in_graph
+from ..ops.sharding import is_sharded, largest_over_ranks
+from .halting import HaltingStrategy
+from .launches import is_launch_bound
+from .layouts import Finished, Layout
+
+# compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
+MIN_SHARE_TO_COMPACT = 1 / 16
+
+
+class DepthOptions(NamedTuple):
+    """One call's choices; defaults come from the config."""
+
+    max_depth: int
+    compaction: bool = True
+    hard_stop: bool = True
+    record_halting: bool = False
+    record_states: bool = False
+    cap_depth_by_length: bool = False
+    # the first steps, through which no gradient is propagated
+    steps_without_gradient: int = 0
+    # whether a traced graph has a loop that ends with the last unit, rather than every step one after another
+    loop_in_graph: bool = False
+
+    def ends_early(self, strategy: HaltingStrategy) -> bool:
+        """Whether results allow the loop to end early."""
+        # a record of every step needs every step
+        return self.hard_stop and not (strategy.needs_every_step or self.record_states)
+
+    def may_stop(self, strategy: HaltingStrategy) -> bool:
+        """Whether the loop may end early."""
+        # a traced graph cannot branch on data
+        return self.ends_early(strategy) and not in_graph()
+
+    def loops_in_graph(self, strategy: HaltingStrategy) -> bool:
+        wanted = self.loop_in_graph and torch.compiler.is_compiling() and not self.record_halting
+        return wanted and self.ends_early(strategy) and (strategy.halts or strategy.exits)
+
+    def may_compact(self, strategy: HaltingStrategy) -> bool:
+        return self.compaction and self.may_stop(strategy)
+
+
+class DepthOutput(NamedTuple):
+    hidden_states: torch.Tensor  # final states, (B, S, E), zero at padding
+    ponder_cost: torch.Tensor | None = None  # (B,) expected depth, mean over a sequence's units
+    ponder_steps: torch.Tensor | None = None  # (B,), or (B, S) with -1 at padding
+    halting_probabilities: torch.Tensor | None = None  # (B, L) or (B, S, L), zero once a unit has halted
+    all_hidden_states: tuple[torch.Tensor, ...] | None = None  # L + 1 running states (B, S, E)
+    attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, S)
+    gates: tuple[torch.Tensor, ...] | None = None  # L of (B, S, E)
+    read_attentions: tuple[torch.Tensor, ...] | None = None  # L of (B, H, S, M), to memory slots
+    memory_states: tuple[torch.Tensor, ...] | None = None  # (B, M, E) before the first chunk and after each
+    step_features: tuple[torch.Tensor, ...] | None = None  # L of (B, F), or of (B, S, E) for tokens
+    halting_distribution: torch.Tensor | None = None  # (B, L), or (B, S, L) for tokens
+    extras: tuple | None = None  # of the architecture's own
+
+
+class FixedState(NamedTuple):
+    hidden: torch.Tensor
+    live: torch.Tensor
+    unit: torch.Tensor | None = None
+
+
+class FixedDepth(HaltingStrategy):
+    """Every unit takes every step."""
+
+    needs_every_step = True
+
+    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
+        return FixedState(hidden, live)
+
+    def commit(self, state: FixedState, candidate: torch.Tensor, step: int | torch.Tensor) -> FixedState:
+        return state._replace(hidden=candidate)
+
+    def output(self, state: FixedState) -> tuple[torch.Tensor, None, None]:
+        return state.hidden, None, None
+
+
+class LiveCount:
+    """The number of live units, without making an accelerator wait for the host.
+
+    On an accelerator the count is copied in the background and read one step late: by then it has arrived while
+    the next step was being queued. Deciding late is exact, because halted units are masked until compaction.
+    """
+
+    def __init__(self):
+        self.pending: tuple[torch.Tensor, torch.cuda.Event] | None = None
+
+    def poll(self, live: torch.Tensor) -> int | None:
+        """The newest count that is known, None while there is none yet."""
+        count = live.sum()
+        if count.device.type != "cuda":
+            return int(count)
+        arrived, self.pending = self.pending, (count.to("cpu", non_blocking=True), torch.cuda.Event())
+        # of the device that copies, which need not be the current one
+        self.pending[1].record(torch.cuda.current_stream(count.device))
+        if arrived is None:
+            return None
+        arrived[1].synchronize()
+        return int(arrived[0])
+
+
+def is_small(hidden: torch.Tensor) -> bool:
+    """Whether a step of these states (..., E) takes no less time with fewer of them."""
+    width = hidden.shape[-1]
+    return is_launch_bound(hidden.device, hidden.numel() // width, width)
+
+
+class Pruner:
+    """Early exit and compaction, if it pays, after each decision of the units."""
+
+    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
+        self.may_stop = options.may_stop(strategy)
+        self.may_compact = options.may_compact(strategy)
+        # steps of a graph, which later runs of it may leave out; a record of each needs them all
+        may_skip = options.ends_early(strategy) and not options.record_halting
+        self.may_skip = in_graph() and may_skip and (strategy.halts or strategy.exits)
+        self.sharded = self.may_stop and is_sharded(block)
+        self.live_count = LiveCount()
+        self.finished: list[Finished] = []
+
+    def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
+        """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
+        count = self.live_count.poll(live)
+        if count is None:
+            return True, None
+        anywhere = largest_over_ranks(count, live.device) if self.sharded else count
+        present = live.numel()
+        pays = present - count >= max(1, present * MIN_SHARE_TO_COMPACT)
+        if not (self.may_compact and can_compact and pays and count > 0):
+            return anywhere > 0, None
+        # the count may be a step old, so that now fewer units live, or none
+        index = live.nonzero().squeeze(-1)
+        return anywhere > 0, index if index.numel() > 0 else None
+
+    def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
+        """-> whether any unit lives, and layout and state of the units present."""
+        if not self.may_stop:
+            return True, layout, self.end_of_step(state)
+        can_compact = layout.can_compact and not is_small(state.hidden)
+        live = layout.has_live_units(state.live) if can_compact else state.live
+        any_live, keep = self.survivors(live, can_compact)
+        if keep is not None:
+            layout, state, finished = layout.compact(state, keep)
+            self.finished.append(finished)
+        return any_live, layout, state
+
+    def end_of_step(self, state: NamedTuple) -> NamedTuple:
+        return end_of_step(state, self) if self.may_skip else state
+
+
+def iterate(
+    blocks: Sequence[nn.Module],
+    strategy: HaltingStrategy,
+    layout: Layout,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    options: DepthOptions,
+    trace: "Trace | None" = None,
+) -> DepthOutput:
+    """Apply blocks in turn, or one shared block again and again, until every unit has halted (Algorithms 1 and 3).
+
+    Args:
+        blocks: one block that all steps share, or one for each step.
+        layout: of the units of the whole batch.
+        hidden: input states, as the layout holds them.
+        mask: (B, S) bool, True at tokens.
+        trace: the record of each step to fill; a plain one if None.
+
+    Raises:
+        ValueError: a halting probability is NaN.
+    """
+    pruner = Pruner(options, strategy, blocks[0])
+    state = layout.initial_state(hidden)
+    trace = Trace() if trace is None else trace
+    trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
+    if options.loops_in_graph(strategy):
+        state = iterate_in_graph(blocks[0], strategy, layout, state, options)
+        return summarize([layout.finish(state)], mask, strategy, trace)
+    decisions: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    for step in range(options.max_depth):
+        with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
+            output = None
+            if strategy.needs_candidate:
+                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+            if strategy.halts:
+                live = state.live
+                if strategy.decides(step):
+                    features = layout.features(state, None if output is None else output.hidden_states, step)
+                    state = strategy.decide(state, features, step)
+                    decisions.append((step, state.probability.detach(), live))
+                if options.cap_depth_by_length:
+                    state = state._replace(live=state.live & (step <= layout.lengths))
+                trace.halting(layout, live, state.probability)
+            if strategy.skips_step and strategy.decides(step):
+                any_live, layout, state = pruner.prune(layout, state)
+                if not any_live:
+                    break
+            if output is None:
+                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+            before, state = state, strategy.commit(state, output.hidden_states, step)
+            trace.step(layout, state, output)
+            if strategy.exits:
+                state = strategy.judge(before, state, layout, step)
+            if not strategy.skips_step:
+                any_live, layout, state = pruner.prune(layout, state)
+                if not any_live:
+                    break
+
+    if strategy.skips_step:
+        # the last one ends after its decision
+        state = pruner.end_of_step(state)
+    check_halting_probabilities(decisions)
+    layout.complete_cache(blocks[0], state)
+    return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
+
+
+def iterate_in_graph(
+    block: nn.Module, strategy: HaltingStrategy, layout: Layout, state: NamedTuple, options: DepthOptions
+) -> NamedTuple:
+    """The final state of units that stay in their places, by one operation of a traced graph, which ends with the last.
+
+    The first step comes before it, because it may decide nothing, and gives the latest prediction its shape.
+    """
+
+    def decided(state: NamedTuple, step: torch.Tensor, candidate: torch.Tensor | None = None) -> NamedTuple:
+        state = strategy.decide(state, layout.features(state, candidate, 0), step)
+        return state._replace(live=state.live & (step <= layout.lengths)) if options.cap_depth_by_length else state
+
+    def after(state: NamedTuple, step: torch.Tensor, decides: bool) -> NamedTuple:
+        """The state after a step; decisions by which units skip one have been taken."""
+        output = None
+        if strategy.needs_candidate:
+            output, _ = layout.advance(block, state, 0)
+        if decides and not strategy.skips_step:
+            state = decided(state, step, None if output is None else output.hidden_states)
+        if output is None:
+            output, _ = layout.advance(block, state, 0)
+        before, state = state, strategy.commit(state, output.hidden_states, step)
+        return strategy.judge(before, state, layout, step) if strategy.exits else state
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        """What a loop carries must not share memory with anything else."""
+        return tensor.clone(memory_format=torch.contiguous_format)
+
+    decides_at_once = strategy.halts and strategy.skips_step
+    step = torch.zeros((), dtype=torch.long, device=state.hidden.device)
+    if decides_at_once and strategy.decides(0):
+        state = decided(state, step)
+    state = after(state, step, strategy.halts and strategy.decides(0))
+    if options.max_depth == 1:
+        return state
+    step = step + 1
+    state = decided(state, step) if decides_at_once else state
+    leaves, structure = pytree.tree_flatten(state)
+    # others are None or empty, and stay so
+    places = [place for place, leaf in enumerate(leaves) if leaf is not None and leaf.numel() > 0]
+
+    def state_of(carried: tuple[torch.Tensor, ...]) -> NamedTuple:
+        values = dict(zip(places, carried, strict=True))
+        return pytree.tree_unflatten([values.get(place, leaf) for place, leaf in enumerate(leaves)], structure)
+
+    def goes_on(step: torch.Tensor, *carried: torch.Tensor) -> torch.Tensor:
+        return state_of(carried).live.any() & (step < options.max_depth)
+
+    def advance(step: torch.Tensor, *carried: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        new, step = after(state_of(carried), step, strategy.halts), step + 1
+        changed = pytree.tree_leaves(new)
+        if decides_at_once:
+            # a decision on a step after the last one does not count
+            pairs = zip(pytree.tree_leaves(decided(new, step)), changed, strict=True)
+            changed = [chosen(step < options.max_depth, *pair) for pair in pairs]
+        return step, *(apart(changed[place]) for place in places)
+
+    _, *carried = torch.while_loop(goes_on, advance, (step, *(apart(leaves[place]) for place in places)))
+    return state_of(carried)
+
+
+def chosen(condition: torch.Tensor, new: torch.Tensor | None, old: torch.Tensor | None) -> torch.Tensor | None:
+    """The new tensor if a condition, a tensor, holds, else the old one."""
+    if new is old:
+        return old
+    # other runtimes have no choice between bools
+    return (condition & new) | (~condition & old) if new.dtype == torch.bool else torch.where(condition, new, old)
+
+
+def check_halting_probabilities(decisions: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
+    """Raise a ValueError if the halting probability of a live unit is NaN.
+
+    All are looked at together: one after another they would be a tenth of an accelerator's launches.
+
+    Args:
+        decisions: a step, conditional halting probabilities of the units present, and which had not halted before.
+    """
+    # a traced graph must not depend on data
+    if not decisions or in_graph():
+        return
+    probability, live = (torch.cat([each[field].flatten() for each in decisions]) for field in (1, 2))
+    if (probability.isnan() & live).any():
+        step = next(step for step, probability, live in decisions if (probability.isnan() & live).any())
+        raise ValueError(
+            f"a halting probability is NaN at depth step {step}, counted from 0: the weights or the inputs hold NaN or "
+            "infinite values; check them (e.g. `all(p.isfinite().all() for p in model.parameters())`) before running "
+            "the model"
+        )
+
+
+class Trace:
+    """The requested record of each step."""
+
+    def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
+        self.options = options
+        self.num_units = num_units
+        self.probabilities: list[torch.Tensor] = []
+        self.hidden_states = [hidden]
+        self.outputs: list[NamedTuple] = []
+
+    def halting(self, layout: Layout, live: torch.Tensor, probability: torch.Tensor) -> None:
+        """Record conditional halting probabilities, zero for units that halted before this decision."""
+        if self.options.record_halting:
+            shown = torch.where(live, probability, 0.0).flatten()
+            self.probabilities.append(assemble([shown], layout.units, self.num_units))
+
+    def step(self, layout: Layout, state: NamedTuple, output: NamedTuple) -> None:
+        if self.options.record_states:
+            self.hidden_states.append(state.hidden)
+            self.outputs.append(output)
+
+    def stacked_probabilities(self) -> torch.Tensor | None:
+        """(U, L), zero at steps that were not taken."""
+        if not self.probabilities:
+            return None
+        taken = torch.stack(self.probabilities, dim=-1)
+        return nn.functional.pad(taken, (0, self.options.max_depth - taken.shape[-1]))
+
+    def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
+        """A field of each step's output, None where steps have none."""
+        values = tuple(getattr(output, name, None) for output in self.outputs)
+        return values if values and values[0] is not None else None
+
+
+def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
+    """Concatenate values (n, ...) of units that finished at different steps, in order -> (U, ...)."""
+    # values of all units are in order; a traced graph must not compare sizes
+    if len(values) == 1 and not in_graph() and values[0].shape[0] == num_units:
+        return values[0]
+    pieces = torch.cat(values)
+    return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
+
+
+def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStrategy, trace: Trace) -> DepthOutput:
+    batch_size, length = mask.shape
+    num_units = mask.numel() if strategy.token_units else batch_size
+    units = torch.cat([piece.units for piece in finished])
+
+    def whole(name: str, fill: float = 0) -> torch.Tensor | None:
+        values = [getattr(piece, name) for piece in finished]
+        if values[0] is None:
+            return None
+        if strategy.needs_every_step and not strategy.token_units:
+            return values[0]
+        by_unit = assemble(values, units, num_units, fill)
+        return by_unit.unflatten(0, (batch_size, length)) if strategy.token_units else by_unit
+
+    cost, steps = whole("ponder_cost"), whole("steps", fill=-1)
+    if finished[0].tokens is None:
+        hidden = whole("hidden_states")
+    else:
+        tokens = torch.cat([piece.tokens for piece in finished])
+        hidden = assemble([piece.hidden_states for piece in finished], tokens, mask.numel())
+        hidden = hidden.unflatten(0, (batch_size, length))
+    probabilities = trace.stacked_probabilities()
+    if strategy.token_units:
+        if cost is not None:
+            cost = (cost * mask).sum(-1) / (length if strategy.padding_in_ponder_cost else mask.sum(-1).clamp_min(1))
+        steps = None if steps is None else torch.where(mask, steps, -1)
+        probabilities = None if probabilities is None else probabilities.unflatten(0, (batch_size, length))
+    return DepthOutput(
+        hidden_states=torch.where(mask[..., None], hidden, 0.0),
+        ponder_cost=cost,
+        ponder_steps=steps,
+        halting_probabilities=probabilities,
+        all_hidden_states=tuple(trace.hidden_states) if trace.options.record_states else None,
+        attentions=trace.recorded("attentions"),
+        gates=trace.recorded("gate"),
+        read_attentions=trace.recorded("read_attentions"),
+    )

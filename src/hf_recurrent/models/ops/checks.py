@@ -1,0 +1,244 @@
+"""Checks of a call's arguments that would otherwise cause a wrong result or an obscure error.
+
+Types, dtypes and shapes are checked in traced graphs, too. Values are not; they cost one transfer from the accelerator
+for all that are checked together. Shapes: B sequences, S tokens, E width, P cached columns.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from ..config.fields import shown
+from .graphs import in_graph
+
+# a condition that must not hold (a 0-dimensional bool tensor), and the message if it does
+Problem = tuple[torch.Tensor, Callable[[], str]]
+
+
+def refuse(*problems: Problem) -> None:
+    """Raise a ValueError with the message of the first condition that holds; traced graphs have no values to check."""
+    if in_graph():
+        return
+    # one transfer for all
+    found = torch.stack([holds for holds, _ in problems]).tolist()
+    for holds, (_, message) in zip(found, problems, strict=True):
+        if holds:
+            raise ValueError(message())
+
+
+def is_id(dtype: torch.dtype) -> bool:
+    """Whether embeddings take ids of this dtype."""
+    return dtype in (torch.int64, torch.int32)
+
+
+def is_number(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point
+
+
+def is_real(dtype: torch.dtype) -> bool:
+    return not dtype.is_complex
+
+
+def check_tensor(
+    name: str, value: object, fits: Callable[[torch.dtype], bool], dims: tuple[int, ...], meaning: str
+) -> None:
+    """Raise a ValueError unless an argument is a tensor of a fitting dtype, with one of these numbers of dimensions."""
+    if not isinstance(value, torch.Tensor) or not fits(value.dtype) or value.dim() not in dims:
+        raise ValueError(f"`{name}` is {shown(value)}: pass {meaning}")
+
+
+def check_ids(name: str, value: object) -> None:
+    """Raise a ValueError unless an argument holds one id for each token, (B, S)."""
+    check_tensor(name, value, is_id, (2,), "a tensor (batch, tokens) of torch.long")
+
+
+def check_embeddings(name: str, value: object, width: int) -> None:
+    """Raise a ValueError unless an argument holds vectors (B, S, `width`)."""
+    meaning = f"a floating-point tensor (batch, tokens, {width})"
+    check_tensor(name, value, is_number, (3,), meaning)
+    if value.shape[-1] != width:
+        raise ValueError(f"`{name}` is {value.shape[-1]} wide: pass {meaning}")
+
+
+def check_halting_threshold(threshold: float) -> float:
+    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if not number or not 0.0 < threshold <= 1.0:
+        raise ValueError(f"`halting_threshold` is {shown(threshold)}: pass a number in (0, 1]")
+    return threshold
+
+
+def unknown_ids(
+    name: str, ids: torch.Tensor, vocab_size: int, remedy: str, ignored: int | None = None, field: str = "vocab_size"
+) -> Problem:
+    """The problem of ids that are not in the vocabulary, whose size is a config field, nor the one to be ignored."""
+    outside = (ids < 0) | (ids >= vocab_size)
+    if ignored is not None:
+        outside = outside & (ids != ignored)
+
+    def message() -> str:
+        known = ids if ignored is None else ids[ids != ignored]
+        return (
+            f"`{name}` holds ids from {int(known.min())} to {int(known.max())} but `config.{field}` is "
+            f"{vocab_size}: {remedy}"
+        )
+
+    return outside.any(), message
+
+
+def check_given_positions(name: str, positions: object, shape: tuple[int, ...]) -> None:
+    """Raise a ValueError unless positions (B, S), or (1, S) of all sequences, fit inputs of this shape."""
+    check_tensor(name, positions, is_id, (2,), "a tensor (batch, tokens) of torch.long")
+    if tuple(positions.shape) not in (tuple(shape), (1, shape[1])):
+        raise ValueError(
+            f"`{name}` has shape {tuple(positions.shape)}: the inputs have {tuple(shape)}, pass one for each token"
+        )
+    refuse(((positions < 0).any(), lambda: f"`{name}` holds {int(positions.min())}: positions count from 0"))
+
+
+def check_types(token_type_ids: torch.Tensor, shape: tuple[int, ...], type_vocab_size: int) -> None:
+    """Raise a ValueError unless types (B, S) are known ones, one for each token of inputs of this shape."""
+    if tuple(token_type_ids.shape) != tuple(shape):
+        raise ValueError(
+            f"`token_type_ids` has shape {tuple(token_type_ids.shape)}: the inputs have {tuple(shape)}, pass one type "
+            "for each token, with a cache for each new one"
+        )
+    remedy = "was the text encoded with another model's tokenizer?"
+    refuse(unknown_ids("token_type_ids", token_type_ids, type_vocab_size, remedy, field="type_vocab_size"))
+
+
+def other_marks(name: str, marks: torch.Tensor, at: torch.Tensor | None = None) -> Problem:
+    """The problem of marks that are neither 0 nor 1, of the tokens where the mask `at` is True."""
+    wrong = (marks != 0) & (marks != 1)
+    wrong = wrong if at is None else wrong & at
+    return wrong.any(), lambda: f"`{name}` holds {marks[wrong][0].item()}: pass 0 or 1 for each token"
+
+
+def check_mask(name: str, value: torch.Tensor, shapes: tuple[tuple[int, ...], ...], subject: str) -> torch.Tensor:
+    """Check type and shape of a mask -> the same as bools. `subject` says for a message, to what it belongs."""
+    if not isinstance(value, torch.Tensor) or not is_real(value.dtype):
+        raise ValueError(f"`{name}` is {shown(value)}: pass a tensor with one 0 or 1 per token")
+    if tuple(value.shape) not in shapes:
+        raise ValueError(f"`{name}` has shape {tuple(value.shape)} but {subject}: pass one 0 or 1 per token")
+    return value.bool()
+
+
+def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
+    """The problem of a sequence that is padding only, of a bool mask (B, S)."""
+    empty = (~mask).all(-1)
+    return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
+
+
+def check_inputs(
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    vocab_size: int,
+    width: int,
+    past_length: int | None = None,
+    prefix: str = "",
+) -> torch.Tensor:
+    """Validate and return the bool mask of tokens, all True if `attention_mask` is None.
+
+    It has the shape (B, S) of the inputs. With a cache of `past_length` columns P it may also have (B, P + S), and
+    sequences of padding only.
+
+    Args:
+        width: of embeddings.
+        prefix: of the arguments' names.
+
+    Raises:
+        ValueError: neither or both inputs, of another type or shape; a mask of another shape or other values than 0 and
+            1, a sequence of padding only, an id out of range.
+    """
+    names = {each: f"{prefix}{each}" for each in ("input_ids", "inputs_embeds", "attention_mask")}
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError(f"pass exactly one of `{names['input_ids']}` and `{names['inputs_embeds']}`")
+    if input_ids is not None:
+        check_ids(names["input_ids"], input_ids)
+        reference, name = input_ids, names["input_ids"]
+    else:
+        check_embeddings(names["inputs_embeds"], inputs_embeds, width)
+        reference, name = inputs_embeds, names["inputs_embeds"]
+    shape = tuple(reference.shape[:2])
+    if not in_graph() and 0 in shape:
+        raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
+    all_columns = (shape[0], shape[1] + (past_length or 0))
+    if attention_mask is None:
+        mask = torch.ones(all_columns, dtype=torch.bool, device=reference.device)
+    else:
+        cached = f", after {past_length} columns in the cache" if past_length else ""
+        subject = f"the inputs have {shape}{cached}"
+        mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
+    if in_graph():
+        return mask
+    problems: list[Problem] = []
+    if attention_mask is not None and past_length is None:
+        problems.append(all_padding(names["attention_mask"], mask, "drop the row or give it a token"))
+    if attention_mask is not None:
+        problems.append(other_marks(names["attention_mask"], attention_mask))
+    if input_ids is not None:
+        remedy = "was the text encoded with another model's tokenizer?"
+        problems.append(unknown_ids(name, input_ids, vocab_size, remedy))
+    refuse(*problems)
+    return mask
+
+
+def has_gaps(mask: torch.Tensor) -> bool:
+    """Whether any sequence of (B, S) has padding between its tokens."""
+    beginnings = (mask[:, 1:] & ~mask[:, :-1]).sum(-1) + mask[:, 0]
+    return bool((beginnings > 1).any())
+
+
+def check_memory(
+    states: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    batch_size: int,
+    width: int,
+    cached: tuple | None,
+    names: tuple[str, str],
+) -> torch.Tensor:
+    """Check an encoder's states (B, S', E), or their `cached` keys and values -> the bool mask (B, S') of the source.
+
+    Args:
+        names: of the arguments with the states and the mask, for messages.
+
+    Raises:
+        ValueError: no states, states or a mask of another type or shape, states of another source than the cached one,
+            or a source that is all padding.
+    """
+    if states is None and cached is None:
+        raise ValueError("`encoder_hidden_states` is missing: this decoder reads an encoder, pass its final states")
+    if states is not None:
+        check_embeddings(names[0], states, width)
+    shape = tuple(states.shape[:2] if cached is None else cached[0].shape[:2])
+    if shape[0] != batch_size:
+        raise ValueError(
+            f"`{names[0]}` has states of shape {shape} but the target has {batch_size} sequences: pass as many sources"
+        )
+    if states is not None and states.shape[1] != shape[1]:
+        raise ValueError(
+            f"`{names[0]}` has states of {states.shape[1]} tokens but `past_key_values` was filled from a source of "
+            f"{shape[1]}: start a new cache for another source"
+        )
+    if mask is None:
+        device = states.device if cached is None else cached[0].device
+        return torch.ones(shape, dtype=torch.bool, device=device)
+    tokens = check_mask(names[1], mask, (shape,), f"the encoder's states have {shape}")
+    refuse(all_padding(names[1], tokens, "drop the row or give it a source"), other_marks(names[1], mask))
+    return tokens
+
+
+def is_nan(subject: str, tensor: torch.Tensor) -> Problem:
+    """The problem of NaN in what the model computed; `subject` names it, such as "the states are"."""
+    return (
+        tensor.isnan().any(),
+        lambda: (
+            f"{subject} NaN: the weights or the inputs hold NaN or infinite values; check them (e.g. `all("
+            "p.isfinite().all() for p in model.parameters())`) before running the model"
+        ),
+    )
+
+
+def check_not_nan(subject: str, tensor: torch.Tensor) -> None:
+    """Raise a ValueError that names the tensor, such as "the states are", if it holds NaN."""
+    refuse(is_nan(subject, tensor))
