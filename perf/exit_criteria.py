@@ -19,7 +19,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent import benchmarks
-from hf_recurrent.models.config.exit_criteria import CRITERIA, log_distributions
+from hf_recurrent.models.config.exit_criteria import CRITERIA
+from hf_recurrent.models.depth.exit_criteria import log_distributions
 
 from .core import Table, Timing, measure
 from .models import Batch, add_size_options, build, mixed_batch

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM, from_pretrained_recurrent
 from hf_recurrent.convert import save_original
 from hf_recurrent.convert.huginn import HUGINN, OWN_FORM
-from hf_recurrent.models.config.exit_criteria import relative_change
+from hf_recurrent.models.depth.exit_criteria import relative_change
 from hf_recurrent.models.ops.exit_probe import ExitProbe
 from parity import huginn
 from parity.reference import load_reference

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..models.base.shared_block import SharedBlockModel
-from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED, OF_TWO, ExitRule
+from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED
 from ..models.depth.early_exit import EarlyExit, RunOn
+from ..models.depth.exit_criteria import OF_TWO, ExitRule
 from ..models.depth.loop import DepthOptions, DepthOutput, Trace, summarize
 from ..models.depth.stick_breaking import StickBreaking
 from .exit_settings import Setting

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED, ExitRule
+from ..models.config.exit_criteria import CRITERIA, FIXED, LEARNED
+from ..models.depth.exit_criteria import ExitRule
 from ..models.ops.modes import inference_mode
 from .answers import Batch, require_early_answers, require_right_answers
 

@@ -15,7 +15,8 @@ from pandas.api.types import is_float_dtype
 
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
 from ..models.base.outputs import RecurrentMultipleChoiceModelOutput
-from ..models.config.exit_criteria import LEARNED, ExitOptions, resolve_exit
+from ..models.config.exit_criteria import LEARNED
+from ..models.depth.exit_criteria import ExitOptions, resolve_exit
 from ..utils import plain
 from .answers import DECODER, ENCODER, MODEL, as_numpy, predicts_tokens, stack_output
 

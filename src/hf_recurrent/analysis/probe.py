@@ -19,7 +19,8 @@ import torch
 from scipy.stats import mannwhitneyu
 from torch import nn
 
-from ..models.config.exit_criteria import CRITERIA, ExitRule
+from ..models.config.exit_criteria import CRITERIA
+from ..models.depth.exit_criteria import ExitRule
 from ..models.ops.exit_probe import ExitProbe
 from ..models.ops.losses import NO_TARGET
 from .answers import as_numpy, is_classifier, prepare_batch, require_early_answers, token_mask

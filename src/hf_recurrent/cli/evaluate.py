@@ -51,7 +51,7 @@ def evaluate(
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
     from ..inference.processes import is_first
     from ..models.base.exit_calibration import calibration_problem
-    from ..models.config.exit_criteria import ExitOptions, default_threshold_problem
+    from ..models.depth.exit_criteria import ExitOptions, default_threshold_problem
     from ..tasks.checkpoints import evaluate_checkpoint, load_checkpoint, metric_of
     from ..tasks.summary import sentences, titled_tables
     from ..utils import write_json
@@ -160,7 +160,7 @@ def set_exit(config: Any, criterion: str | None, threshold: float | None) -> Non
     Raises:
         ValueError: layers are not shared, or the threshold is out of range or belongs to another criterion.
     """
-    from ..models.config.exit_criteria import ExitOptions, resolve_exit
+    from ..models.depth.exit_criteria import ExitOptions, resolve_exit
 
     if criterion is None and threshold is None:
         return

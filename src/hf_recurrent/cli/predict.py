@@ -81,7 +81,7 @@ def predict(
     from ..analysis.predict import PredictionSettings, predict_file
     from ..data.reading import Reading, read_rows
     from ..hub.results import check_texts
-    from ..models.config.exit_criteria import ExitOptions, default_threshold_problem
+    from ..models.depth.exit_criteria import ExitOptions, default_threshold_problem
     from ..tasks import OF_TEXTS, OF_WORDS
     from ..tasks.checkpoints import load_checkpoint
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...models.config.exit_criteria import CRITERIA, LEARNED, ExitOptions, ExitRule
+from ...models.config.exit_criteria import CRITERIA, LEARNED
+from ...models.depth.exit_criteria import ExitOptions, ExitRule
 from ...models.ops.modes import inference_mode
 from ..evaluate import config_fields
 from ..exit_settings import FULL_DEPTH, Setting, threshold_fields

@@ -12,10 +12,11 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..config.cache_name import CACHE_NAME
-from ..config.exit_criteria import AnswerHead, ExitOptions, ExitRule, check_whole
+from ..config.exit_criteria import check_whole
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
+from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..depth.layouts import masked_mean
 from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..depth.objectives import halting_distribution

@@ -11,11 +11,11 @@ from torch import nn
 from transformers.utils import logging
 
 from ..config.base import require
-from ..config.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache
 from ..depth.depth_cache import is_prefill
 from ..depth.early_exit import EarlyExit, exit_indicator
+from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..depth.halting import HaltingStrategy
 from ..depth.launches import is_launch_bound
 from ..depth.layouts import Layout, PackedLayout

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..config.exit_criteria import OF_ONE, OF_TWO, ExitRule
 from ..ops.graphs import in_graph, is_captured
+from .exit_criteria import OF_ONE, OF_TWO, ExitRule
 from .halting import HaltingStrategy
 from .layouts import Layout
 from .stick_breaking import expand_units

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..config.exit_criteria import relative_change
 from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
 from ..ops.graphs import in_graph
 from ..ops.layers import at_least_float32, computing_dtype
@@ -32,6 +31,7 @@ from ..ops.row_groups import (
     token_at_places,
 )
 from ..ops.transformer_block import BlockOutput
+from .exit_criteria import relative_change
 from .frozen_tokens import FrozenTokens, Tokens
 from .halting import HaltingStrategy
 from .unit_states import select_rows, select_units

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..config.exit_criteria import relative_change
 from ..ops.graphs import in_graph
 from ..ops.masks import is_flash
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
 from .chunk_cache import ChunkCacheView
 from .depth_cache import DepthCacheView, is_prefill
+from .exit_criteria import relative_change
 from .halting import HaltingStrategy
 from .launches import is_launch_bound
 from .layouts import (

@@ -21,9 +21,10 @@ from ..base.call_options import DEPTH_ARGUMENTS, RECORDS, call_options
 from ..base.outputs import RecurrentCausalLMOutput, base_outputs
 from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
-from ..config.exit_criteria import EXIT_ARGUMENTS, AnswerHead, ExitOptions
+from ..config.exit_criteria import EXIT_ARGUMENTS
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
+from ..depth.exit_criteria import AnswerHead, ExitOptions
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding

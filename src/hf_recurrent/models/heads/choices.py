@@ -10,7 +10,7 @@ from transformers.utils.generic import can_return_tuple
 from ..base.call_options import checked_options
 from ..base.outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput, base_outputs
 from ..base.pretrained import task_head
-from ..config.exit_criteria import AnswerHead
+from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, is_number, is_real, refuse
 from ..ops.layers import at_least_float32

@@ -9,7 +9,7 @@ from transformers.utils.generic import can_return_tuple
 
 from ..base.outputs import RecurrentModelOutput, RecurrentQuestionAnsweringModelOutput, base_outputs
 from ..base.pretrained import task_head
-from ..config.exit_criteria import AnswerHead
+from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import at_least_float32, of_tokens

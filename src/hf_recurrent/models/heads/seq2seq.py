@@ -11,9 +11,9 @@ from transformers.utils.generic import can_return_tuple
 
 from ..base.outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
 from ..config.cache_name import CACHE_NAME
-from ..config.exit_criteria import AnswerHead, ExitOptions
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
+from ..depth.exit_criteria import AnswerHead, ExitOptions
 from ..depth.objectives import objective_loss
 from ..ops.checks import check_ids, is_nan, refuse
 from ..ops.graphs import in_graph

@@ -9,7 +9,7 @@ from transformers.utils.generic import can_return_tuple
 from ..base.call_options import checked_options
 from ..base.outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
 from ..config.base import require
-from ..config.exit_criteria import AnswerHead
+from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import gate_loss, objective_loss
 from ..ops.checks import is_nan, refuse
 from ..ops.layers import of_tokens

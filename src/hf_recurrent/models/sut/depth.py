@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..config.exit_criteria import relative_change
 from ..depth.depth_cache import DepthCache, DepthCacheView, DepthLayer
+from ..depth.exit_criteria import relative_change
 from ..depth.layouts import Finished, Layout, of_live, row_answers
 from ..depth.loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
 from ..depth.unit_states import select_units

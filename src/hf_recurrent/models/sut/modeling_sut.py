@@ -15,9 +15,9 @@ from ..base.base_model import ForwardCall, check_states
 from ..base.outputs import RecurrentModelOutput, SUTModelOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
-from ..config.exit_criteria import resolve_exit
 from ..config.fields import shown
 from ..depth.depth_cache import DepthCacheView
+from ..depth.exit_criteria import resolve_exit
 from ..depth.loop import DepthOutput
 from ..depth.objectives import prior_divergence, sampled_depth
 from ..heads.causal import ForCausalLM
