@@ -142,26 +142,26 @@ def test_the_usage_sections_run_as_they_stand(strangers, gutlb, counting):
         assert printed == f"{answer}\n{ {'generated_text': f'{prompt}{answer}'} }\n"
 
 
-DAMAGE = """
-        outputs.ponder_cost = outputs.ponder_cost * 1.001
-"""
+RETURN = "        return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))"
+
+
+def scale_ponder_cost(path, factor: str) -> None:
+    """Change the code of a staged model."""
+    text = path.read_text()
+    assert RETURN in text
+    path.write_text(text.replace(RETURN, f"        outputs.ponder_cost = outputs.ponder_cost * {factor}\n{RETURN}"))
 
 
 def test_a_model_that_gives_other_results_is_not_published(gutlb, tmp_path):
     staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
-    path = staged / "modeling_gutlb.py"
-    before, end, after = path.read_text().partition("        return RecurrentCausalLMOutput(")
-    assert end
-    path.write_text(before + DAMAGE + end + after)
+    scale_ponder_cost(staged / "modeling_gutlb.py", "1.001")
     with pytest.raises(ValueError, match=r"gives other results without this package, in ponder_cost\. Publish again"):
         check_reload(gutlb, staged)
 
 
 def test_a_difference_in_the_last_bit_is_none(gutlb, tmp_path):
     staged = stage_checkpoint(gutlb, tmp_path / "staged", REPO)
-    path = staged / "modeling_gutlb.py"
-    before, end, after = path.read_text().partition("        return RecurrentCausalLMOutput(")
-    path.write_text(f"{before}        outputs.ponder_cost = outputs.ponder_cost * (1 + 2.0**-23)\n{end}{after}")
+    scale_ponder_cost(staged / "modeling_gutlb.py", "(1 + 2.0**-23)")
     check_reload(gutlb, staged)
 
 

@@ -13,12 +13,6 @@ from .families import BY_NAME, LABELS, VARIANTS, Variant, copy_model, make_batch
 TOKENS, MASKED = "AutoModelForTokenClassification", "AutoModelForMaskedLM"
 SPAN, CHOICE = "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice"
 NEW_HEADS = (TOKENS, MASKED, SPAN, CHOICE)
-OUTPUTS = {
-    TOKENS: "RecurrentTokenClassifierOutput",
-    MASKED: "RecurrentMaskedLMOutput",
-    SPAN: "RecurrentQuestionAnsweringModelOutput",
-    CHOICE: "RecurrentMultipleChoiceModelOutput",
-}
 CHOICES, MASK = 3, 1
 
 

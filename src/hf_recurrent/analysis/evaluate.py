@@ -297,7 +297,7 @@ def evaluate_batches(
         answer_at, unit, tokens = examples.pop("answer_at", None), None, []
         record = recorded(examples, config)
         if config.capabilities.halts:
-            unit = unit_kind(output, config, stack)
+            unit = unit_kind(output, config, stack, choices=model.answer_head().answers == "choice")
             if batch.by_token:
                 record |= halting_of_tokens(model, output, batch, depth)
                 examples["steps"] = mean_of_sequences(record["steps"], examples["labelled"])

@@ -14,7 +14,6 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from ..metrics.functional import accuracy, majority_accuracy, r_squared, spearman, step_summary
-from ..models.base.outputs import RecurrentMultipleChoiceModelOutput
 from ..models.config.exit_criteria import LEARNED
 from ..models.depth.exit_criteria import ExitOptions, resolve_exit
 from ..utils import plain
@@ -117,15 +116,15 @@ class HaltingRecord:
         return self.mass is None
 
 
-def unit_kind(output: Any, config: Any, stack: str = MODEL) -> str:
-    """What halts in a stack: "example", "sentence" (of a pair), "choice", "chunk" or "token".
+def unit_kind(output: Any, config: Any, stack: str = MODEL, choices: bool = False) -> str:
+    """What halts in a stack: "example", "sentence" (of a pair), "choice" (of several), "chunk" or "token".
 
     The tokens of a language model halt one by one, whatever their halting is computed from.
     """
     steps = stack_output(output, stack, "ponder_steps")
     if steps.dim() == 1:
         return "example"
-    if steps.dim() == 2 and isinstance(output, RecurrentMultipleChoiceModelOutput):
+    if steps.dim() == 2 and choices:
         return "choice"
     if (
         config.capabilities.halting in TOKEN_HALTING

@@ -37,7 +37,7 @@ from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from ..ops.sharding import gather_for_methods, touch_all_parameters
 from ..ops.unsupported import supported
-from .outputs import RecurrentModelOutput
+from .outputs import RecurrentOutput
 from .pretrained import RecurrentPreTrainedModel
 
 
@@ -252,7 +252,7 @@ class BaseModel(RecurrentPreTrainedModel):
         answer_head: AnswerHead | None = None,
         # not named kwargs or model_kwargs: generate() would pass all its arguments to an encoder, labels included
         **own_kwargs,
-    ) -> RecurrentModelOutput:
+    ) -> RecurrentOutput:
         """Encode a batch.
 
         Args:
@@ -329,8 +329,8 @@ class BaseModel(RecurrentPreTrainedModel):
         return self.with_steps(output, depth, new_mask, call) if output_steps else output
 
     def with_steps(
-        self, output: RecurrentModelOutput, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall
-    ) -> RecurrentModelOutput:
+        self, output: RecurrentOutput, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall
+    ) -> RecurrentOutput:
         """An output with the features after each step, and with the halting distribution if a head halts."""
         features, distribution = depth.step_features, depth.halting_distribution
         if features is None:
@@ -339,8 +339,8 @@ class BaseModel(RecurrentPreTrainedModel):
             distribution = row_distribution(depth.halting_probabilities, mask, by_row=call.pool)
         return type(output)(**{**output, "step_features": features, "halting_distribution": distribution})
 
-    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
-        return RecurrentModelOutput(
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentOutput:
+        return RecurrentOutput(
             last_hidden_state=depth.hidden_states,
             pooler_output=self.pooled(depth, mask) if call.pool else None,
             **{CACHE_NAME: call.cache},

@@ -167,11 +167,13 @@ class RecurrentConfig(PreTrainedConfig):
         "ponder_steps",
         "hidden_states",
         "attentions",
+        "cross_attentions",
         "read_attentions",
         "memory_states",
         "halting_probabilities",
         "gates",
         "attention_experts",
+        "cross_attention_experts",
         "feed_forward_experts",
     ]
 

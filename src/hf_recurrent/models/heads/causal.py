@@ -18,7 +18,7 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from transformers.utils.generic import can_return_tuple
 
 from ..base.call_options import DEPTH_ARGUMENTS, RECORDS, call_options
-from ..base.outputs import RecurrentCausalLMOutput, base_outputs
+from ..base.outputs import RecurrentOutput, base_outputs
 from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from ..config.exit_criteria import EXIT_ARGUMENTS
@@ -408,7 +408,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
-    ) -> RecurrentCausalLMOutput:
+    ) -> RecurrentOutput:
         """Predict the token after each. Arguments are those of the base model, and:
 
         Args:
@@ -452,7 +452,7 @@ class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, PredictsTokens):
         counted = labels[:, 1:] if shift_labels is None and labels is not None else shift_labels
         fraction = fraction_of_step(counted, num_items_in_batch)
         losses = self.losses(loss, outputs, num_labelled(targets), fraction)
-        return RecurrentCausalLMOutput(logits=logits, **losses, **base_outputs(outputs))
+        return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""

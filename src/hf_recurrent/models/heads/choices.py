@@ -8,7 +8,7 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..base.call_options import checked_options
-from ..base.outputs import RecurrentModelOutput, RecurrentMultipleChoiceModelOutput, base_outputs
+from ..base.outputs import RecurrentOutput, base_outputs
 from ..base.pretrained import task_head
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
@@ -74,7 +74,7 @@ class ForMultipleChoice(SequenceFeatures):
         output_hidden_states: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **options,
-    ) -> RecurrentMultipleChoiceModelOutput:
+    ) -> RecurrentOutput:
         """Score the choices of each question.
 
         Args:
@@ -113,13 +113,13 @@ class ForMultipleChoice(SequenceFeatures):
             losses = self.losses(loss, outputs, count, fraction, labelled.repeat_interleave(num_choices))
         base = base_outputs(outputs)
         base |= {name: base[name].unflatten(0, (num_rows, num_choices)) for name in BY_CHOICE if name in base}
-        return RecurrentMultipleChoiceModelOutput(logits=scores, **losses, **base)
+        return RecurrentOutput(logits=scores, **losses, **base)
 
     def score(self, features: torch.Tensor) -> torch.Tensor:
         """Scores (N, 1) of choices from their features (N, F)."""
         return self.classifier(features)
 
-    def choice_loss(self, scores: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor) -> torch.Tensor:
+    def choice_loss(self, scores: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor) -> torch.Tensor:
         """Mean over labelled questions of the loss of scores (B, C) or, by the depth objective, of those of each step.
 
         A question halts as the mean of its choices.

@@ -12,7 +12,7 @@ from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..base.call_options import checked_options
-from ..base.outputs import RecurrentModelOutput, RecurrentSequenceClassifierOutput, base_outputs
+from ..base.outputs import RecurrentOutput, base_outputs
 from ..base.pretrained import task_head
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
@@ -160,7 +160,7 @@ class SequenceFeatures:
         token_type_ids: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
         options: dict,
-    ) -> tuple[torch.Tensor, RecurrentModelOutput]:
+    ) -> tuple[torch.Tensor, RecurrentOutput]:
         """Features (B, F), and outputs of the base model, by pair if pairs are siamese; `options` are its arguments."""
         options = {**options, "answer_head": self.answer_head()}
         if self.config.pair_encoding == "siamese":
@@ -177,7 +177,7 @@ class SequenceFeatures:
         token_type_ids: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
         options: dict,
-    ) -> tuple[torch.Tensor, RecurrentModelOutput]:
+    ) -> tuple[torch.Tensor, RecurrentOutput]:
         """Encode both sentences of each pair -> (B, 4E) features, and outputs by pair instead of by sentence."""
         if token_type_ids is None:
             raise ValueError(
@@ -211,7 +211,7 @@ class SequenceFeatures:
             return None if values is None else merge_token_values(values, pairs, shape[1], -1)
 
         cost, features, distribution = outputs.ponder_cost, outputs.step_features, outputs.halting_distribution
-        outputs_by_pair = RecurrentModelOutput(
+        outputs_by_pair = RecurrentOutput(
             **{
                 **outputs,
                 "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
@@ -271,7 +271,7 @@ class ForSequenceClassification(SequenceFeatures):
         output_hidden_states: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **options,
-    ) -> RecurrentSequenceClassifierOutput:
+    ) -> RecurrentOutput:
         """Classify a batch.
 
         Args:
@@ -305,10 +305,10 @@ class ForSequenceClassification(SequenceFeatures):
             task_loss = self.classification_loss(logits, outputs, labels, labelled)
             fraction = fraction_of_step(labels, num_items_in_batch, numbers=kind == "regression")
             losses = self.losses(task_loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
-        return RecurrentSequenceClassifierOutput(logits=logits, **losses, **base_outputs(outputs))
+        return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def classification_loss(
-        self, logits: torch.Tensor, outputs: RecurrentModelOutput, labels: torch.Tensor, labelled: torch.Tensor
+        self, logits: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor, labelled: torch.Tensor
     ) -> torch.Tensor:
         """Mean over `labelled` examples (B,) of the loss of logits (B, C) or, by the depth objective, of each step."""
 

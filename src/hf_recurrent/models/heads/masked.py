@@ -5,7 +5,6 @@ Shapes: B sequences, S tokens, E width, V token ids.
 
 import torch
 
-from ..base.outputs import RecurrentMaskedLMOutput
 from ..config.base import require
 from ..ops.losses import check_targets
 from .token_head import TokenHead
@@ -17,8 +16,6 @@ class ForMaskedLM(VocabularyHead, TokenHead):
 
     `config.lm_head` and `config.tie_word_embeddings` are as of a causal language model.
     """
-
-    output_class = RecurrentMaskedLMOutput
 
     def __init__(self, config):
         require(

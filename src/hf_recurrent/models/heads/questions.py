@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from ..base.outputs import RecurrentModelOutput, RecurrentQuestionAnsweringModelOutput, base_outputs
+from ..base.outputs import RecurrentOutput, base_outputs
 from ..base.pretrained import task_head
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
@@ -103,7 +103,7 @@ class ForQuestionAnswering(TokenStates):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **options,
-    ) -> RecurrentQuestionAnsweringModelOutput:
+    ) -> RecurrentOutput:
         """Find the answer in each sequence.
 
         Args:
@@ -140,7 +140,7 @@ class ForQuestionAnswering(TokenStates):
             count = ((start < length) | (end < length)).sum().clamp_min(1)
         else:
             refuse(*problems)
-        return RecurrentQuestionAnsweringModelOutput(
+        return RecurrentOutput(
             start_logits=start_logits,
             end_logits=end_logits,
             **self.losses(loss, outputs, count),
@@ -161,7 +161,7 @@ class ForQuestionAnswering(TokenStates):
         self,
         logits: tuple[torch.Tensor, torch.Tensor],
         positions: tuple[torch.Tensor, torch.Tensor],
-        outputs: RecurrentModelOutput,
+        outputs: RecurrentOutput,
         mask: torch.Tensor,
     ) -> torch.Tensor:
         """Mean of the losses of both ends, each the mean over the sequences whose position is not ignored.

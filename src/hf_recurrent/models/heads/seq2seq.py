@@ -9,7 +9,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from ..base.outputs import SUTSeq2SeqModelOutput, SUTSeq2SeqOutput, base_outputs
+from ..base.outputs import RecurrentSeq2SeqOutput, base_outputs
 from ..config.cache_name import CACHE_NAME
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
@@ -184,7 +184,7 @@ class EncoderDecoder:
         use_cache: bool | None = None,
         max_depth: int | None = None,
         **options,
-    ) -> SUTSeq2SeqModelOutput:
+    ) -> RecurrentSeq2SeqOutput:
         """Encode a source and decode a target.
 
         Args:
@@ -244,10 +244,10 @@ class EncoderDecoder:
         """`max_depth` of the encoder and of the decoder."""
         return max_depth, max_depth
 
-    def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> SUTSeq2SeqModelOutput:
+    def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> RecurrentSeq2SeqOutput:
         """One output of both stacks; fields of the target's halting have no prefix."""
         statistics = [each.get("router_statistics") for each in (source, target)]
-        return SUTSeq2SeqModelOutput(
+        return RecurrentSeq2SeqOutput(
             last_hidden_state=target.last_hidden_state,
             **{CACHE_NAME: getattr(target, CACHE_NAME)},
             decoder_hidden_states=target.hidden_states,
@@ -366,7 +366,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         **own_kwargs,
-    ) -> SUTSeq2SeqOutput:
+    ) -> RecurrentSeq2SeqOutput:
         """Predict a target. Arguments are those of the base model, and:
 
         Args:
@@ -428,7 +428,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
             loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
         fraction = fraction_of_step(labels, num_items_in_batch)
         losses = self.losses(loss, outputs, num_labelled(targets), fraction)
-        return SUTSeq2SeqOutput(logits=logits, **losses, **base_outputs(outputs))
+        return RecurrentSeq2SeqOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""

@@ -7,7 +7,7 @@ import torch
 from transformers.utils.generic import can_return_tuple
 
 from ..base.call_options import checked_options
-from ..base.outputs import RecurrentModelOutput, RecurrentTokenClassifierOutput, base_outputs
+from ..base.outputs import RecurrentOutput, base_outputs
 from ..config.base import require
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import gate_loss, objective_loss
@@ -22,7 +22,7 @@ class PredictsTokens:
     def token_loss(
         self,
         logits: torch.Tensor,
-        outputs: RecurrentModelOutput,
+        outputs: RecurrentOutput,
         targets: torch.Tensor | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor | None:
@@ -46,9 +46,7 @@ class PredictsTokens:
             losses = objective_loss(self.config, by_step, distribution)
         return losses.sum() / num_labelled(targets)
 
-    def gate_loss(
-        self, by_step: list[torch.Tensor], outputs: RecurrentModelOutput, labelled: torch.Tensor
-    ) -> torch.Tensor:
+    def gate_loss(self, by_step: list[torch.Tensor], outputs: RecurrentOutput, labelled: torch.Tensor) -> torch.Tensor:
         """Mean over `labelled` tokens (B, S) of the loss of the exit gate alone, from losses (B, S) after each step."""
         states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
         losses = gate_loss([losses[labelled] for losses in by_step], self.model.halting_head(states))
@@ -75,7 +73,7 @@ class TokenStates:
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
 
-    def encode(self, *inputs: torch.Tensor | None, has_labels: bool, options: dict) -> RecurrentModelOutput:
+    def encode(self, *inputs: torch.Tensor | None, has_labels: bool, options: dict) -> RecurrentOutput:
         """The base model's output, without pooling.
 
         Args:
@@ -106,8 +104,6 @@ class TokenHead(PredictsTokens, TokenStates):
     `check_labels(labels, inputs)` raises a ValueError unless labels (B, S) fit inputs (B, S) or (B, S, E).
     """
 
-    output_class: type = RecurrentTokenClassifierOutput
-
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
         return AnswerHead(self.predict, getattr(self, "exit_probe", None), "tokens")
@@ -124,7 +120,7 @@ class TokenHead(PredictsTokens, TokenStates):
         output_hidden_states: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **options,
-    ) -> RecurrentTokenClassifierOutput:
+    ) -> RecurrentOutput:
         """Predict the class of each token.
 
         Args:
@@ -150,4 +146,4 @@ class TokenHead(PredictsTokens, TokenStates):
         loss = self.token_loss(logits, outputs, targets, attention_mask)
         fraction = fraction_of_step(labels, num_items_in_batch)
         losses = self.losses(loss, outputs, num_labelled(targets), fraction)
-        return self.output_class(logits=logits, **losses, **base_outputs(outputs))
+        return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))

@@ -81,10 +81,8 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     inner_ratio = 1
     keys_to_ignore_at_inference = [
         *AttentionConfig.keys_to_ignore_at_inference,
-        "cross_attention_experts",
         "decoder_hidden_states",
         "decoder_attentions",
-        "cross_attentions",
         "encoder_last_hidden_state",
         "encoder_hidden_states",
         "encoder_attentions",

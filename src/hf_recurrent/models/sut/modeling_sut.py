@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.generation import GenerationMixin
 
 from ..base.base_model import ForwardCall, check_states
-from ..base.outputs import RecurrentModelOutput, SUTModelOutput
+from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
@@ -265,16 +265,16 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
                     call.cache.source.has_padding = not bool(mask.all())
         return {"memory": cached, "memory_mask": mask}
 
-    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentModelOutput:
+    def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentOutput:
         plain = super().output(depth, mask, call, recorded)
         (cross_attentions, experts, statistics), named = depth.extras, {}
         if experts is not None:
             named = {f"{name}_experts": ids for name, ids in zip(router_names(self.block), experts, strict=True)}
         named["router_statistics"] = statistics
         if not self.attends_to_source:
-            return RecurrentModelOutput(**{**plain, **named})
+            return RecurrentOutput(**{**plain, **named})
         across = cross_attentions if recorded["attentions"] is not None else None
-        return SUTModelOutput(**{**plain, **named}, cross_attentions=across)
+        return RecurrentOutput(**{**plain, **named}, cross_attentions=across)
 
 
 class SUTModel(EncoderDecoder, SUTStack):
