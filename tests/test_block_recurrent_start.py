@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hf_recurrent.convert.block_recurrent import NAMES, our_config
-from hf_recurrent.convert.renaming import rename
+from hf_recurrent.convert.loading import rename
 from hf_recurrent.models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
 from hf_recurrent.models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM, BlockRecurrentModel
 from support.block_models import SMALL

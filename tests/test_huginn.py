@@ -325,7 +325,7 @@ def test_a_checkpoint_in_half_precision_may_hold_the_tied_embedding_twice(tmp_pa
 
 def test_the_config_of_huginn_0125_is_taken():
     derived = {"num_key_value_heads": 55, "head_dim": 96, "init_values": {"embed_scale": 72.6636084983398}}
-    fields = {"n_embd": 5280, "n_heads": 55, **derived, **OWN_FORM, "test_time_noise": 0}
+    fields = {"n_embd": 5280, "n_heads": 55, **derived, **OWN_FORM}
     assert HuginnRecurrentConfig(**HUGINN.our_fields(fields)).num_attention_heads == 55
 
 
@@ -347,7 +347,7 @@ def test_retrofitted_models_with_the_names_of_huginn_are_refused(field, value, n
 
 def test_refused(tmp_path):
     folder = their_folder("zero_state", tmp_path / "noise", test_time_noise=0.1)
-    with pytest.raises(ValueError, match=r"`test_time_noise` is 0\.1: this package adds no noise"):
+    with pytest.raises(ValueError, match=r"`test_time_noise` is 0\.1, but 0 in a Huginn"):
         from_pretrained_recurrent(folder)
     with pytest.raises(StrictDataclassError, match="halting` is 'token': it must be 'none'"):
         HuginnRecurrentConfig(**SMALL, halting="token")

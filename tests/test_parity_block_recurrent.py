@@ -192,7 +192,7 @@ def folder(tmp_path):
         (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
         (
             lambda weights: weights.update({"transformer3.tbase.attention_scale2": torch.ones(2)}),
-            "transformer3.tbase.attention_scale2 has no place",
+            "unexpected transformer3.tbase.attention_scale2",
         ),
     ],
 )

@@ -135,7 +135,7 @@ KEYS_VALUES = "trafo.layer.self_attn.data_to_kv.weight"
         (lambda weights: weights.update(stray=torch.ones(1)), "unexpected stray"),
         (
             lambda weights: weights.update({KEYS_VALUES: weights[KEYS_VALUES][:-1].clone()}),
-            rf"{KEYS_VALUES} is \(63, 32\), expected \(64, 32\)",
+            r"trafo.layer.self_attn.data_to_v.weight is \(31, 32\), expected \(32, 32\)",
         ),
     ],
 )

@@ -11,10 +11,10 @@ from hf_recurrent import (
     AlbertRecurrentForSequenceClassification,
 )
 from hf_recurrent.convert.albert import ALBERT, SEPARATE
-from hf_recurrent.convert.renaming import load_renamed
+from hf_recurrent.convert.loading import load_weights
 from hf_recurrent.models.heads.classification import classification_losses, problem_type_of
 
-from .recording import recorded, require_keys
+from .recording import recorded, require_keys, their_gradients
 
 PATIENCES = (1, 2, 3)
 
@@ -28,13 +28,14 @@ class AlbertReference:
         model: classifier of sequences.
         by_step: the same with a classifier for each depth step.
         masked: masked language model.
-        names: of each model, their parameters -> ours.
+        theirs: their parameters.
+        ours: of each model, its parameters' values, computed from `theirs`.
         regression_threshold: difference of successive scores below which they agree.
     """
 
-    def __init__(self, model, by_step, masked, names: list[dict[str, str]], regression_threshold: float | None):
+    def __init__(self, model, by_step, masked, theirs: dict, ours: list[dict], regression_threshold: float | None):
         self.model, self.by_step, self.masked = model, by_step, masked
-        self.names = names
+        self.theirs, self.ours = theirs, ours
         self.regression_threshold = regression_threshold
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -49,8 +50,9 @@ class AlbertReference:
             masked = self.masked(**inputs, labels=io["mlm_labels"])
             results |= {"mlm_logits": masked.logits, "mlm_loss": masked.loss}
         if gradients:
-            results |= self.gradients("loss", results["loss"], self.model, self.names[0])
-            results |= self.gradients("mlm_loss", results["mlm_loss"], self.masked, self.names[2])
+            for name, model, ours in (("loss", self.model, self.ours[0]), ("mlm_loss", self.masked, self.ours[2])):
+                results[name].backward()
+                results |= their_gradients(model, self.theirs, ours, f"{name}/")
         return {name: tensor.detach() for name, tensor in results.items()}
 
     def states(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -106,14 +108,6 @@ class AlbertReference:
             found["patience_batch_layers"] = first_exit(agrees.all(1, keepdim=True), patience).squeeze(0)
         return found
 
-    def gradients(
-        self, name: str, loss: torch.Tensor, model: torch.nn.Module, names: dict[str, str]
-    ) -> dict[str, torch.Tensor]:
-        loss.backward()
-        parameters = dict(model.named_parameters())
-        grads = {theirs: parameters[ours].grad for theirs, ours in names.items()}
-        return {f"{name}/{theirs}": gradient for theirs, gradient in grads.items() if gradient is not None}
-
 
 def first_exit(agrees: torch.Tensor, patience: int) -> torch.Tensor:
     """Layers (B,) after which predictions have agreed with the one before so often in a row, else all: (L - 1, B)."""
@@ -140,8 +134,9 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> AlbertReference:
     unused = weights.keys() - used
     if unused:
         raise ValueError(f"the weights do not fit the config: unexpected {', '.join(sorted(unused))}")
+    ours = []
     for model, each in zip(models, names, strict=True):
-        known = {theirs: ours for theirs, ours in each.items() if theirs in weights}
-        load_renamed(model, {theirs: weights[theirs] for theirs in known}, known)
-        model.eval()
-    return AlbertReference(*models, names, case.get("regression_threshold"))
+        tensors = {theirs: weights[theirs] for theirs in each if theirs in weights}
+        load_weights(model.eval(), tensors, each)
+        ours.append({each[theirs]: tensor for theirs, tensor in tensors.items()})
+    return AlbertReference(*models, weights, ours, case.get("regression_threshold"))

@@ -9,17 +9,21 @@ import re
 import torch
 from torch.nn import functional as F
 
-from .recording import require_keys
+from .recording import require_keys, their_gradients
 
 INPUTS = ("input_ids", "start_of_sequence", "target_ids", "loss_mask")
 
 
 class BlockRecurrentReference:
-    """Our model with their weights; see `Reference`. `names`: their parameter -> ours; gradients are of one segment."""
+    """Our model with their weights; see `Reference`. Gradients are of one segment.
 
-    def __init__(self, model, names: dict[str, str], grad_segment: int | None):
-        self.model = model
-        self.names = names
+    Args:
+        theirs: their parameters.
+        ours: values of ours, computed from `theirs`.
+    """
+
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor], grad_segment: int | None):
+        self.model, self.theirs, self.ours = model, theirs, ours
         self.grad_segment = grad_segment
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -37,7 +41,7 @@ class BlockRecurrentReference:
             if number == with_gradients:
                 self.model.zero_grad()
                 loss.backward()
-                results |= self.gradients()
+                results |= their_gradients(self.model, self.theirs, self.ours, zeros=True)
         return results
 
     def run_segment(self, segment: dict[str, torch.Tensor], cache) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -64,15 +68,6 @@ class BlockRecurrentReference:
         }
         results |= {f"hidden.{layer}": hidden for layer, hidden in enumerate(outputs.hidden_states[1:])}
         return results | cached_tensors(cache), loss
-
-    def gradients(self) -> dict[str, torch.Tensor]:
-        parameters = dict(self.model.named_parameters())
-        named = {}
-        for theirs, ours in self.names.items():
-            gradient = parameters[ours].grad
-            gradient = torch.zeros_like(parameters[ours]) if gradient is None else gradient
-            named[f"grad.{theirs}"] = gradient.t() if theirs.endswith(".kernel") else gradient
-        return named
 
 
 def cached_tensors(cache) -> dict[str, torch.Tensor]:

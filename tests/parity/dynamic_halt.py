@@ -13,7 +13,7 @@ from hf_recurrent.convert.dynamic_halt import BITS
 from hf_recurrent.models.depth.chunk_plan import chunk_size
 from hf_recurrent.models.ops.attention import PackedContext
 
-from .recording import record_calls, require_keys
+from .recording import record_calls, require_keys, their_gradients
 
 
 def with_boundaries(ids: torch.Tensor, mask: torch.Tensor, config) -> tuple[torch.Tensor, torch.Tensor]:
@@ -76,12 +76,10 @@ def record_run(model) -> Iterator[RecordedCalls]:
 
 
 class DynamicHaltReference:
-    """Our model with their weights; see `Reference`. `parts`: their parameter -> ours, and the slice of its rows."""
+    """Our model with their weights; see `Reference`. `theirs`: their parameters; `ours`: ours, computed from them."""
 
-    def __init__(self, model, parts: dict[str, tuple[str, slice]], shapes: dict[str, torch.Size]):
-        self.model = model
-        self.parts = parts
-        self.shapes = shapes
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor]):
+        self.model, self.theirs, self.ours = model, theirs, ours
 
     @property
     def halts(self) -> bool:
@@ -113,7 +111,10 @@ class DynamicHaltReference:
             results |= self.halting_results(encoded.ponder_steps, encoder_mask, size, seen.probabilities)
         if gradients:
             results["loss"].sum().backward()
-            results |= self.gradients()
+            # a language model reads no boundaries
+            unused = ("encoder.START", "encoder.END") if self.model.config.is_causal else ()
+            used = {name: tensor for name, tensor in self.theirs.items() if name not in unused}
+            results |= their_gradients(self.model, used, self.ours)
         return {name: tensor.detach() for name, tensor in results.items()}
 
     def encoder_results(self, args, encoded, encoder_mask: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -162,17 +163,6 @@ class DynamicHaltReference:
             "n_layers_executed": stack_padded([chunk["n_layers_executed"] for chunk in chunks]).clamp_min(0),
             "n_loop_iterations": torch.cat([chunk["n_loop_iterations"] for chunk in chunks]),
         }
-
-    def gradients(self) -> dict[str, torch.Tensor]:
-        """Gradients under their names; unused parameters have none."""
-        parameters = dict(self.model.named_parameters())
-        results = {}
-        for theirs, (ours, rows) in self.parts.items():
-            gradient = parameters[ours].grad
-            unused = theirs in ("encoder.START", "encoder.END") and self.model.config.is_causal
-            if gradient is not None and not unused:
-                results[f"grad.{theirs}"] = gradient[rows].reshape(self.shapes[theirs])
-        return results
 
 
 def halting_of_chunk(conditional: torch.Tensor, accepted: torch.Tensor) -> dict[str, torch.Tensor]:

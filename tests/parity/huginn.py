@@ -12,10 +12,10 @@ from torch import nn
 
 from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM
 from hf_recurrent.convert.huginn import HUGINN, ROTATIONS
-from hf_recurrent.convert.renaming import load_renamed
+from hf_recurrent.convert.loading import load_weights
 from hf_recurrent.models.ops.attention import NO_ROTATIONS, KeyValue, Rotations, eager_attention_forward
 
-from .recording import recorded, require_keys
+from .recording import recorded, require_keys, their_gradients
 
 # number of steps of the calls whose results are recorded, besides the config's; and of those with a cache
 FEW_STEPS, SOME_STEPS = 1, 3
@@ -31,12 +31,13 @@ class HuginnReference:
 
     Args:
         model: language model.
-        names: of its parameters -> ours.
+        theirs: its parameters.
+        ours: values of ours, computed from `theirs`.
         case: the recorded case, whose thresholds and numbers of steps are those of the calls.
     """
 
-    def __init__(self, model, names: dict[str, str], case: dict[str, Any]):
-        self.model, self.names = model, names
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor], case: dict[str, Any]):
+        self.model, self.theirs, self.ours = model, theirs, ours
         self.thresholds = dict(case.get("exit_thresholds", {}))
         self.lookups = tuple(case.get("spec", {}).get("lookups", ("full",)))
         self.steps_of_loss = tuple(case.get("num_steps_pair_of_loss", (0, model.config.num_hidden_layers)))
@@ -50,7 +51,9 @@ class HuginnReference:
         with torch.set_grad_enabled(gradients):
             results = self.loss(inputs, io["labels"])
         if gradients:
-            results |= self.gradients(results["loss"])
+            self.model.zero_grad()
+            results["loss"].backward()
+            results |= their_gradients(self.model, self.theirs, self.ours, "loss/")
         with torch.no_grad():
             results |= self.fixed(inputs, io["attention_mask"]) | self.cached(inputs)
             results |= self.generated(io["generate_input_ids"]) | self.adaptive(io)
@@ -146,13 +149,6 @@ class HuginnReference:
                     [torch.cat([each.logits for each in row]) for row in rows]
                 )
         return results
-
-    def gradients(self, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-        self.model.zero_grad()
-        loss.backward()
-        parameters = dict(self.model.named_parameters())
-        grads = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
-        return {f"loss/{theirs}": gradient for theirs, gradient in grads.items() if gradient is not None}
 
 
 class Read(NamedTuple):
@@ -299,5 +295,6 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> HuginnReference:
     model = HuginnRecurrentForCausalLM(config)
     names = HUGINN.their_names(model)
     weights = {name: tensor for name, tensor in weights.items() if name != ROTATIONS}
-    load_renamed(model, weights, names)
-    return HuginnReference(model.eval(), names, case)
+    load_weights(model, weights, names)
+    ours = {names[theirs]: tensor for theirs, tensor in weights.items()}
+    return HuginnReference(model.eval(), weights, ours, case)

@@ -8,20 +8,14 @@ import torch
 from hf_recurrent.models.depth.act import ACT
 from hf_recurrent.models.ops.positions import sinusoids
 
-from .recording import require_keys
-
-
-def merge_keys_values(key: torch.Tensor, value: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """Keys and values (H * D, E) each -> (2 * H * D, E), keys and values of each head in turn."""
-    return torch.stack([rows.unflatten(0, (-1, head_dim)) for rows in (key, value)], dim=1).flatten(0, 2)
+from .recording import require_keys, their_gradients
 
 
 class NeuralDataRouterReference:
-    """Our model with their weights; see `Reference`. `names`: their parameter -> ours."""
+    """Our model with their weights; see `Reference`. `theirs`: their parameters; `ours`: ours, computed from them."""
 
-    def __init__(self, model, names: dict[str, str], test_steps: int | None):
-        self.model = model
-        self.names = names
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor], test_steps: int | None):
+        self.model, self.theirs, self.ours = model, theirs, ours
         self.max_depth = test_steps
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -49,7 +43,7 @@ class NeuralDataRouterReference:
             results["total_loss"] = results["loss"] + results["act_reg_loss"]
         if gradients:
             (outputs.loss if outputs.aux_loss is None else outputs.loss + outputs.aux_loss).backward()
-            results |= self.gradients()
+            results |= their_gradients(self.model, self.theirs, self.ours)
         return {name: tensor.detach() for name, tensor in results.items()}
 
     @property
@@ -113,11 +107,3 @@ class NeuralDataRouterReference:
             "act_n_updates": state.steps.float(),
             "act_reg_loss": config.ponder_loss_weight * state.remainder.mean().view(1),
         }
-
-    def gradients(self) -> dict[str, torch.Tensor]:
-        parameters = dict(self.model.named_parameters())
-        named = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
-        key, value = (parameters[f"model.block.attention.{kind}_proj.weight"].grad for kind in "kv")
-        prefix = next(theirs for theirs in named if theirs.endswith("data_to_q.weight")).removesuffix("q.weight")
-        named[f"{prefix}kv.weight"] = merge_keys_values(key, value, self.model.config.head_dim)
-        return {f"grad.{theirs}": gradient for theirs, gradient in named.items()}

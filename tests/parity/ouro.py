@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import torch
 
 from hf_recurrent import OuroRecurrentConfig, OuroRecurrentForCausalLM
+from hf_recurrent.convert.loading import load_weights
 from hf_recurrent.convert.ouro import OURO
-from hf_recurrent.convert.renaming import load_renamed
 from hf_recurrent.models.depth.objectives import (
     continuation_targets,
     gate_loss,
@@ -20,7 +20,7 @@ from hf_recurrent.models.depth.objectives import (
 )
 from hf_recurrent.models.ops.losses import NO_TARGET, token_losses
 
-from .recording import recorded, require_keys
+from .recording import recorded, require_keys, their_gradients
 
 THRESHOLDS = (0.3, 0.5, 0.9)
 CACHED_THRESHOLD = 0.5
@@ -36,11 +36,12 @@ class OuroReference:
 
     Args:
         model: language model.
-        names: of its parameters -> ours.
+        theirs: its parameters.
+        ours: values of ours, computed from `theirs`.
     """
 
-    def __init__(self, model, names: dict[str, str]):
-        self.model, self.names = model, names
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor]):
+        self.model, self.theirs, self.ours = model, theirs, ours
         model.set_attn_implementation("eager")
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
@@ -51,7 +52,9 @@ class OuroReference:
             results |= self.losses(results, io["labels"])
         if gradients:
             for name in ("loss", "stage1_loss", "stage2_loss"):
-                results |= self.gradients(name, results[name])
+                self.model.zero_grad()
+                results[name].backward(retain_graph=True)
+                results |= their_gradients(self.model, self.theirs, self.ours, f"{name}/")
         with torch.no_grad():
             results |= self.exits(inputs) | self.cached(inputs) | self.generated(io)
         return {name: tensor.detach() for name, tensor in results.items()}
@@ -144,13 +147,6 @@ class OuroReference:
             results[f"generated{name}"] = found[:, prompts.shape[1] :]
         return results
 
-    def gradients(self, name: str, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-        self.model.zero_grad()
-        loss.backward(retain_graph=True)
-        parameters = dict(self.model.named_parameters())
-        grads = {theirs: parameters[ours].grad for theirs, ours in self.names.items()}
-        return {f"{name}/{theirs}": gradient for theirs, gradient in grads.items() if gradient is not None}
-
 
 def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
     """The language model of a case."""
@@ -159,5 +155,5 @@ def load(case: dict, weights: dict[str, torch.Tensor]) -> OuroReference:
     config = OuroRecurrentConfig(**OURO.our_fields(theirs), **special)
     model = OuroRecurrentForCausalLM(config)
     names = OURO.their_names(model)
-    load_renamed(model, weights, names)
-    return OuroReference(model.eval(), names)
+    load_weights(model, weights, names)
+    return OuroReference(model.eval(), weights, {names[theirs]: tensor for theirs, tensor in weights.items()})

@@ -34,23 +34,23 @@ def load_reference(folder: str | Path) -> Reference:
             missing, unexpected or of another shape.
     """
     case, weights = read_authors(folder)
+    # gradients of the authors' parameters come through the conversion
+    theirs = {name: tensor.requires_grad_(tensor.is_floating_point()) for name, tensor in weights.items()}
     # conversions of real checkpoints of these go through `from_pretrained_recurrent`
     pretrained = {"albert": albert, "ouro": ouro, "huginn": huginn}.get(case.get("family"))
     if pretrained is not None:
         try:
-            return pretrained.load(case, weights)
+            return pretrained.load(case, theirs)
         except (StrictDataclassError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder}/case.json does not describe a valid model: {error!r}") from error
-    model, names = load_case(case, weights, Path(folder) / "case.json")
+    model, ours = load_case(case, theirs)
     if "framework" in case:
-        shapes = {name: tensor.shape for name, tensor in weights.items()}
-        causal = model.config.is_causal
-        kind = dynamic_halt.FlipFlopReference if causal else dynamic_halt.ClassifierReference
-        return kind(model, names, shapes)
+        kind = dynamic_halt.FlipFlopReference if model.config.is_causal else dynamic_halt.ClassifierReference
+        return kind(model, theirs, ours)
     if case["family"] == "ndr":
-        return neural_data_router.NeuralDataRouterReference(model, names, case["config"].get("n_test_layers"))
+        return neural_data_router.NeuralDataRouterReference(model, theirs, ours, case["config"].get("n_test_layers"))
     if case["family"] == "brt":
-        return block_recurrent.BlockRecurrentReference(model, names, case.get("grad_segment"))
+        return block_recurrent.BlockRecurrentReference(model, theirs, ours, case.get("grad_segment"))
     if model.config.is_encoder_decoder:
-        return sparse_universal.EncoderDecoderReference(model, names, case["config"])
-    return sparse_universal.EncoderReference(model, names)
+        return sparse_universal.EncoderDecoderReference(model, theirs, ours, case["config"])
+    return sparse_universal.EncoderReference(model, theirs, ours)

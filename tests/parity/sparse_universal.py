@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from hf_recurrent.models.sut.modeling_sut import mean_over_tokens
 from hf_recurrent.models.sut.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
 
-from .recording import record_calls, require_keys
+from .recording import record_calls, require_keys, their_gradients
 
 MODULES = ("self_attn", "cross_attn", "ffd")
 
@@ -128,31 +128,21 @@ def statistics(total: RouterStatistics) -> dict[str, torch.Tensor]:
     }
 
 
-class Gradients:
+def gradients_of(reference, losses: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Gradients of named losses under the authors' parameter names."""
-
-    def __init__(self, model, names: dict[str, str]):
-        self.model, self.names = model, names
-
-    def of(self, losses: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        named, parameters = {}, dict(self.model.named_parameters())
-        for loss_name, loss in losses.items():
-            self.model.zero_grad()
-            loss.backward(retain_graph=True)
-            for theirs, ours in self.names.items():
-                gradient = parameters[ours].grad
-                gradient = torch.zeros_like(parameters[ours]) if gradient is None else gradient.clone()
-                if theirs.endswith("rel_pos_emb"):
-                    gradient = F.pad(gradient, (1, 1))
-                named[f"grad.{loss_name}/{theirs}"] = gradient
-        return named
+    named = {}
+    for name, loss in losses.items():
+        reference.model.zero_grad()
+        loss.backward(retain_graph=True)
+        named |= their_gradients(reference.model, reference.theirs, reference.ours, f"grad.{name}/", zeros=True)
+    return named
 
 
 class EncoderReference:
-    """Our encoder with their weights; see `Reference`. `names`: their parameter -> ours."""
+    """Our encoder with their weights; see `Reference`. `theirs`: their parameters; `ours`: ours, computed from them."""
 
-    def __init__(self, model, names: dict[str, str]):
-        self.model, self.names = model, names
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor]):
+        self.model, self.theirs, self.ours = model, theirs, ours
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
         require_keys(io, ["src_tokens", "src_padding_mask", *(["loss_weights"] if gradients else [])])
@@ -168,7 +158,7 @@ class EncoderReference:
         named["act_loss"] = losses.get("act", torch.zeros(()))
         named["stats.n_block_computations"] = output.ponder_steps.clamp_min(0).sum()
         if gradients:
-            named |= Gradients(self.model, self.names).of(losses)
+            named |= gradients_of(self, losses)
         return {name: tensor.detach() for name, tensor in named.items()}
 
     def losses(self, output, results: dict, io: dict) -> dict[str, torch.Tensor]:
@@ -184,29 +174,35 @@ class EncoderReference:
 
 
 class EncoderDecoderReference:
-    """Our encoder-decoder with their weights; see `Reference`. `theirs`: their config."""
+    """Our encoder-decoder with their weights; see `Reference`.
 
-    def __init__(self, model, names: dict[str, str], theirs: dict):
-        self.model, self.names, self.theirs = model, names, theirs
+    Args:
+        theirs: their parameters.
+        ours: values of ours, computed from `theirs`.
+        config: their config.
+    """
+
+    def __init__(self, model, theirs: dict[str, torch.Tensor], ours: dict[str, torch.Tensor], config: dict):
+        self.model, self.theirs, self.ours, self.config = model, theirs, ours, config
 
     def run(self, io: dict[str, torch.Tensor], gradients: bool = False) -> dict[str, torch.Tensor]:
         require_keys(io, ["src_tokens", "src_padding_mask", "prev_output_tokens", "tgt_padding_mask", "target"])
-        if "thresholds" in self.theirs:
+        if "thresholds" in self.config:
             results = {}
-            for threshold in self.theirs["thresholds"]:
+            for threshold in self.config["thresholds"]:
                 named = self.run_whole(io, False, threshold)
                 named |= {f"stats.n_nonpad_{stack}": count for stack, count in self.nonpad(io).items()}
                 results |= {f"thr{threshold}/{name}": tensor for name, tensor in named.items()}
             return results
-        if "greedy_steps" in self.theirs:
+        if "greedy_steps" in self.config:
             return self.run_steps(io)
         return self.run_whole(io, gradients)
 
     def nonpad(self, io: dict) -> dict[str, torch.Tensor]:
         """Depth steps of all tokens without halting."""
         return {
-            "enc": (~io["src_padding_mask"]).sum() * self.theirs["encoder_layers"],
-            "dec": (~io["tgt_padding_mask"]).sum() * self.theirs["decoder_layers"],
+            "enc": (~io["src_padding_mask"]).sum() * self.config["encoder_layers"],
+            "dec": (~io["tgt_padding_mask"]).sum() * self.config["decoder_layers"],
         }
 
     def inputs(self, io: dict) -> dict[str, torch.Tensor]:
@@ -236,16 +232,16 @@ class EncoderDecoderReference:
             "stats.n_block_dec": output.ponder_steps.clamp_min(0).sum(),
         }
         if gradients:
-            results |= Gradients(self.model, self.names).of({"total": results["loss.official_total"]})
+            results |= gradients_of(self, {"total": results["loss.official_total"]})
         return {name: tensor.detach() for name, tensor in results.items()}
 
     def objective(self, output, results: dict, labels: torch.Tensor) -> dict[str, torch.Tensor]:
         """The losses as the authors sum them up; the total is the training loss times the number of labelled tokens."""
         count = (labels != -100).sum()
         act = {stack: results[f"{stack}.act_loss_per_layer"][-1] for stack in ("enc", "dec")}
-        weighted = self.theirs["act_coef"] * (act["enc"] + act["dec"])
+        weighted = self.config["act_coef"] * (act["enc"] + act["dec"])
         # ours counts steps from one, theirs from zero
-        offset = 2 * self.theirs["act_coef"]
+        offset = 2 * self.config["act_coef"]
         total = (output.loss + output.aux_loss) * count - offset
         modules = [f"enc.{name}" for name in ("self_attn", "ffd")] + [f"dec.{name}" for name in MODULES]
         official, paper = (sum(results[f"{name}.mim_{sign}"] for name in modules) for sign in ("official", "paper"))
@@ -260,7 +256,7 @@ class EncoderDecoderReference:
             "loss.mim_official_sum": official,
             "loss.mim_paper_sign_sum": paper,
             "loss.official_total": total,
-            "loss.total_paper_sign": total + self.theirs["mim_coef"] * (paper - official),
+            "loss.total_paper_sign": total + self.config["mim_coef"] * (paper - official),
         }
 
     @torch.no_grad()
@@ -280,7 +276,7 @@ class EncoderDecoderReference:
             )
             cache, encoder_outputs = output.past_key_values, (output.encoder_last_hidden_state,)
             logits.append(output.logits)
-            steps = torch.arange(self.theirs["decoder_layers"], device=token.device)
+            steps = torch.arange(self.config["decoder_layers"], device=token.device)
             active.append((output.ponder_steps > steps).sum(0))
         results = {
             "encoder_out": whole.encoder_last_hidden_state,
@@ -291,7 +287,7 @@ class EncoderDecoderReference:
         return results | self.generated(source)
 
     def generated(self, source: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        steps, pad = self.theirs["greedy_steps"], self.theirs["pad_idx"]
+        steps, pad = self.config["greedy_steps"], self.config["pad_idx"]
         greedy = self.model.generate(
             **source, max_new_tokens=steps, min_new_tokens=1, suppress_tokens=[pad], do_sample=False
         )

@@ -10,13 +10,14 @@ from transformers import PreTrainedModel
 
 from ..utils import read_json
 from . import block_recurrent, dynamic_halt, neural_data_router, sparse_universal
+from .loading import load_weights, rename
 
-NAMES = ("case.json", "weights.safetensors")
-# of a case whose config has a field, or one of some values of it, the module that knows its names
-FAMILIES = {
-    "ndr": (neural_data_router, "official_variant", None),
-    "brt": (block_recurrent, "window_length", None),
-    "sut": (sparse_universal, "kind", ("enc", "ed", "inc", "sweep")),
+# framework or family of a case -> the module whose `prepare(case, weights)` makes our model, names and tensors
+ORIGINS = {
+    **dict.fromkeys(dynamic_halt.FRAMEWORKS, dynamic_halt),
+    "ndr": neural_data_router,
+    "brt": block_recurrent,
+    "sut": sparse_universal,
 }
 
 
@@ -36,13 +37,12 @@ def load_authors(folder: str | Path) -> PreTrainedModel:
         ValueError: a system this package does not have, a config choice it cannot express, or weights that are
             missing, unexpected or of another shape.
     """
-    case, weights = read_authors(folder)
-    return load_case(case, weights, Path(folder) / "case.json")[0]
+    return load_case(*read_authors(folder))[0]
 
 
 def read_authors(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """The authors' config and parameters; errors are those of `load_authors`."""
-    paths = [Path(folder) / name for name in NAMES]
+    paths = [Path(folder) / name for name in ("case.json", "weights.safetensors")]
     for path in paths:
         if not path.is_file():
             raise FileNotFoundError(
@@ -51,20 +51,19 @@ def read_authors(folder: str | Path) -> tuple[dict[str, Any], dict[str, torch.Te
     return read_json(paths[0]), load_file(paths[1])
 
 
-def load_case(case: dict[str, Any], weights: dict[str, torch.Tensor], place: Path) -> tuple[PreTrainedModel, dict]:
-    """A case's model, and the authors' names of its parameters -> ours; `place` names the case in messages."""
-    config, family = case.get("config", {}), None
-    if case.get("framework") in dynamic_halt.FRAMEWORKS:
-        family = dynamic_halt
-    elif case.get("family") in FAMILIES:
-        module, field, values = FAMILIES[case["family"]]
-        family = module if field in config and (values is None or config[field] in values) else None
-    if family is None:
-        raise ValueError(
-            f"{place}: framework {case.get('framework')!r} is not one of {sorted(dynamic_halt.FRAMEWORKS)}, nor is "
-            f"family {case.get('family')!r} one of {', '.join(FAMILIES)} with the config of a model"
-        )
+def load_case(
+    case: dict[str, Any], weights: dict[str, torch.Tensor]
+) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
+    """A case's model, and its parameters' values as functions of `weights`, through which gradients flow."""
+    kind = "framework" if "framework" in case else "family"
+    if case.get(kind) not in ORIGINS:
+        raise ValueError(f"case.json: {kind} {case.get(kind)!r} is not one of {', '.join(ORIGINS)}")
     try:
-        return family.load(case, weights)
-    except StrictDataclassError as error:
+        model, table, tensors = ORIGINS[case[kind]].prepare(case, weights)
+    except KeyError as error:
+        raise ValueError(f"case.json and the weights do not describe a model: missing {error.args[0]}") from error
+    except (StrictDataclassError, RuntimeError) as error:
         raise ValueError(f"the case's config does not describe a valid model: {error}") from error
+    names = {theirs: rename(theirs, table) for theirs in tensors}
+    load_weights(model, tensors, names)
+    return model.eval(), {names[theirs]: tensor for theirs, tensor in tensors.items()}

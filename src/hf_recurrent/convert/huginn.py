@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..models.ops.positions import rotation_angles, rotation_table
-from .original import Original
+from .original import Original, unchanged
 
 # the authors' table of rotations, (1, positions, 1, planes, 2) cosines and sines
 ROTATIONS = "freqs_cis"
@@ -21,6 +21,8 @@ OWN_FORM = {
     "injection_type": "linear",
     "qk_norm": False,
     "initial_state_mode": "random",
+    "test_time_noise": 0,
+    "rope_type": "default",
 }
 
 
@@ -33,17 +35,12 @@ class HuginnOriginal(Original):
         Raises:
             ValueError: a field that says what ours cannot.
         """
-        if theirs.get("test_time_noise"):
-            raise ValueError(
-                f"config field `test_time_noise` is {theirs['test_time_noise']}: this package adds no noise to states "
-                "in each step; leave it out"
-            )
         width, heads = theirs.get("n_embd", 5280), theirs.get("n_heads", 55)
         scale = (theirs.get("init_values") or {}).get("embed_scale", math.sqrt(width))
         rotations = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
         found = {**theirs, "embed_scale": round(scale, 2), "rope_type": rotations.get("rope_type", "default")}
         derived = {"num_key_value_heads": heads, "head_dim": width // heads, "embed_scale": round(math.sqrt(width), 2)}
-        for name, value in (OWN_FORM | derived | {"rope_type": "default"}).items():
+        for name, value in (OWN_FORM | derived).items():
             if found.get(name) not in (None, value):
                 raise ValueError(
                     f"config field `{name}` is {found[name]!r}, but {value!r} in a Huginn: this package does not "
@@ -89,26 +86,24 @@ HUGINN = HuginnOriginal(
         "mean_recurrence": "num_hidden_layers",
         "mean_backprop_depth": "backprop_steps",
         "rope_base": "rope_theta",
+        **unchanged("vocab_size", "intermediate_size", "qk_bias"),
     },
-    same_fields=("vocab_size", "intermediate_size", "qk_bias"),
-    defaults={},
     names={
-        "model.embed_tokens.": "transformer.wte.",
-        "model.prelude.": "transformer.prelude.",
-        "model.block.adapter.": "transformer.adapter.",
-        "model.block.layers.": "transformer.core_block.",
-        "model.coda.": "transformer.coda.",
-        "model.norm.": "transformer.ln_f.",
-        ".attention_norm.": ".norm_1.",
-        ".attended_norm.": ".norm_2.",
-        ".feed_forward_norm.": ".norm_3.",
-        ".fed_norm.": ".norm_4.",
-        ".attention.qkv_proj.": ".attn.Wqkv.",
-        ".attention.qk_bias.weight": ".attn.qk_bias",
-        ".attention.o_proj.": ".attn.proj.",
-        ".feed_forward.up_proj.": ".mlp.fc.",
-        ".feed_forward.down_proj.": ".mlp.proj.",
+        "transformer.wte.": "model.embed_tokens.",
+        "transformer.prelude.": "model.prelude.",
+        "transformer.adapter.": "model.block.adapter.",
+        "transformer.core_block.": "model.block.layers.",
+        "transformer.coda.": "model.coda.",
+        "transformer.ln_f.": "model.norm.",
+        ".norm_1.": ".attention_norm.",
+        ".norm_2.": ".attended_norm.",
+        ".norm_3.": ".feed_forward_norm.",
+        ".norm_4.": ".fed_norm.",
+        ".attn.Wqkv.": ".attention.qkv_proj.",
+        ".attn.qk_bias": ".attention.qk_bias.weight",
+        ".attn.proj.": ".attention.o_proj.",
+        ".mlp.fc.": ".feed_forward.up_proj.",
+        ".mlp.proj.": ".feed_forward.down_proj.",
     },
     head_names=("lm_head.",),
-    heads={},
 )

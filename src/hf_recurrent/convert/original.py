@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +13,13 @@ from ..registry import ARCHITECTURES, Architecture
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 # the beginning of the names of the base model's parameters in a model with a head, here
 BASE = "model."
+# endings of buffers that early versions of transformers saved
+BUFFERS = ("position_ids", "inv_freq")
+
+
+def unchanged(*names: str) -> dict[str, str]:
+    """Fields that have the same name in both configs."""
+    return dict(zip(names, names, strict=True))
 
 
 @dataclass(frozen=True)
@@ -21,17 +28,16 @@ class Original:
 
     Attributes:
         model_type: its name in configs.
-        ours: that of our architecture.
+        ours: the name of our architecture.
         prefix: the beginning of its class names.
         base: the beginning of the names of the base model's parameters in a model with a head.
-        fields: its config fields that have another name here, and that name.
-        same_fields: its config fields that have the same name here.
-        defaults: values of its fields that a config leaves out, where ours differ.
-        names: parts of our parameters' names -> theirs, which are put in their place one after another.
+        fields: its config fields -> ours.
+        names: parts of its parameters' names -> parts of ours, which are replaced one after another.
         head_names: beginnings of the names of its heads' parameters.
         heads: classes of its own -> the Auto class of the head that is theirs here.
+        defaults: values of its fields that a config leaves out, where ours differ.
         may_lack: beginnings of our names of weights of the base model that some of its checkpoints do not have.
-        may_leave: beginnings of our names of weights of the base model that some models do not use.
+        may_leave: beginnings of our names of weights of the base model that some of our models do not use.
     """
 
     model_type: str
@@ -39,11 +45,10 @@ class Original:
     prefix: str
     base: str
     fields: Mapping[str, str]
-    same_fields: tuple[str, ...]
-    defaults: Mapping[str, Any]
     names: Mapping[str, str]
     head_names: tuple[str, ...]
-    heads: Mapping[str, str]
+    heads: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     may_lack: tuple[str, ...] = ()
     may_leave: tuple[str, ...] = ()
 
@@ -52,48 +57,44 @@ class Original:
         return ARCHITECTURES[self.ours]
 
     def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of our config that say the same as those of theirs that are about the model."""
+        """The fields of our config for those of theirs that are about the model."""
         theirs = {**self.defaults, **theirs}
-        renamed = {ours: theirs[name] for name, ours in self.fields.items() if name in theirs}
-        return renamed | {name: theirs[name] for name in self.same_fields if name in theirs}
+        return {ours: theirs[name] for name, ours in self.fields.items() if name in theirs}
 
     def their_fields(self, config: Any) -> dict[str, Any]:
         """The inverse of `our_fields`."""
-        renamed = {name: getattr(config, ours) for name, ours in self.fields.items()}
-        return renamed | {name: getattr(config, name) for name in self.same_fields}
-
-    def their_names(self, model: torch.nn.Module) -> dict[str, str]:
-        """Their name of each parameter of our model -> ours.
-
-        Raises:
-            ValueError: a parameter is none of theirs, such as that of a probe.
-        """
-        is_base = not hasattr(model, model.base_model_prefix)
-        found = {self.their_name(f"{BASE * is_base}{ours}"): ours for ours, _ in model.named_parameters()}
-        unknown = [ours for theirs, ours in found.items() if not theirs.startswith((self.base, *self.head_names))]
-        if unknown:
-            raise ValueError(f"the {self.model_type} of other packages has no {', '.join(unknown)}")
-        return {theirs.removeprefix(self.base * is_base): ours for theirs, ours in found.items()}
-
-    def their_name(self, ours: str) -> str:
-        """Their name of a parameter of ours, in a model with a head."""
-        for part, theirs in self.names.items():
-            ours = ours.replace(part, theirs)
-        return ours
+        return {name: getattr(config, ours) for name, ours in self.fields.items()}
 
     def computed_tensors(self, config: Any) -> dict[str, torch.Tensor]:
         """Tensors of their checkpoints that hold no weights, by their names; `config` is ours."""
         return {}
 
+    def their_names(self, model: torch.nn.Module) -> dict[str, str]:
+        """Their name of each parameter of our model -> ours.
+
+        Raises:
+            ValueError: a parameter is none of theirs, such as the weight of a probe.
+        """
+        is_base, found = not hasattr(model, model.base_model_prefix), {}
+        for ours, _ in model.named_parameters():
+            theirs = BASE * is_base + ours
+            for their_part, part in self.names.items():
+                theirs = theirs.replace(part, their_part)
+            found[theirs] = ours
+        unknown = [ours for theirs, ours in found.items() if not theirs.startswith((self.base, *self.head_names))]
+        if unknown:
+            raise ValueError(f"the {self.model_type} of other packages has no {', '.join(unknown)}")
+        return {theirs.removeprefix(self.base * is_base): ours for theirs, ours in found.items()}
+
     @property
     def key_mapping(self) -> dict[str, str]:
         """The `key_mapping` by which `from_pretrained` finds our parameters in their checkpoints, part by part."""
-        parts = {re.escape(old): new for old, new in OLD_NAMES.items()}
-        for ours, theirs in self.names.items():
-            # checkpoints of a base model are without its prefix
-            start = f"^(?:{re.escape(self.base)})?" if theirs.startswith(self.base) else ""
-            parts[start + re.escape(theirs.removeprefix(self.base))] = ours
-        return parts
+        # checkpoints of a base model are without its prefix
+        base = f"^(?:{re.escape(self.base)})?"
+        return {re.escape(old): new for old, new in OLD_NAMES.items()} | {
+            base * theirs.startswith(self.base) + re.escape(theirs.removeprefix(self.base)): ours
+            for theirs, ours in self.names.items()
+        }
 
     def check_backbone(self, model: torch.nn.Module, report: Mapping[str, Any], name: str) -> None:
         """Raise a ValueError if a checkpoint lacks weights of the base model, or has others than it.
@@ -103,17 +104,16 @@ class Original:
             report: of transformers, what was not loaded: `missing_keys` and `unexpected_keys`.
         """
         is_base = not hasattr(model, model.base_model_prefix)
-        parts = tuple(part for part in self.names if part.startswith(BASE))
-        missing = [f"{BASE * is_base}{key}" for key in report["missing_keys"]]
-        missing = [key for key in missing if key.startswith(parts) and not key.startswith(self.may_lack)]
-        heads = (*self.head_names, *(part for part in self.names if not part.startswith((BASE, "."))))
+        backbone = tuple(part for part in self.names.values() if part.startswith(BASE))
+        missing = [BASE * is_base + key for key in report["missing_keys"]]
+        missing = [key for key in missing if key.startswith(backbone) and not key.startswith(self.may_lack)]
         unexpected = [
             key
             for key in report["unexpected_keys"]
             if (is_base or key.startswith((BASE, self.base)))
-            and not key.startswith((*heads, *self.may_leave))
-            # buffers that early versions of transformers saved
-            and not key.endswith(("position_ids", "inv_freq"))
+            and not key.startswith(self.head_names)
+            and not (BASE * is_base + key).startswith(self.may_leave)
+            and not key.endswith(BUFFERS)
         ]
         for keys, problem, owner in ((missing, "lacks", "a"), (unexpected, "has", "no")):
             if keys:
@@ -125,11 +125,5 @@ class Original:
 
     def head_of(self, architectures: list[str] | None) -> str:
         """The Auto class of our head for a checkpoint of theirs, by the classes that its config names."""
-        for name in architectures or ():
-            if name in self.heads:
-                return self.heads[name]
-            suffix = name.removeprefix(self.prefix)
-            for auto_class, ours in self.architecture.heads.items():
-                if ours == suffix:
-                    return auto_class
-        return "AutoModel"
+        known = {self.prefix + suffix: name for name, suffix in self.architecture.heads.items()} | {**self.heads}
+        return next((known[name] for name in architectures or () if name in known), "AutoModel")

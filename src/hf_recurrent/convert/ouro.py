@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .original import Original
+from .original import Original, unchanged
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -36,6 +36,15 @@ class OuroOriginal(Original):
         return fields
 
     def their_fields(self, config: Any) -> dict[str, Any]:
+        """The inverse of `our_fields`.
+
+        Raises:
+            ValueError: the model has no exit gate.
+        """
+        if config.halting == "none":
+            raise ValueError(
+                "the model has halting='none', and so no exit gate, which an Ouro has: load it with its gate"
+            )
         scaling, slides = config.rotary_scaling, config.sliding_layers
         windows = {"use_sliding_window": bool(slides)}
         if slides:
@@ -54,12 +63,10 @@ OURO = OuroOriginal(
         "num_hidden_layers": "layers_per_step",
         "early_exit_threshold": "halting_threshold",
         "rms_norm_eps": "layer_norm_eps",
+        **unchanged("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"),
+        **unchanged("head_dim", "hidden_act", "max_position_embeddings", "initializer_range", "rope_theta"),
+        **unchanged("attention_dropout", "tie_word_embeddings"),
     },
-    same_fields=(
-        *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim"),
-        *("hidden_act", "max_position_embeddings", "initializer_range", "rope_theta", "attention_dropout"),
-        "tie_word_embeddings",
-    ),
     # of the authors' config class, whose config.json leaves out what is as by default
     defaults={
         **{"vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32},
@@ -67,18 +74,17 @@ OURO = OuroOriginal(
         **{"rope_theta": 10_000.0, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28},
     },
     names={
-        "model.block.layers.": "model.layers.",
-        "model.block.norm.": "model.norm.",
-        "model.halting_head.proj.": "model.early_exit_gate.",
-        ".attention_norm.": ".input_layernorm.",
-        ".attended_norm.": ".input_layernorm_2.",
-        ".feed_forward_norm.": ".post_attention_layernorm.",
-        ".fed_norm.": ".post_attention_layernorm_2.",
-        ".attention.": ".self_attn.",
-        ".feed_forward.": ".mlp.",
+        "model.layers.": "model.block.layers.",
+        "model.norm.": "model.block.norm.",
+        "model.early_exit_gate.": "model.halting_head.proj.",
+        ".input_layernorm.": ".attention_norm.",
+        ".input_layernorm_2.": ".attended_norm.",
+        ".post_attention_layernorm.": ".feed_forward_norm.",
+        ".post_attention_layernorm_2.": ".fed_norm.",
+        ".self_attn.": ".attention.",
+        ".mlp.": ".feed_forward.",
     },
     head_names=("lm_head.",),
-    heads={},
     # with halting="none"
-    may_leave=("model.halting_head.", "halting_head."),
+    may_leave=("model.halting_head.",),
 )

@@ -15,9 +15,13 @@ from .original import Original
 from .ouro import OURO
 
 ORIGINALS = {original.model_type: original for original in (ALBERT, OURO, HUGINN)}
-DTYPES = ("dtype", "torch_dtype")
 # fields of transformers that a model keeps whatever its architecture is
 KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
+# arguments of `from_pretrained` by which the config is found, too
+HUB_OPTIONS = (
+    *("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token"),
+    *("_commit_hash", "trust_remote_code"),
+)
 
 
 def original_of(model_type: object, name: str | Path) -> Original:
@@ -64,40 +68,25 @@ def from_pretrained_recurrent(
     config = kwargs.pop("config", None)
     if config is None:
         config, kwargs = our_config(original, theirs, kwargs)
-    wanted = original.head_of(theirs.get("architectures")) if auto_class is None else auto_class
-    wanted = wanted if isinstance(wanted, str) else wanted.__name__
+    wanted = getattr(auto_class, "__name__", auto_class) or original.head_of(theirs.get("architectures"))
     heads = original.architecture.heads
     if wanted not in heads:
         raise ValueError(f"auto_class is {wanted!r}: expected one of {', '.join(heads)}")
-    model_class = original.architecture.model_class(wanted)
     with_report = kwargs.pop("output_loading_info", False)
-    model, report = model_class.from_pretrained(
+    model, report = original.architecture.model_class(wanted).from_pretrained(
         name, config=config, key_mapping=original.key_mapping, output_loading_info=True, **kwargs
     )
     original.check_backbone(model, report, name)
     # transformers would save the model under their names again
     model._weight_conversions = None
-    check_tied(model, name)
-    return (model, report) if with_report else model
-
-
-def check_tied(model: PreTrainedModel, name: str) -> None:
-    """Raise a ValueError for a map to token ids that is to be the embedding, but was saved with other weights."""
     last = model.get_output_embeddings()
-    if last is None or not model.config.tie_word_embeddings:
-        return
-    if last.weight is not model.get_input_embeddings().weight:
+    tied = last is not None and model.config.tie_word_embeddings
+    if tied and last.weight is not model.get_input_embeddings().weight:
         raise ValueError(
             f"the config of {name} ties the map to token ids to the embedding, but its weights hold both, and they "
             "differ: if both are wanted, pass tie_word_embeddings=False"
         )
-
-
-# arguments of `from_pretrained` by which the config is found, too
-HUB_OPTIONS = (
-    *("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token"),
-    *("_commit_hash", "trust_remote_code"),
-)
+    return (model, report) if with_report else model
 
 
 def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any]) -> tuple[PreTrainedConfig, dict]:
@@ -110,7 +99,7 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     theirs = {"dtype": theirs.get("torch_dtype"), **theirs}
     fields = original.our_fields(theirs) | {name: theirs[name] for name in KEPT if theirs.get(name) is not None}
     # the dtype of the checkpoint, which is the default
-    kwargs = {name: value for name, value in kwargs.items() if name not in DTYPES or value != "auto"}
+    kwargs = {name: value for name, value in kwargs.items() if name not in ("dtype", "torch_dtype") or value != "auto"}
     if any("Pabee" in name for name in theirs.get("architectures") or ()):
         fields |= SEPARATE
     config_class = original.architecture.config_class
@@ -128,16 +117,13 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     Raises:
         ValueError: the model is none that another package has, or has parameters that it has not.
     """
-    found = [original for original in ORIGINALS.values() if original.ours == model.config.model_type]
-    if not found:
+    original = next((each for each in ORIGINALS.values() if each.ours == model.config.model_type), None)
+    if original is None:
         raise ValueError(f"the model is of architecture {model.config.model_type!r}, which no other package has")
-    (original,), folder = found, Path(folder)
-    if original is OURO and model.config.halting == "none":
-        raise ValueError("the model has halting='none', and so no exit gate, which an Ouro has: load it with its gate")
+    folder, config = Path(folder), model.config.to_dict()
     names = {ours: theirs for theirs, ours in original.their_names(model).items()}
     # what decides here in float32 is theirs in the dtype of the rest
     state = {names[name]: tensor.to(model.dtype) for name, tensor in model.state_dict().items() if name in names}
-    config = model.config.to_dict()
     state |= original.computed_tensors(model.config)
     fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
     suffix = type(model).__name__.removeprefix(original.architecture.prefix)
