@@ -33,7 +33,7 @@ def calibrated(name, benchmark):
 def warned():
     """Runs a function -> the warnings that a module logs, and its result."""
 
-    def run(function, *arguments, module="common.exit_calibration", **options):
+    def run(function, *arguments, module="base.exit_calibration", **options):
         logger = logging.get_logger(f"hf_recurrent.models.{module}")
         logger.setLevel("WARNING")
         with CaptureLogger(logger) as found:
@@ -52,7 +52,7 @@ def test_a_threshold_that_nobody_chose_is_told(warned):
     logging.get_logger().warning_once.cache_clear()
 
     def told(**options):
-        return warned(model, module="engine.shared_block", **batch, **options)[0]
+        return warned(model, module="base.shared_block", **batch, **options)[0]
 
     found = told(exit_criterion="confidence")
     assert "exit_criterion='confidence' stops at its default threshold, 0.99, which may be far too low or high" in found

@@ -14,7 +14,7 @@ from transformers import (
 )
 from transformers.utils import ModelOutput, logging
 
-from hf_recurrent.models.heads.causal import steps_of_new_tokens
+from hf_recurrent.models.heads.generation import steps_of_new_tokens
 from support import flash_attention
 from support.batches import tokens_of
 from support.families import LANGUAGE_BY_NAME, STEPS, make_language_model, make_text

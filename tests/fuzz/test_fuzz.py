@@ -17,7 +17,7 @@ from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.base import base_model
 from hf_recurrent.models.base.pretrained import RecurrentPreTrainedModel
 from hf_recurrent.models.depth import depth_cache, packed_rows, stick_breaking
-from hf_recurrent.models.heads import causal as causal_lm
+from hf_recurrent.models.heads import generation
 from hf_recurrent.models.ops import attention
 from hf_recurrent.models.rnn import cache as rnn_cache
 from support.families import nightly
@@ -118,7 +118,7 @@ PLANTED = {
         "cropping a cache",
     ),
     "steps of other beams": (
-        causal_lm,
+        generation,
         "steps_of_new_tokens",
         steps_of_other_beams,
         "gut ForCausalLM",

@@ -7,7 +7,7 @@ import torch
 
 from fuzz.load import campaign, trial
 from hf_recurrent import GUTForSequenceClassification
-from hf_recurrent.models.heads import causal as causal_lm
+from hf_recurrent.models.heads import generation
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def test_calls_that_share_a_record_are_found(monkeypatch):
         def reset(self, token):
             pass
 
-    monkeypatch.setattr(causal_lm, "step_calls", Shared())
+    monkeypatch.setattr(generation, "step_calls", Shared())
     # whether two calls meet is up to the machine: one of many trials finds them
     trials = (trial(random.Random(seed), threads=8, heads=[("gut", "ForCausalLM")])[1] for seed in range(50))
     assert any(fault.startswith("generate") and "ponder_steps" in fault for faults in trials for fault in faults)

@@ -191,8 +191,8 @@ class OwnConfig(GUTConfig):
 
 
 class OwnHead(GUTForSequenceClassification):
-    def classify(self, features, steps=None):
-        return -super().classify(features, steps)
+    def predict(self, features, steps=None):
+        return -super().predict(features, steps)
 
 
 class OwnModel(OwnHead):

@@ -74,9 +74,9 @@ class AlbertReference:
 
     def classified(self, states: dict[str, torch.Tensor], labels: torch.Tensor) -> dict[str, torch.Tensor]:
         config = self.model.config
-        logits = self.model.classify(states["pooler_output"], None)
+        logits = self.model.predict(states["pooler_output"], None)
         pooled = self.by_step.model.pooler(states["layer_hidden_states"][:, :, 0]).tanh()
-        by_step = torch.stack([self.by_step.classify(features, steps) for steps, features in enumerate(pooled, 1)])
+        by_step = torch.stack([self.by_step.predict(features, steps) for steps, features in enumerate(pooled, 1)])
         results = {
             "logits": logits,
             "loss": classification_losses(logits, labels, config).mean(),

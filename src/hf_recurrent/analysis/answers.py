@@ -14,8 +14,7 @@ from torch.nn import functional
 from ..data.labels import JOINED, MULTI, NO_LABEL
 from ..models.heads.classification import ForSequenceClassification, predicts_number
 from ..models.heads.seq2seq import read_mask
-from ..models.heads.token_head import TokenHead
-from ..models.heads.tokens import ForTokenClassification
+from ..models.heads.tokens import ForTokenClassification, TokenHead
 from ..models.ops.losses import NO_TARGET
 
 # the stack of a model that has one, and those of a model that has two

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import TextClassificationPipeline
 
-from ..models.base.call_options import DEPTH_ARGUMENTS
+from ..models.base.arguments import DEPTH_ARGUMENTS
 from ..models.config.exit_criteria import EXIT_ARGUMENTS
 from .answers import mean_steps
 

@@ -181,7 +181,7 @@ def judged_answers(
         chunks = len(features) // len(each.wanted)
         chosen, wanted, example = (torch.cat([own] * chunks) for own in (chosen, each.wanted, each.example))
         features, wanted = features[chosen.to(features.device)], wanted[chosen].to(features.device)
-        right = [is_right(head.logits_after(own, step), wanted) for step, own in enumerate(features.unbind(1), 1)]
+        right = [is_right(head.logits(own, step), wanted) for step, own in enumerate(features.unbind(1), 1)]
         return JudgedAnswers(features.float().cpu(), torch.stack(right, 1).cpu(), example[chosen])
 
     found = each_batch(model, drawn, judge, progress="running the model" if progress else None)

@@ -138,13 +138,13 @@ class AlbertRecurrentForSequenceClassification(ForSequenceClassification, Albert
     def by_step(self) -> bool:
         return self.config.step_classifiers == "separate"
 
-    def build_classifier(self, config) -> None:
+    def build_head(self, config) -> None:
         if self.by_step:
             self.classifiers = StepClassifiers(config, self.num_features)
         else:
-            super().build_classifier(config)
+            super().build_head(config)
 
-    def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         features = dropout(features, self.config.classifier_dropout, self.training)
         return self.classifiers(features, steps) if self.by_step else self.classifier(features)
 
@@ -152,8 +152,8 @@ class AlbertRecurrentForSequenceClassification(ForSequenceClassification, Albert
 class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurrentPreTrainedModel):
     base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
 
-    def predict(self, states: torch.Tensor) -> torch.Tensor:
-        return super().predict(dropout(states, self.config.classifier_dropout, self.training))
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        return super().predict(dropout(features, self.config.classifier_dropout, self.training))
 
 
 class FiniteLayerNorm(nn.LayerNorm):
@@ -184,7 +184,7 @@ class TokenPrediction(nn.Module):
 class AlbertRecurrentForMaskedLM(ForMaskedLM, AlbertRecurrentPreTrainedModel):
     base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
 
-    def build_lm_head(self, config) -> None:
+    def build_head(self, config) -> None:
         self.lm_head = TokenPrediction(config)
         self._tied_weights_keys = {"lm_head.decoder.weight": "model.embed_tokens.weight"}
 
@@ -202,8 +202,8 @@ class AlbertRecurrentForQuestionAnswering(ForQuestionAnswering, AlbertRecurrentP
 class AlbertRecurrentForMultipleChoice(ForMultipleChoice, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
 
-    def score(self, features: torch.Tensor) -> torch.Tensor:
-        return super().score(dropout(features, self.config.classifier_dropout, self.training))
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        return super().predict(dropout(features, self.config.classifier_dropout, self.training))
 
 
 __all__ = [

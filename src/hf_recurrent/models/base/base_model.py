@@ -36,7 +36,7 @@ from ..ops.layers import Dropout, embedding_width
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table, token_positions, xpos_rotations, xpos_scales
 from ..ops.sharding import gather_for_methods, touch_all_parameters
-from ..ops.unsupported import supported
+from .arguments import supported
 from .outputs import RecurrentOutput
 from .pretrained import RecurrentPreTrainedModel
 

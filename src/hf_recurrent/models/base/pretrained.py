@@ -15,9 +15,9 @@ from ..config.base import Capabilities, is_of
 from ..config.saved_names import renamed
 from ..depth.objectives import prior_divergence
 from ..ops.exit_probe import ExitProbe
-from ..ops.initialization import embedding_like, initialized_linear, torch_default
+from ..ops.initialization import embedding_like
 from ..ops.losses import mean_of
-from .call_options import call_options
+from .arguments import call_options
 from .exit_calibration import drop_if_void, warn_if_void
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
@@ -263,22 +263,3 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             if token is not None:
                 table[token].normal_(std=self.config.boundary_initializer_range)
         init.copy_(embedding.weight, table)
-
-
-class TaskHead(nn.Module):
-    """Two layers with a ReLU, as in the reference: (B, features) -> (B, C)."""
-
-    def __init__(self, input_size: int, hidden_size: int, num_labels: int):
-        super().__init__()
-        self.hidden = initialized_linear(input_size, hidden_size, torch_default)
-        self.output = initialized_linear(hidden_size, num_labels, torch_default)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return self.output(self.hidden(features).relu())
-
-
-def task_head(config, num_features: int, num_outputs: int) -> nn.Module:
-    """The last layers of a classifier, (..., features) -> (..., outputs), as `config.classifier` says."""
-    if config.classifier == "mlp":
-        return TaskHead(num_features, config.hidden_size, num_outputs)
-    return initialized_linear(num_features, num_outputs, torch_default)

@@ -237,7 +237,7 @@ class BlockRecurrentForCausalLM(ForCausalLM, BlockRecurrentPreTrainedModel, Gene
         super().__init__(config)
         self.dropout = Dropout(config.dropout)
 
-    def predict(self, states: torch.Tensor) -> torch.Tensor:
+    def predict(self, states: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         """Logits, divided by a root because embeddings are as large as states: (B, S, E) -> (B, S, V)."""
         divisor = self.config.logit_divisor
         size = getattr(self.config, divisor) if isinstance(divisor, str) else divisor

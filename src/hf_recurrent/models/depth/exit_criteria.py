@@ -32,24 +32,18 @@ class AnswerHead:
     """A task model's head, as exit criteria use it. No tuple: accelerate moves what is in those, offloaded modules too.
 
     Attributes:
-        logits: function from features (n, F) to logits (n, C), see `by_step`.
+        logits: function from features (n, F), of units that have taken so many steps, and the steps to logits (n, C).
         probe: function from features (n, F) to the probability (n,) that the answer is right; None if none was fitted.
         answers: the answers of a prediction: one of the "classes", independent "labels", or a "number"; or what no
             sequence predicts as a whole: a class for each of its "tokens", a "span" of them, or a "choice" among
             several sequences.
         joined: function from features (2n, E) of the sentences of pairs to those of the pairs; None if units are whole.
-        by_step: whether `logits` takes the number of steps as well, because each step has a head of its own.
     """
 
-    logits: Callable[[torch.Tensor], torch.Tensor]
+    logits: Callable[..., torch.Tensor]
     probe: Callable[[torch.Tensor], torch.Tensor] | None
     answers: Literal["classes", "labels", "number", "tokens", "span", "choice"] = "classes"
     joined: Callable[[torch.Tensor], torch.Tensor] | None = None
-    by_step: bool = False
-
-    def logits_after(self, features: torch.Tensor, steps: int | torch.Tensor) -> torch.Tensor:
-        """Logits (n, C) from features (n, F) of units that have taken so many steps."""
-        return self.logits(features, steps) if self.by_step else self.logits(features)
 
     def judged(self, features: torch.Tensor, criterion: ExitCriterion, steps: int | torch.Tensor) -> torch.Tensor:
         """The probe's probabilities (n,), or log-probabilities of the answers (n, A, C), from features of units.
@@ -59,7 +53,7 @@ class AnswerHead:
         features = features if self.joined is None else self.joined(features)
         if criterion.evidence == "probe":
             return self.probe(features)
-        logits = self.logits_after(features, steps)
+        logits = self.logits(features, steps)
         if self.answers == "number":
             return logits.float().unsqueeze(-1)
         return log_distributions(logits, self.answers == "labels")

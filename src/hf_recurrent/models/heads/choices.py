@@ -1,21 +1,21 @@
-"""Multiple choice, each choice read with its question, over any base model of this package.
+"""Multiple choice, each choice read with its question.
 
 Shapes: B questions, C choices, S tokens, E width, F features, L depth steps.
 """
+
+from typing import Unpack
 
 import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from ..base.call_options import checked_options
+from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
-from ..base.pretrained import task_head
-from ..depth.exit_criteria import AnswerHead
-from ..depth.objectives import objective_loss
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, is_number, is_real, refuse
 from ..ops.layers import at_least_float32
 from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
-from .classification import SequenceFeatures
+from .classification import PairHead
+from .head import task_head
 
 # statistics of sequences, which belong to a choice of a question
 BY_CHOICE = ("ponder_cost", "ponder_steps", "halting_probabilities", "attention_experts", "feed_forward_experts")
@@ -42,25 +42,23 @@ def check_choices(labels: object, num_rows: int, num_choices: int) -> Problem:
     )
 
 
-def choice_losses(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Cross-entropies in nats, zero without a target: scores (B, C), labels (B,), or -100 -> (B,)."""
-    return nn.functional.cross_entropy(at_least_float32(scores), labels.long(), reduction="none")
-
-
-class ForMultipleChoice(SequenceFeatures):
-    """Forward pass and head of multiple choice; an architecture adds `base_model_class`.
-
-    Each choice is encoded by itself, as a sequence classifier encodes a sequence or pair, and gets one score.
+class ForMultipleChoice(PairHead):
+    """Multiple choice: each choice is encoded by itself, as a sequence classifier encodes a sequence or pair, and gets
+    one score.
     """
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.model = self.base_model_class(config)
-        self.classifier = task_head(config, self.num_features, 1)
-        self.post_init()
+    answers = "choice"
+    summary = "with a head that scores the choices of a question, each read with the question."
+    example = (
+        "",
+        """
+>>> model(torch.tensor([[[2, 5, 6, 3], [2, 5, 7, 3]]])).logits.shape
+torch.Size([1, 2])
+""",
+    )
 
-    def answer_head(self) -> AnswerHead:
-        return AnswerHead(self.classifier, None, "choice")
+    def build_head(self, config) -> None:
+        self.classifier = task_head(config, self.num_features, 1)
 
     @can_return_tuple
     def forward(
@@ -70,28 +68,27 @@ class ForMultipleChoice(SequenceFeatures):
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **options,
+        **kwargs: Unpack[RecurrentKwargs],
     ) -> RecurrentOutput:
         """Score the choices of each question.
 
         Args:
-            input_ids, attention_mask, token_type_ids: (B, C, S), each as of the base model for one choice.
-            inputs_embeds: (B, C, S, E).
+            input_ids: (B, C, S) token ids, or pass `inputs_embeds` (B, C, S, E).
+            attention_mask: (B, C, S), 1 at tokens and 0 at padding, on either side.
+            token_type_ids: (B, C, S) which text of a pair each token is of; 0 by default.
             labels: (B,) numbers of the right choices, -100 for questions without a target, whose depth counts in no
                 loss either.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
-            options: those of the base model that `head_options` names, and the architecture's own. The others are
-                as of the base model, too.
+            kwargs: see `RecurrentKwargs`.
+
+        Returns:
+            `RecurrentOutput` with `logits` (B, C).
 
         Raises:
-            ValueError: as a sequence classifier; or inputs without choices, labels of another type or shape or out of
+            ValueError: see a sequence classifier; or inputs without choices, labels of another type or shape or out of
                 range.
-            TypeError: an option is not known.
         """
-        options = checked_options(self, options)
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -99,13 +96,10 @@ class ForMultipleChoice(SequenceFeatures):
             "inputs_embeds": inputs_embeds,
         }
         flat, (num_rows, num_choices) = flat_choices(inputs)
-        problems = [] if labels is None else [check_choices(labels, num_rows, num_choices)]
-        options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
-        options |= self.loss_options() if labels is not None else {}
-        features, outputs = self.sequence_features(**flat, options=options)
-        scores = self.score(features).view(num_rows, num_choices)
+        problems, losses = [] if labels is None else [check_choices(labels, num_rows, num_choices)], {}
+        features, outputs = self.sequence_features(*flat.values(), has_labels=labels is not None, **kwargs)
+        scores = self.predict(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
-        losses = {}
         if labels is not None:
             labelled = labels != NO_TARGET
             loss, fraction = self.choice_loss(scores, outputs, labels), fraction_of_step(labels, num_items_in_batch)
@@ -115,23 +109,20 @@ class ForMultipleChoice(SequenceFeatures):
         base |= {name: base[name].unflatten(0, (num_rows, num_choices)) for name in BY_CHOICE if name in base}
         return RecurrentOutput(logits=scores, **losses, **base)
 
-    def score(self, features: torch.Tensor) -> torch.Tensor:
-        """Scores (N, 1) of choices from their features (N, F)."""
-        return self.classifier(features)
-
     def choice_loss(self, scores: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor) -> torch.Tensor:
-        """Mean over labelled questions of the loss of scores (B, C) or, by the depth objective, of those of each step.
-
-        A question halts as the mean of its choices.
+        """Mean over labelled questions of the cross-entropies of scores (B, C); a question halts as the mean of its
+        choices.
         """
-        losses = choice_losses(scores, labels)
+        by_step, distribution = [], outputs.halting_distribution
         if self.supervises_steps:
-            by_step = [self.score(features).view_as(scores) for features in outputs.step_features]
-            distribution = outputs.halting_distribution
-            if distribution is not None:
-                distribution = distribution.unflatten(0, scores.shape).mean(1)
-            losses = objective_loss(self.config, [choice_losses(each, labels) for each in by_step], distribution)
-        return mean_of(losses, labels != NO_TARGET)
+            by_step = [self.predict(features).view_as(scores) for features in outputs.step_features]
+        if distribution is not None:
+            distribution = distribution.unflatten(0, scores.shape).mean(1)
+
+        def cross_entropies(scores: torch.Tensor) -> torch.Tensor:
+            return nn.functional.cross_entropy(at_least_float32(scores), labels.long(), reduction="none")
+
+        return mean_of(self.over_depth(cross_entropies, scores, by_step, distribution), labels != NO_TARGET)
 
 
 def flat_choices(inputs: dict[str, object]) -> tuple[dict[str, torch.Tensor | None], tuple[int, int]]:

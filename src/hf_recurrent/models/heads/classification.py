@@ -1,35 +1,24 @@
-"""Task heads over any base model of this package.
+"""Sequence classifiers, and features of whole sequences and of pairs of sentences.
 
 Shapes: B sequences, S tokens, E width, C labels, W tokens of the longer sentence.
 """
 
 import math
-from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
-from ..base.call_options import checked_options
+from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
-from ..base.pretrained import task_head
 from ..depth.exit_criteria import AnswerHead
-from ..depth.objectives import objective_loss
-from ..ops.checks import (
-    Problem,
-    check_ids,
-    check_inputs,
-    check_tensor,
-    is_nan,
-    is_real,
-    other_marks,
-    refuse,
-)
+from ..ops.checks import Problem, check_ids, check_inputs, check_tensor, is_nan, is_real, other_marks, refuse
 from ..ops.graphs import in_graph
 from ..ops.layers import at_least_float32, embedding_width
 from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
 from ..ops.token_order import tokens_first
+from .head import Head
 
 
 class SplitPairs(NamedTuple):
@@ -140,34 +129,28 @@ def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) ->
     return loss(logits, labels, reduction="none").mean(-1)
 
 
-class SequenceFeatures:
-    """Features of whole sequences and of pairs, for heads that answer for them.
+class PairHead(Head):
+    """A head that answers for whole sequences or pairs.
 
-    Single sentences and joint pairs have the pooled states, siamese pairs (`config.pair_encoding`)
-    [u; v; u * v; |u - v|] of their two sentences, encoded in one batch of twice the size.
+    Its features are the pooled states of single sentences and joint pairs. Of siamese pairs (`config.pair_encoding`)
+    they are [u; v; u * v; |u - v|] of the two sentences, encoded in one batch of twice the size.
     """
 
-    base_model_class: type
+    pools = True
 
     @property
     def num_features(self) -> int:
         return self.config.hidden_size * (4 if self.config.pair_encoding == "siamese" else 1)
 
     def sequence_features(
-        self,
-        input_ids: torch.Tensor | None,
-        attention_mask: torch.Tensor | None,
-        token_type_ids: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        options: dict,
+        self, *inputs: torch.Tensor | None, has_labels: bool, **kwargs
     ) -> tuple[torch.Tensor, RecurrentOutput]:
-        """Features (B, F), and outputs of the base model, by pair if pairs are siamese; `options` are its arguments."""
-        options = {**options, "answer_head": self.answer_head()}
+        """Features (B, F), and outputs of the base model, by pair if pairs are siamese; arguments are those of
+        `encode`.
+        """
         if self.config.pair_encoding == "siamese":
-            return self.encode_pairs(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
-        outputs = self.model(
-            input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds, return_dict=True, **options
-        )
+            return self.encode_pairs(*inputs, has_labels=has_labels, **kwargs)
+        outputs = self.encode(*inputs, has_labels=has_labels, **kwargs)
         return outputs.pooler_output, outputs
 
     def encode_pairs(
@@ -176,7 +159,7 @@ class SequenceFeatures:
         attention_mask: torch.Tensor | None,
         token_type_ids: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
-        options: dict,
+        **kwargs,
     ) -> tuple[torch.Tensor, RecurrentOutput]:
         """Encode both sentences of each pair -> (B, 4E) features, and outputs by pair instead of by sentence."""
         if token_type_ids is None:
@@ -198,66 +181,53 @@ class SequenceFeatures:
         if inputs_embeds is not None:
             index = pairs.index[..., None].expand(-1, -1, inputs_embeds.shape[-1])
             inputs_embeds = inputs_embeds.repeat(2, 1, 1).gather(1, index)
-        outputs = self.model(input_ids, pairs.mask, inputs_embeds=inputs_embeds, return_dict=True, **options)
+        outputs = self.encode(input_ids, pairs.mask, None, inputs_embeds, **kwargs)
 
-        def by_unit(values: torch.Tensor | None, fill: float) -> torch.Tensor | None:
-            if values is None:
-                return None
-            if self.config.counts_by_token:
-                return merge_token_values(values, pairs, shape[1], fill)
-            return values.unflatten(0, (2, -1)).transpose(0, 1)
+        def by_token(values: torch.Tensor, fill: float = -1) -> torch.Tensor:
+            return merge_token_values(values, pairs, shape[1], fill)
 
-        def by_token(values: torch.Tensor | None) -> torch.Tensor | None:
-            return None if values is None else merge_token_values(values, pairs, shape[1], -1)
+        def by_sentence(values: torch.Tensor) -> torch.Tensor:
+            return values.unflatten(0, (2, -1))
 
-        cost, features, distribution = outputs.ponder_cost, outputs.step_features, outputs.halting_distribution
-        outputs_by_pair = RecurrentOutput(
-            **{
-                **outputs,
-                "ponder_cost": None if cost is None else cost.unflatten(0, (2, -1)).mean(0),
-                "ponder_steps": by_unit(outputs.ponder_steps, -1),
-                "halting_probabilities": by_unit(outputs.halting_probabilities, 0.0),
-                "step_features": None if features is None else tuple(map(pair_features, features)),
-                "halting_distribution": None if distribution is None else distribution.unflatten(0, (2, -1)).mean(0),
-                "attention_experts": by_token(outputs.attention_experts),
-                "feed_forward_experts": by_token(outputs.feed_forward_experts),
-            }
-        )
-        return pair_features(outputs.pooler_output), outputs_by_pair
+        def by_part(values: torch.Tensor, fill: float = -1) -> torch.Tensor:
+            return by_token(values, fill) if self.config.counts_by_token else by_sentence(values).transpose(0, 1)
+
+        changes = {
+            "ponder_cost": lambda cost: by_sentence(cost).mean(0),
+            "ponder_steps": by_part,
+            "halting_probabilities": lambda probabilities: by_part(probabilities, 0.0),
+            "step_features": lambda features: tuple(map(pair_features, features)),
+            "halting_distribution": lambda distribution: by_sentence(distribution).mean(0),
+            "attention_experts": by_token,
+            "feed_forward_experts": by_token,
+        }
+        by_pair = {name: change(outputs[name]) for name, change in changes.items() if name in outputs}
+        return pair_features(outputs.pooler_output), RecurrentOutput(**{**outputs, **by_pair})
 
 
-class ForSequenceClassification(SequenceFeatures):
-    """Forward pass and head of a sequence classifier; an architecture adds `base_model_class`."""
+class ForSequenceClassification(PairHead):
+    """A classifier of sequences and pairs; by `config.problem_type` also a regression, or with several labels."""
 
     # whether each depth step has a classifier of its own
     by_step = False
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.num_labels = config.num_labels
-        self.model = self.base_model_class(config)
-        self.build_classifier(config)
-        self.build_probe(config, self.num_features)
-        self.post_init()
-
-    def build_classifier(self, config) -> None:
-        self.classifier = task_head(config, self.num_features, config.num_labels)
+    summary = "with a classifier of sequences and of pairs of sentences."
+    example = (
+        ", num_labels=3",
+        """
+>>> model(torch.tensor([[2, 5, 6, 3]])).logits.shape
+torch.Size([1, 3])
+""",
+    )
 
     def answer_head(self) -> AnswerHead:
-        """The head as exit criteria use it."""
         config = self.config
         labels = config.problem_type == "multi_label_classification"
         return AnswerHead(
-            self.classify if self.by_step else partial(self.classify, steps=None),
+            self.predict,
             getattr(self, "exit_probe", None),
             "number" if predicts_number(config) else "labels" if labels else "classes",
             joined=pair_features if config.pair_encoding == "siamese" else None,
-            by_step=self.by_step,
         )
-
-    def classify(self, features: torch.Tensor, steps: int | torch.Tensor | None) -> torch.Tensor:
-        """Logits (B, C) from features (B, F) after so many steps, of each example if it is a tensor (B,)."""
-        return self.classifier(features)
 
     @can_return_tuple
     def forward(
@@ -267,55 +237,55 @@ class ForSequenceClassification(SequenceFeatures):
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **options,
+        **kwargs: Unpack[RecurrentKwargs],
     ) -> RecurrentOutput:
         """Classify a batch.
 
         Args:
-            labels: (B,) or (B, C). Of a class of -100 the example has none, and counts in no loss of answers or depth.
+            input_ids: (B, S) token ids, or pass `inputs_embeds` (B, S, E).
+            attention_mask: (B, S), 1 at tokens and 0 at padding, on either side.
+            token_type_ids: (B, S) 0 at the first and 1 at the second sentence of a pair; 0 by default.
+            labels: (B,) classes or numbers, or (B, C) numbers or shares. An example of class -100 has no label, and
+                counts in no loss of answers or depth.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
-            options: those of the base model that `head_options` names, and the architecture's own. The others are
-                as of the base model, too.
+            kwargs: see `RecurrentKwargs`.
+
+        Returns:
+            `RecurrentOutput` with `logits` (B, C).
 
         Raises:
-            ValueError: as the base model; or siamese pairs without two sentences, labels of another type or shape or
+            ValueError: see the base model; or siamese pairs without two sentences, labels of another type or shape or
                 out of range, or NaN logits.
-            TypeError: an option is not known.
         """
-        options = checked_options(self, options)
-        options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
-        options |= self.loss_options() if labels is not None else {}
-        features, outputs = self.sequence_features(input_ids, attention_mask, token_type_ids, inputs_embeds, options)
-        logits = self.classify(features, outputs.ponder_steps)
+        given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        features, outputs = self.sequence_features(*given, has_labels=labels is not None, **kwargs)
+        logits = self.predict(features, outputs.ponder_steps)
         problems = [] if labels is None else [check_labels(labels, logits.shape[0], self.config)]
         refuse(is_nan("the logits are", logits), *problems)
-        if labels is not None and self.training and self.config.problem_type is None:
-            # as transformers' classifiers: the saved config tells pipelines what the answers are
-            self.config.problem_type = problem_type_of(labels, self.config)
-
         losses = {}
         if labels is not None:
             kind = problem_type_of(labels, self.config)
+            if self.training and self.config.problem_type is None:
+                # transformers' classifiers do so, too: the saved config tells pipelines what the answers are
+                self.config.problem_type = kind
             labelled = torch.ones(labels.shape[0], dtype=torch.bool, device=labels.device)
             if kind == "single_label_classification":
                 labelled = labels.reshape(-1).long() != NO_TARGET
-            task_loss = self.classification_loss(logits, outputs, labels, labelled)
+            loss = self.classification_loss(logits, outputs, labels, labelled)
             fraction = fraction_of_step(labels, num_items_in_batch, numbers=kind == "regression")
-            losses = self.losses(task_loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
+            losses = self.losses(loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
         return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))
 
     def classification_loss(
         self, logits: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor, labelled: torch.Tensor
     ) -> torch.Tensor:
-        """Mean over `labelled` examples (B,) of the loss of logits (B, C) or, by the depth objective, of each step."""
+        """Mean over `labelled` examples (B,) of the losses of logits (B, C)."""
+        by_step = []
+        if self.supervises_steps:
+            by_step = [self.predict(features, steps) for steps, features in enumerate(outputs.step_features, 1)]
 
         def losses(logits: torch.Tensor) -> torch.Tensor:
             return classification_losses(at_least_float32(logits), labels, self.config)
 
-        if not self.supervises_steps:
-            return mean_of(losses(logits), labelled)
-        by_step = [losses(self.classify(features, steps)) for steps, features in enumerate(outputs.step_features, 1)]
-        return mean_of(objective_loss(self.config, by_step, outputs.halting_distribution), labelled)
+        return mean_of(self.over_depth(losses, logits, by_step, outputs.halting_distribution), labelled)

@@ -1,21 +1,56 @@
-"""Masked language models over any base model of this package whose tokens see both sides.
+"""The map from states to token ids that language models share, and masked language models.
 
-Shapes: B sequences, S tokens, E width, V token ids.
+Shapes: E width, V token ids.
 """
 
 import torch
+from torch import nn
 
 from ..config.base import require
-from ..ops.losses import check_targets
-from .token_head import TokenHead
-from .vocabulary import VocabularyHead
+from ..ops.initialization import initialized_linear
+from .head import TaskHead
+from .tokens import TokenHead
+
+
+class VocabularyHead:
+    """Logits of token ids, by the embedding table itself if `config.tie_word_embeddings`."""
+
+    def build_head(self, config) -> None:
+        if config.lm_head == "mlp":
+            self.lm_head = TaskHead(config.hidden_size, config.hidden_size, config.vocab_size)
+        else:
+            initializer = self.lm_head_initializer(config)
+            self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
+        layer = "lm_head.output" if config.lm_head == "mlp" else "lm_head"
+        self._tied_weights_keys = {f"{layer}.weight": "model.embed_tokens.weight"}
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head.output if self.config.lm_head == "mlp" else self.lm_head
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        if self.config.lm_head == "mlp":
+            self.lm_head.output = value
+        else:
+            self.lm_head = value
+
+    def predict(self, states: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        """Final states (..., E) -> logits (..., V)."""
+        return self.lm_head(states)
 
 
 class ForMaskedLM(VocabularyHead, TokenHead):
-    """Forward pass and head of a masked language model; an architecture adds `base_model_class`.
+    """A masked language model, whose tokens see both sides."""
 
-    `config.lm_head` and `config.tie_word_embeddings` are as of a causal language model.
-    """
+    label_field = "vocab_size"
+    summary = "with a masked language model's head, which predicts hidden tokens from both sides."
+    example = (
+        "",
+        """
+>>> output = model(torch.tensor([[2, 5, 1, 3]]))
+>>> output.logits.shape == (1, 4, model.config.vocab_size)
+True
+""",
+    )
 
     def __init__(self, config):
         require(
@@ -26,9 +61,3 @@ class ForMaskedLM(VocabularyHead, TokenHead):
             "set it to False, or use AutoModelForCausalLM",
         )
         super().__init__(config)
-        self.build_lm_head(config)
-        self.build_probe(config, config.hidden_size)
-        self.post_init()
-
-    def check_labels(self, labels: torch.Tensor, inputs: torch.Tensor) -> None:
-        check_targets("labels", labels, inputs, self.config.vocab_size, "token ids")

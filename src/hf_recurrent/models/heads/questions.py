@@ -1,19 +1,20 @@
-"""Extractive question answering, by a span of the tokens read, over any base model of this package.
+"""Extractive question answering, by a span of the tokens of a question and its text.
 
 Shapes: B sequences, S tokens, E width, L depth steps.
 """
+
+from functools import partial
+from typing import Unpack
 
 import torch
 from torch import nn
 from transformers.utils.generic import can_return_tuple
 
+from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
-from ..base.pretrained import task_head
-from ..depth.exit_criteria import AnswerHead
-from ..depth.objectives import objective_loss
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import at_least_float32, of_tokens
-from .token_head import TokenStates
+from .head import Head, task_head
 
 
 def check_positions(name: str, positions: object, num_rows: int) -> torch.Tensor:
@@ -32,30 +33,30 @@ def check_positions(name: str, positions: object, num_rows: int) -> torch.Tensor
 def at_padding(name: str, positions: torch.Tensor, mask: torch.Tensor) -> Problem:
     """The problem of positions (B,) of padding, by the mask (B, S); those that are clamped to S are ignored."""
     length = mask.shape[1]
-    found = (positions < length) & ~mask.gather(1, positions.clamp_max(length - 1)[:, None]).squeeze(1)
+    wrong = (positions < length) & ~mask.gather(1, positions.clamp_max(length - 1)[:, None]).squeeze(1)
 
     def message() -> str:
-        row = int(found.nonzero()[0])
+        row = int(wrong.nonzero()[0])
         return (
             f"`{name}` of row {row} is {int(positions[row])}, where the row has padding: pass the column of a token of "
             f"its answer, or one from {length} on for none"
         )
 
-    return found.any(), message
+    return wrong.any(), message
 
 
 def reversed_span(start: torch.Tensor, end: torch.Tensor, length: int) -> Problem:
     """The problem of spans within `length` tokens, (B,) and (B,), that end before they start."""
-    found = (end < start) & (start < length)
+    wrong = (end < start) & (start < length)
 
     def message() -> str:
-        row = int(found.nonzero()[0])
+        row = int(wrong.nonzero()[0])
         return (
             f"`end_positions` of row {row} is {int(end[row])}, before its start at {int(start[row])}: pass the columns "
             "of the first and the last token of the answer"
         )
 
-    return found.any(), message
+    return wrong.any(), message
 
 
 def position_losses(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -73,23 +74,34 @@ def sequence_distribution(distribution: torch.Tensor | None, ponder_steps: torch
     """
     if distribution is None or distribution.dim() == 2:
         return distribution
-    units = ponder_steps >= 0
-    return (distribution * (units / units.sum(-1, keepdim=True).clamp_min(1))[..., None]).sum(1)
+    exists = ponder_steps >= 0
+    return (distribution * (exists / exists.sum(-1, keepdim=True).clamp_min(1))[..., None]).sum(1)
 
 
-class ForQuestionAnswering(TokenStates):
-    """Forward pass and head of extractive question answering; an architecture adds `base_model_class`.
+class ForQuestionAnswering(Head):
+    """Extractive question answering: the answer is the span between the most probable first and last tokens.
 
-    The answer is the span between the most probable first and last tokens. Padding cannot be either.
+    Padding cannot be either.
     """
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.qa_outputs = task_head(config, config.hidden_size, 2)
-        self.post_init()
+    answers = "span"
+    joint_pairs = True
+    summary = "with a head that marks the answer to a question in a text, by its first and last tokens."
+    example = (
+        "",
+        """
+>>> output = model(torch.tensor([[2, 5, 6, 3]]))
+>>> output.start_logits.shape, output.end_logits.shape
+(torch.Size([1, 4]), torch.Size([1, 4]))
+""",
+    )
 
-    def answer_head(self) -> AnswerHead:
-        return AnswerHead(self.qa_outputs, None, "span")
+    def build_head(self, config) -> None:
+        self.qa_outputs = task_head(config, config.hidden_size, 2)
+
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (..., 2) of being the first and the last token of the answer."""
+        return self.qa_outputs(features)
 
     @can_return_tuple
     def forward(
@@ -100,82 +112,71 @@ class ForQuestionAnswering(TokenStates):
         inputs_embeds: torch.FloatTensor | None = None,
         start_positions: torch.LongTensor | None = None,
         end_positions: torch.LongTensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **options,
+        **kwargs: Unpack[RecurrentKwargs],
     ) -> RecurrentOutput:
         """Find the answer in each sequence.
 
         Args:
-            start_positions, end_positions: (B,) columns of the first and the last token of each answer. As of
-                transformers' heads, columns below 0 count as 0, and those from S on are ignored.
-            options: those of the base model that `head_options` names, and the architecture's own. The others are
-                as of the base model, too.
+            input_ids: (B, S) token ids, or pass `inputs_embeds` (B, S, E).
+            attention_mask: (B, S), 1 at tokens and 0 at padding, on either side.
+            token_type_ids: (B, S) 0 at the question and 1 at the text; 0 by default.
+            start_positions, end_positions: (B,) columns of the first and the last token of each answer. As in
+                transformers' heads, columns below 0 count as 0, and columns from S on are ignored.
+            kwargs: see `RecurrentKwargs`.
+
+        Returns:
+            `RecurrentOutput` with `start_logits` and `end_logits` (B, S).
 
         Raises:
-            ValueError: as the base model; or one of the positions without the other, positions of another type or
+            ValueError: see the base model; or one of the positions without the other, positions of another type or
                 shape, of padding or in the wrong order, or NaN logits.
-            TypeError: an option is not known.
         """
-        options |= {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
         given = {"start_positions": start_positions, "end_positions": end_positions}
         missing = [name for name, value in given.items() if value is None]
         if len(missing) == 1:
             raise ValueError(f"`{missing[0]}` is missing: pass the columns of both ends of the answers, or neither")
         inputs = (input_ids, attention_mask, token_type_ids, inputs_embeds)
-        outputs = self.encode(*inputs, has_labels=not missing, options=options)
+        outputs = self.encode(*inputs, has_labels=not missing, **kwargs)
         states = outputs.last_hidden_state
         mask = torch.ones_like(states[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-        start_logits, end_logits = self.span_logits(states, mask)
-        problems = [is_nan("the logits are", start_logits), is_nan("the logits are", end_logits)]
-        loss, count = None, 1
-        if not missing:
-            rows, length = states.shape[:2]
-            start, end = (check_positions(name, each, rows).clamp(0, length) for name, each in given.items())
-            problems += [at_padding(name, each, mask) for name, each in zip(given, (start, end), strict=True)]
-            problems.append(reversed_span(start, end, length))
-            # before the loss, which no padding may be a target of
+        ends = self.span_logits(states, mask)
+        problems, losses = [is_nan("the logits are", logits) for logits in ends], {}
+        if missing:
             refuse(*problems)
-            loss = self.span_loss((start_logits, end_logits), (start, end), outputs, mask)
-            count = ((start < length) | (end < length)).sum().clamp_min(1)
         else:
-            refuse(*problems)
-        return RecurrentOutput(
-            start_logits=start_logits,
-            end_logits=end_logits,
-            **self.losses(loss, outputs, count),
-            **base_outputs(outputs),
-        )
+            rows, length = states.shape[:2]
+            positions = [check_positions(name, each, rows).clamp(0, length) for name, each in given.items()]
+            problems += [at_padding(name, each, mask) for name, each in zip(given, positions, strict=True)]
+            # before the loss, which no padding may be a target of
+            refuse(*problems, reversed_span(*positions, length))
+            loss = self.span_loss(ends, positions, outputs, mask)
+            count = ((positions[0] < length) | (positions[1] < length)).sum().clamp_min(1)
+            losses = self.losses(loss, outputs, count)
+        return RecurrentOutput(start_logits=ends[0], end_logits=ends[1], **losses, **base_outputs(outputs))
 
-    def span_logits(self, states: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def span_logits(self, states: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Logits (B, S) of the first and of the last token of the answer, the least number at padding.
 
-        With it the probabilities of tokens do not depend on the padding beside them.
+        So the probabilities of tokens do not depend on padding.
         """
-        logits = of_tokens(self.qa_outputs, states, mask)
+        logits = of_tokens(self.predict, states, mask)
         lowest = torch.finfo(logits.dtype).min
-        start, end = (each.masked_fill(~mask, lowest).contiguous() for each in logits.unbind(-1))
-        return start, end
+        return tuple(each.masked_fill(~mask, lowest).contiguous() for each in logits.unbind(-1))
 
     def span_loss(
         self,
-        logits: tuple[torch.Tensor, torch.Tensor],
-        positions: tuple[torch.Tensor, torch.Tensor],
+        ends: tuple[torch.Tensor, ...],
+        positions: list[torch.Tensor],
         outputs: RecurrentOutput,
         mask: torch.Tensor,
     ) -> torch.Tensor:
-        """Mean of the losses of both ends, each the mean over the sequences whose position is not ignored.
-
-        By the depth objective the losses are those of the logits of each step.
-        """
-        losses = [position_losses(*each) for each in zip(logits, positions, strict=True)]
+        """Mean of the losses of both ends, each the mean over the sequences whose position is not ignored."""
+        length, distribution, steps = mask.shape[1], None, [(), ()]
         if self.supervises_steps:
-            steps = [self.span_logits(states, mask) for states in outputs.step_features]
+            steps = list(zip(*(self.span_logits(states, mask) for states in outputs.step_features), strict=True))
             distribution = sequence_distribution(outputs.halting_distribution, outputs.ponder_steps)
-            losses = [
-                objective_loss(self.config, [position_losses(each, target) for each in ends], distribution)
-                for ends, target in zip(zip(*steps, strict=True), positions, strict=True)
-            ]
-        length = mask.shape[1]
-        counts = [(each < length).sum().clamp_min(1) for each in positions]
-        return sum(loss.sum() / count for loss, count in zip(losses, counts, strict=True)) / 2
+        means = []
+        for logits, by_step, position in zip(ends, steps, positions, strict=True):
+            losses = self.over_depth(partial(position_losses, positions=position), logits, by_step, distribution)
+            means.append(losses.sum() / (position < length).sum().clamp_min(1))
+        return sum(means) / 2

@@ -9,6 +9,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from ..base.arguments import supported
 from ..base.outputs import RecurrentSeq2SeqOutput, base_outputs
 from ..config.cache_name import CACHE_NAME
 from ..config.fields import shown
@@ -21,8 +22,8 @@ from ..ops.initialization import embedding_like, initialized_linear
 from ..ops.layers import at_least_float32, of_tokens
 from ..ops.losses import NO_TARGET, fraction_of_step, num_labelled
 from ..ops.sharding import is_sharded
-from ..ops.unsupported import supported
-from .causal import RecurrentGenerationMixin, check_kept, kept_states, next_token_targets
+from .causal import check_kept, kept_states, next_token_targets
+from .generation import RecurrentGenerationMixin
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -432,7 +433,7 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
 
     def answer_head(self) -> AnswerHead:
         """The head as exit criteria use it."""
-        return AnswerHead(self.lm_head, getattr(self, "exit_probe", None))
+        return AnswerHead(lambda states, steps: self.lm_head(states), getattr(self, "exit_probe", None))
 
     def token_losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return smoothed_cross_entropies(logits, targets, self.config.label_smoothing)

@@ -16,10 +16,10 @@ from ..config.fields import shown
 from ..depth.depth_cache import DepthCache, DepthCacheView
 from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..depth.packed_rows import PackedRows
-from ..heads.assisted import ASSISTED
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
+from ..heads.generation import ASSISTED
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
 from ..ops.attention import PaddedContext, Rotations

@@ -1,0 +1,189 @@
+"""What all task heads share: the call of the base model, and losses of tokens and of depth steps.
+
+Shapes: B sequences, S tokens, E width, F features of an answer, C classes of an answer, L depth steps.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from ..base.arguments import UNSUPPORTED, RecurrentKwargs
+from ..base.outputs import RecurrentOutput
+from ..config.base import require
+from ..depth.exit_criteria import AnswerHead
+from ..depth.objectives import gate_loss, objective_loss
+from ..ops.initialization import initialized_linear, torch_default
+from ..ops.layers import of_tokens
+from ..ops.losses import NO_TARGET, num_labelled, token_losses
+
+DOCUMENTATION = """{prefix} {summary}
+
+    The arguments are documented in `forward`, the outputs in `RecurrentOutput`.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from hf_recurrent import {prefix}Config, {name}
+    >>> model = {name}({prefix}Config.preset("tiny"{fields})).eval()
+{call}
+    ```
+    """
+
+
+class TaskHead(nn.Module):
+    """Two layers with a ReLU, as in the reference: (B, features) -> (B, C)."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_labels: int):
+        super().__init__()
+        self.hidden = initialized_linear(input_size, hidden_size, torch_default)
+        self.output = initialized_linear(hidden_size, num_labels, torch_default)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.output(self.hidden(features).relu())
+
+
+def task_head(config, num_features: int, num_outputs: int) -> nn.Module:
+    """The last layers of a classifier, (..., features) -> (..., outputs), as `config.classifier` says."""
+    if config.classifier == "mlp":
+        return TaskHead(num_features, config.hidden_size, num_outputs)
+    return initialized_linear(num_features, num_outputs, torch_default)
+
+
+class Head:
+    """Base of all task models: `class GUTForX(ForX, GUTPreTrainedModel)`, to which an architecture adds
+    `base_model_class`.
+
+    A subclass defines `forward`, and what follows.
+
+    Attributes:
+        answers: what the head predicts, see `AnswerHead`.
+        pools: whether it reads the pooled state of each sequence, rather than the states of the tokens.
+        joint_pairs: whether it cannot answer for sentences that are encoded apart.
+        summary, example: what follows the name of the architecture in the documentation of a class, and the fields of
+            the config and the call that are its example.
+    """
+
+    base_model_class: type
+    answers = "classes"
+    pools = joint_pairs = False
+    summary = ""
+    example = ("", "")
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        prefix, head, _ = cls.__name__.partition("For")
+        if prefix and head and cls.__doc__ is None:
+            fields, call = cls.example
+            call = "\n".join(f"    {line}" for line in call.strip().splitlines())
+            cls.__doc__ = DOCUMENTATION.format(
+                prefix=prefix, name=cls.__name__, summary=cls.summary, fields=fields, call=call
+            )
+
+    def __init__(self, config):
+        require(
+            not self.joint_pairs or config.pair_encoding == "joint",
+            "pair_encoding",
+            config.pair_encoding,
+            f"{type(self).__name__} answers by the tokens of one sequence, and sentences that are encoded apart are "
+            "two; set it to 'joint'",
+        )
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = self.base_model_class(config)
+        self.build_head(config)
+        if self.answers not in ("span", "choice"):
+            self.build_probe(config, self.num_features)
+        self.post_init()
+
+    def build_head(self, config) -> None:
+        self.classifier = task_head(config, self.num_features, config.num_labels)
+
+    @property
+    def num_features(self) -> int:
+        return self.config.hidden_size
+
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (..., C) from features (..., F), of sequences or of tokens, after so many depth steps."""
+        return self.classifier(features)
+
+    def answer_head(self) -> AnswerHead:
+        """The head as exit criteria use it."""
+        return AnswerHead(self.predict, getattr(self, "exit_probe", None), self.answers)
+
+    def encode(
+        self, *inputs: torch.Tensor | None, has_labels: bool, cached: dict | None = None, **kwargs
+    ) -> RecurrentOutput:
+        """The base model's output; with labels also what the losses read.
+
+        Args:
+            inputs: `input_ids`, `attention_mask`, `token_type_ids` and `inputs_embeds`.
+            cached: arguments of the base model about its cache, of a head that takes some.
+            kwargs: of `RecurrentKwargs`, or of the architecture alone.
+
+        Raises:
+            TypeError: there is another argument.
+        """
+        if cached is None and not kwargs.get("use_cache", True):
+            # some trainers ask every model for no cache
+            del kwargs["use_cache"]
+        known = {*RecurrentKwargs.__optional_keys__, *self.model.model_arguments, *UNSUPPORTED}
+        for name in kwargs.keys() - known:
+            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
+        input_ids, attention_mask, token_type_ids, inputs_embeds = inputs
+        return self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            inputs_embeds=inputs_embeds,
+            answer_head=self.answer_head(),
+            pooling=self.pools,
+            return_dict=True,
+            **(self.loss_options() if has_labels else {}),
+            **(cached or {}),
+            **kwargs,
+        )
+
+    def over_depth(
+        self,
+        losses: Callable[[torch.Tensor], torch.Tensor],
+        final: torch.Tensor,
+        by_step: Sequence[torch.Tensor],
+        distribution: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Losses of the final logits, or by the depth objective those of the logits of each step.
+
+        Args:
+            losses: function from logits to losses.
+            by_step: L logits, if the depth objective reads each step.
+            distribution: (..., L) halting distributions, where the losses have the shape (...).
+        """
+        if not self.supervises_steps:
+            return losses(final)
+        return objective_loss(self.config, [losses(logits) for logits in by_step], distribution)
+
+    def token_loss(
+        self, logits: torch.Tensor, outputs: RecurrentOutput, targets: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Mean over labelled tokens of the loss of logits (B, S, C), or by the depth objective of those of each step.
+
+        The loss is zero without labelled tokens; `targets` and `mask`, of the inputs, are (B, S).
+        """
+        labelled, by_step, distribution = targets != NO_TARGET, [], None
+        if self.supervises_steps:
+            by_step = [of_tokens(self.predict, states, labelled) for states in outputs.step_features]
+            if self.config.depth_objective == "gate":
+                return self.gate_loss([token_losses(each, targets) for each in by_step], outputs, labelled)
+            distribution = outputs.halting_distribution
+            if distribution is not None:
+                mask = torch.ones_like(labelled) if mask is None else mask.bool()
+                distribution = self.model.spread_over_tokens(distribution, mask)
+        losses = self.over_depth(lambda each: token_losses(each, targets), logits, by_step, distribution)
+        return losses.sum() / num_labelled(targets)
+
+    def gate_loss(self, by_step: list[torch.Tensor], outputs: RecurrentOutput, labelled: torch.Tensor) -> torch.Tensor:
+        """Mean over `labelled` tokens (B, S) of the loss of the exit gate alone, from losses (B, S) after each step."""
+        states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
+        losses = gate_loss([losses[labelled] for losses in by_step], self.model.halting_head(states))
+        return losses.sum() / labelled.sum().clamp_min(1)
