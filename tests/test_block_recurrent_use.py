@@ -171,7 +171,7 @@ def test_dropout_is_of_tokens_only():
     inputs = prompt()
     first, second = (model(**inputs).logits for _ in range(2))
     assert not torch.allclose(first, second)
-    state = model.model.recurrent_layers[-1].state_cell.expand_initial_state(2, torch.float64)
-    tokens = model.model.recurrent_layers[-1].state_cell.keys_values(state)
-    own = model.model.recurrent_layers[-1].state_cell.keys_values(state)
-    assert_close(*(model.model.recurrent_layers[-1].state_cell.update(state, own, tokens).state for _ in range(2)))
+    cell = model.model.recurrent_layers[-1].state_cell
+    state = cell.initial_state()[None]
+    tokens = cell.keys_values(state)
+    assert_close(*(cell.update(state, tokens, tokens)[0] for _ in range(2)))

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_recurrent.models.block_recurrent import (
-    block_layout,
+    blocks,
     external_memory,
     layer,
     modeling_block_recurrent,
@@ -71,80 +71,67 @@ def test_position_buckets_and_windows():
     io = load_case(CASES / "unit_positions")[0]
     assert torch.equal(t5_buckets(io["distance"].long(), 32, 128), io["bucket"].long())
     distances = torch.arange(1.0, 9.0).expand(2, -1)
-    for bias in scaled_attention.window_bias(distances):
+    for bias in scaled_attention.window_bias(distances, 8):
         assert torch.equal(bias.isfinite(), io["mask"])
         assert torch.equal(-bias[io["mask"]], io["relative_positions"][io["mask"]].float())
 
 
-def after_the_step(self, tokens, past, feedback, span):
+def after_the_step(self, *args):
     """Tokens attend to the states after their own block."""
-    _, states, forgotten = run_states(self, tokens, past, feedback, span)
+    _, states, forgotten = run_states(self, *args)
     return [self.state_cell.keys_values(state) for state in states], states, forgotten
 
 
-def own_block_only(self, states, block):
-    window = window_of(self, states, block)
-    return type(window)(*(tensor[:, self.width :] for tensor in window))
+def own_block_only(self, tokens, block):
+    return window_of(self, tokens, block)[:, self.width :]
 
 
-def including_itself(by_distance):
-    bias = window_bias(by_distance)
-    width = by_distance.shape[-1]
-    here = torch.arange(width)
-    bias = bias.clone()
-    bias[:, here, here + width] = 0.0
+def including_itself(by_distance, num_queries):
+    bias = window_bias(by_distance, num_queries).clone()
+    here = torch.arange(num_queries)
+    bias[:, here, here + by_distance.shape[-1]] = 0.0
     return bias
 
 
-run_states = layer.BlockRecurrentLayer.run_states
-window_of, window_bias = block_layout.BlockSpan.window, scaled_attention.window_bias
-keys_values, gate = state_cell.StateCell.keys_values, state_cell.StateGate.forward
-nearest_slots, write = external_memory.nearest_slots, external_memory.KNNMemory.write
+def of_the_first_block(self, past, number):
+    """All blocks attend to the states before the first."""
+    if not hasattr(self, "first_states"):
+        self.first_states = state_keys_values(self, past, number)
+    return self.first_states
+
+
+run_states, state_keys_values = (
+    getattr(layer.BlockRecurrentLayer, name) for name in ("run_states", "state_keys_values")
+)
+window_of, window_bias = blocks.RaggedBlocks.window, scaled_attention.window_bias
+gate, nearest_slots = state_cell.StateGate.forward, external_memory.nearest_slots
 # case, object and function to break, what to break it with
 MUTATIONS = {
     "own token": ("slide", layer, "window_bias", including_itself),
     "new state": ("rec_fixed_skip", layer.BlockRecurrentLayer, "run_states", after_the_step),
-    "one block": ("rec_fixed_dual", block_layout.BlockSpan, "window", own_block_only),
+    "one block": ("rec_fixed_dual", blocks.RaggedBlocks, "window", own_block_only),
     "no ids": ("rec_lstm_skip", state_cell.StateCell, "add_ids", lambda self, state: self.norm(state)),
     "gate": (
         "rec_fixed_single",
         state_cell.StateGate,
         "forward",
-        lambda self, state, inputs: gate(self, gate(self, state, inputs).state, inputs),
+        lambda self, state, inputs: gate(self, gate(self, state, inputs)[0], inputs),
     ),
     "signed scales": ("xl", scaled_attention.HeadScales, "forward", lambda self: self.weight),
-    "no feedback": (
-        "feedback_fixed_skip",
-        modeling_block_recurrent.BlockRecurrentModel,
-        "run_by_block",
-        lambda self, hidden, span, pasts: (
-            self.run_span(
-                hidden,
-                span._replace(num_blocks=1, places=None),
-                pasts,
-                self.recurrent_layers[-1].state_cell.keys_values(pasts[1]["state"]),
-            )
-            if span.num_blocks == 1
-            else run_frozen(self, hidden, span, pasts)
-        ),
-    ),
+    "no feedback": ("feedback_fixed_skip", layer.BlockRecurrentLayer, "state_keys_values", of_the_first_block),
     "exact": (
         "memorizing_bucketed",
         external_memory,
         "nearest_slots",
         lambda scores, occupied, count, exact: nearest_slots(scores, occupied, count, True),
     ),
-    "no boundary": ("rec_lstm_dual", modeling_block_recurrent, "reset_sequences", lambda *_: None),
+    "no boundary": (
+        "rec_lstm_dual",
+        modeling_block_recurrent.BlockRecurrentModel,
+        "check_start",
+        lambda *_: None,
+    ),
 }
-
-
-def run_frozen(self, hidden, span, pasts):
-    """All blocks attend to the states before the first."""
-    feedback, outputs = self.recurrent_layers[-1].state_cell.keys_values(pasts[1]["state"]), []
-    for block in range(span.num_blocks):
-        states = hidden.unflatten(1, (span.num_blocks, -1))[:, block]
-        outputs.append(self.run_span(states, span.single_block(block), pasts, feedback))
-    return layer.concatenate_spans(outputs)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

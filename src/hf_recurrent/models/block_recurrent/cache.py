@@ -3,7 +3,6 @@
 import torch
 
 from ..depth.chunk_cache import ChunkCache
-from .external_memory import KNNMemory
 
 
 class BlockCache(ChunkCache):
@@ -17,7 +16,7 @@ class BlockCache(ChunkCache):
     `key`, `value` (B, W, H, D): of the incomplete block, if there is one.
     `state` (B, S, E): of a recurrent layer, after the last complete block.
     `state_key`, `state_value` (B, S, H, D): its projection, if tokens attended to it within a block without gradients.
-    `memory_key`, `memory_value` (B, H, M, D), `memory_count` (B,): `KNNMemory` of a layer with external memory.
+    `memory_key`, `memory_value` (B, H, M, D), `memory_count` (B,): external memory, see `external_memory`.
     """
 
     part = "block"
@@ -34,17 +33,3 @@ class BlockCache(ChunkCache):
         """Start again from the learned state vectors, without forgetting the tokens."""
         for layer in self.layers[1:]:
             layer.tensors = {name: t for name, t in layer.tensors.items() if not name.startswith("state")}
-
-
-def reset_sequences(past: dict[str, torch.Tensor], start: torch.Tensor, initial: torch.Tensor | None) -> None:
-    """Reset the cached tensors of a layer for the sequences of `start` (B,)."""
-    mask = start[:, None, None]
-    for name in ("previous_key", "previous_value"):
-        past[name] = past[name].masked_fill(mask[..., None], 0.0)
-    if initial is not None:
-        past["state"] = torch.where(mask, initial, past["state"])
-        past.pop("state_key", None)
-        past.pop("state_value", None)
-    names = ("memory_key", "memory_value", "memory_count")
-    if names[0] in past:
-        past |= dict(zip(names, KNNMemory(*(past[name] for name in names)).reset(start), strict=True))

@@ -1,10 +1,12 @@
 """Keys and values of the distant past, and their retrieval: the Memorizing Transformer's layer (Wu et al. 2022) as the
 Block-Recurrent Transformer's authors run it.
 
+A memory is a ring buffer of a layer's earlier blocks, in which a new block overwrites the oldest one: keys (B, H, M, D)
+and values (B, H, M, D), zeros in empty slots, and the number (B,) of tokens written, more than M once the first ones
+are overwritten.
+
 Shapes: B sequences, Q queries, W tokens of a block, M slots, H heads, D head dim, k neighbours.
 """
-
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -12,52 +14,25 @@ from torch import nn
 from ..ops.initialization import LearnedTensor
 
 EMPTY_SLOT_SCORE = -1e6
+MEMORY_NAMES = ("memory_key", "memory_value", "memory_count")
 
 
-class KNNMemory(NamedTuple):
-    """Keys and values of a layer's earlier blocks: a ring buffer, in which a new block overwrites the oldest one."""
-
-    key: torch.Tensor  # (B, H, M, D), zeros in empty slots
-    value: torch.Tensor  # (B, H, M, D)
-    count: torch.Tensor  # (B,) tokens written, more than M once the first ones are overwritten
-
-    @classmethod
-    def empty(cls, like: torch.Tensor, num_slots: int) -> "KNNMemory":
-        """An empty memory for keys (B, W, H, D)."""
-        batch_size, _, num_heads, head_dim = like.shape
-        states = like.new_zeros(batch_size, num_heads, num_slots, head_dim)
-        return cls(states, states, torch.zeros(batch_size, dtype=torch.long, device=like.device))
-
-    @property
-    def occupied(self) -> torch.Tensor:
-        """(B, M) bool."""
-        return torch.arange(self.key.shape[2], device=self.count.device) < self.count[:, None]
-
-    def of(self, rows: slice | torch.Tensor) -> "KNNMemory":
-        """The memory of some sequences."""
-        return KNNMemory(*(tensor[rows] for tensor in self))
-
-    def write(self, key: torch.Tensor, value: torch.Tensor, completing: torch.Tensor) -> "KNNMemory":
-        """Add the block (B, W, H, D) of the sequences that are `completing` (B,) it, without gradient."""
-        width = key.shape[1]
-        place = (self.count // width) % (self.key.shape[2] // width)
-        index = place[:, None, None, None, None].expand(-1, key.shape[2], 1, width, key.shape[3])
-        completes = completing[:, None, None, None, None]
-
-        def overwrite(buffer: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-            blocks = buffer.unflatten(2, (-1, width))
-            new = block.detach().transpose(1, 2).unsqueeze(2).to(buffer.dtype)
-            return blocks.scatter(2, index, torch.where(completes, new, blocks.gather(2, index))).flatten(2, 3)
-
-        count = self.count + width * completing.long()
-        return KNNMemory(overwrite(self.key, key), overwrite(self.value, value), count)
-
-    def reset(self, start: torch.Tensor) -> "KNNMemory":
-        """Empty the memory of the sequences of `start` (B,)."""
-        mask = start[:, None, None, None]
-        return KNNMemory(
-            self.key.masked_fill(mask, 0.0), self.value.masked_fill(mask, 0.0), self.count.masked_fill(start, 0)
-        )
+def write_block(
+    memory: list[torch.Tensor], key: torch.Tensor, value: torch.Tensor, completing: torch.Tensor | None
+) -> list[torch.Tensor]:
+    """Add a block (B, W, H, D) of the sequences that are `completing` (B,) it, all if None, without gradient."""
+    *buffers, count = memory
+    width, num_slots = key.shape[1], buffers[0].shape[2]
+    place = (count // width) % (num_slots // width)
+    index = place[:, None, None, None, None].expand(-1, key.shape[2], 1, width, key.shape[3])
+    written = []
+    for buffer, states in zip(buffers, (key, value), strict=True):
+        blocks = buffer.unflatten(2, (-1, width))
+        new = states.detach().transpose(1, 2).unsqueeze(2).to(buffer.dtype)
+        if completing is not None:
+            new = torch.where(completing[:, None, None, None, None], new, blocks.gather(2, index))
+        written.append(blocks.scatter(2, index, new).flatten(2, 3))
+    return [*written, count + width * (1 if completing is None else completing.long())]
 
 
 def nearest_slots(
@@ -81,20 +56,22 @@ class KNNAttention(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.num_slots = config.memory_size
         self.num_neighbors = config.num_neighbors
         self.exact = config.memory_retrieval == "exact"
         self.share = LearnedTensor(config.num_attention_heads, value=0.0)
 
     def forward(
-        self, attended: torch.Tensor, query: torch.Tensor, scales: torch.Tensor, memory: KNNMemory
+        self, attended: torch.Tensor, query: torch.Tensor, scales: torch.Tensor, memory: list[torch.Tensor]
     ) -> torch.Tensor:
         """Attended window (B, Q, H, D), unit queries (B, Q, H, D), scales (H,) -> (B, Q, H, D)."""
+        key, value, count = memory
         query = query.transpose(1, 2)
-        scores = query @ memory.key.to(query.dtype).transpose(-1, -2)
-        best, index = nearest_slots(scores, memory.occupied, self.num_neighbors, self.exact)
+        scores = query @ key.to(query.dtype).transpose(-1, -2)
+        # of each sequence (B, M)
+        occupied = torch.arange(key.shape[2], device=count.device) < count[:, None]
+        best, index = nearest_slots(scores, occupied, self.num_neighbors, self.exact)
         dtype = torch.promote_types(best.dtype, torch.float32)
         weights = (best.to(dtype) * scales[:, None, None].to(dtype)).softmax(-1).to(query.dtype)
-        retrieved = torch.zeros_like(scores).scatter_add(-1, index, weights) @ memory.value.to(query.dtype)
+        retrieved = torch.zeros_like(scores).scatter_add(-1, index, weights) @ value.to(query.dtype)
         share = self.share().sigmoid()[:, None].to(attended.dtype)
         return torch.lerp(attended, retrieved.transpose(1, 2).to(attended.dtype), share)

@@ -1,7 +1,7 @@
 """One layer of a Block-Recurrent Transformer: attention to a sliding window, to state vectors and to external memory.
 
-Shapes: B sequences, n places of a span, m blocks, Q queries of a block, W tokens of a block, S state vectors, H heads,
-D head dim, E width.
+Shapes: B sequences, N tokens, P pieces of blocks with at most Q tokens, W tokens of a block, S state vectors, M slots,
+H heads, D head dim, E width; see `blocks`.
 """
 
 from typing import NamedTuple
@@ -10,36 +10,139 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
 from ..ops.initialization import initialized_linear, truncated_normal
 from ..ops.layers import Dropout
 from ..ops.sharding import touch_all_parameters
-from .block_layout import BlockSpan
-from .external_memory import KNNAttention, KNNMemory
-from .packed_blocks import PackedSpan
-from .scaled_attention import HeadScales, PositionBias, ScaledAttention, WindowScores, l2_normalize, window_bias
+from .blocks import Blocks
+from .external_memory import MEMORY_NAMES, KNNAttention, write_block
+from .scaled_attention import HeadScales, PositionBias, ScaledAttention, l2_normalize, window_bias, window_scores
 from .state_cell import StateCell
 
-Span = BlockSpan | PackedSpan
 
+class LayerRecords(NamedTuple):
+    """What a layer has done, to be shown."""
 
-def with_first(tensor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
-    """(B, ...) with its first rows replaced by (b, ...)."""
-    # `len` would fix the batch size of a traced graph
-    rows = first.shape[0]
-    return first if rows == tensor.shape[0] else torch.cat((first.to(tensor.dtype), tensor[rows:]))
-
-
-class LayerOutput(NamedTuple):
-    """Output of a layer for one span."""
-
-    hidden_states: torch.Tensor  # (B, n, E)
-    cached: dict[str, torch.Tensor]  # for later calls, under the names of `BlockCache`
-    attentions: torch.Tensor | None  # (B, H, n, 2W), eager attention only
-    read_attentions: torch.Tensor | None  # (B, H, n, S) attention to states, eager attention only
+    attentions: torch.Tensor | None  # (P, H, Q, 2W), eager attention only
+    read_attentions: torch.Tensor | None  # (P, H, Q, S) attention to states, eager attention only
     states: list[torch.Tensor]  # (B, S, E) after each block, of recurrent layers
     forgotten: list[torch.Tensor]  # (B, S, E) share of each state unit that a block's update overwrites
+
+
+class BlockRecurrentLayer(GradientCheckpointingLayer):
+    """`y = x + Wo [window attention; state attention](RMSNorm x); y + W2 ReLU(W1 RMSNorm y)` for tokens, and for the
+    states of a recurrent layer `StateCell.update` after each block.
+
+    What else is asked of its states is asked of the layer, whose parameters engines shard together.
+    """
+
+    gathered_methods = ("initial_tensors", "state_keys_values", "state_after")
+
+    def __init__(self, config, layer_idx: int):
+        super().__init__()
+        size = config.hidden_size
+        self.attention_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
+        self.attention = WindowAttention(config, layer_idx)
+        self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
+        self.up_proj = initialized_linear(size, config.intermediate_size, truncated_normal, bias=False)
+        self.down_proj = initialized_linear(config.intermediate_size, size, truncated_normal, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.state_cell = StateCell(config, layer_idx) if layer_idx in config.recurrent_indices else None
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        blocks: Blocks,
+        past: dict[str, torch.Tensor],
+        feedback: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor], LayerRecords]:
+        """Tokens (N, E) after the layer, and its tensors for later calls, under the names of `BlockCache`.
+
+        Args:
+            past: cached or initial tensors of this layer.
+            feedback: in models with feedback the keys and values of the states before the (one) block.
+        """
+        attention, cell = self.attention, self.state_cell
+        hidden = self.dropout(self.attention_norm(hidden_states))
+        query = l2_normalize(attention.heads(attention.q_proj(hidden)))
+        keys, cached = blocks.extend(l2_normalize(attention.heads(attention.k_proj(hidden))), past, "key")
+        values, cached_values = blocks.extend(attention.heads(attention.v_proj(hidden)), past, "value")
+        cached |= cached_values
+        attended, weights = attention.attend_window(query, keys, values, blocks)
+        if attention.memory is not None:
+            memory = [past[name] for name in MEMORY_NAMES]
+            attended, memory = attention.attend_memory(attended, query, keys, values, memory, blocks)
+            cached |= zip(MEMORY_NAMES, memory, strict=True)
+        reads, states, forgotten, read_weights = [feedback], [], [], None
+        if cell is not None:
+            reads, states, forgotten = self.run_states(keys, values, past, feedback, blocks)
+            cached["state"] = states[-1] if states else past["state"]
+            if not torch.is_grad_enabled() and not blocks.complete[-1] and blocks.present[-1] == blocks.batch_size:
+                cached["state_key"], cached["state_value"] = reads[-1]
+        if attention.state_q_proj is not None:
+            from_states, read_weights = attention.attend_states(hidden, reads, blocks)
+            attended = torch.cat((attended, from_states), dim=-2)
+        updated = hidden_states + attention.o_proj(attended.flatten(-2))
+        inner = self.up_proj(self.feed_forward_norm(updated)).relu()
+        updated = updated + self.dropout(self.down_proj(inner))
+        if cell is not None:
+            # texts of some ranks may complete no block
+            updated = touch_all_parameters(updated, cell)
+        return updated, cached, LayerRecords(weights, read_weights, states, forgotten)
+
+    def run_states(
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        past: dict[str, torch.Tensor],
+        feedback: tuple[torch.Tensor, torch.Tensor] | None,
+        blocks: Blocks,
+    ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], list[torch.Tensor], list[torch.Tensor]]:
+        """Keys and values of the states before each block, the states after it, and the share that it overwrites."""
+        cell, state = self.state_cell, past["state"]
+        before = self.state_keys_values(past, blocks.present[0]) if feedback is None else feedback
+        reads, states, forgotten = [], [], []
+        for block, (present, complete) in enumerate(zip(blocks.present, blocks.complete, strict=True)):
+            before = cell.keys_values(state[:present]) if before is None else before
+            reads.append(before)
+            if complete:
+                old, own = state[:complete], [each[:complete] for each in before]
+                updated, retained = cell.update(old, own, [blocks.window(each, block) for each in (keys, values)])
+                share, completing = (1.0 - retained).expand_as(updated), blocks.completing(block)
+                if completing is not None:
+                    updated = torch.where(completing[:, None, None], updated, old)
+                    share = torch.where(completing[:, None, None], share, 0.0)
+                state, before = with_first(state, updated), None
+                forgotten.append(share)
+                states.append(state)
+        return reads, states, forgotten
+
+    def initial_tensors(self, hidden_states: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What a cache holds before the first of these tokens (B, n, E), which outlives a gathered parameter."""
+        batch_size, config = hidden_states.shape[0], self.attention.config
+        heads, head_dim = config.num_attention_heads, config.head_dim
+        empty = hidden_states.new_zeros(batch_size, config.window_size, heads, head_dim)
+        initial = {"previous_key": empty, "previous_value": empty}
+        if self.attention.memory is not None:
+            slots = hidden_states.new_zeros(batch_size, heads, config.memory_size, head_dim)
+            count = torch.zeros(batch_size, dtype=torch.long, device=slots.device)
+            initial |= zip(MEMORY_NAMES, (slots, slots, count), strict=True)
+        if self.state_cell is not None:
+            state = self.state_cell.initial_state().to(hidden_states.dtype)
+            initial["state"] = state.expand(batch_size, -1, -1).clone()
+        return initial
+
+    def state_keys_values(self, past: dict[str, torch.Tensor], number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values (b, S, H, D) of the states of the first sequences, before the first block."""
+        if "state_key" in past and not torch.is_grad_enabled():
+            return past["state_key"][:number], past["state_value"][:number]
+        return self.state_cell.keys_values(past["state"][:number])
+
+    def state_after(
+        self, state: torch.Tensor, tokens: tuple[torch.Tensor, torch.Tensor], token_mask: torch.Tensor
+    ) -> torch.Tensor:
+        """States (B, S, E) after a block; arguments as for `StateCell.update`."""
+        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask)[0]
 
 
 class WindowAttention(ScaledAttention):
@@ -73,193 +176,56 @@ class WindowAttention(ScaledAttention):
         return self.position_bias() * scales
 
     def attend_window(
-        self, query: torch.Tensor, tokens: KeyValue, span: Span
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, blocks: Blocks
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Scaled queries (..., H, D), tokens of `span.extend` -> (..., H, D), weights (B, H, n, 2W)."""
-        by_distance = self.bias_by_distance()
-        if is_flex(self.config):
-            places = torch.arange(by_distance.shape[1], device=query.device)[None, :, None]
-            groups = span.window_inputs(query, tokens, places)
-            inputs = [(*states, WindowScores(by_distance, queries)) for *states, queries in groups]
-        else:
-            inputs = span.window_inputs(query, tokens, window_bias(by_distance))
-        return self.attend_groups(inputs, span, self.config.attention_dropout)
+        """Unit queries (N, H, D), keys and values of `Blocks.extend` -> (N, H, D), weights (P, H, Q, W + Q)."""
+        by_distance, results = self.bias_by_distance(), []
+        for queries, *tokens in zip(
+            blocks.spread(self.scales.scale_queries(query)), blocks.windows(keys), blocks.windows(values), strict=True
+        ):
+            if is_flex(self.config):
+                scores = window_scores(by_distance, queries.shape[1])
+            else:
+                scores = window_bias(by_distance, queries.shape[1])[None], None
+            results.append(self.attend(queries, *tokens, *scores, self.config.attention_dropout))
+        return blocks.merge([attended for attended, _ in results]), results[0][1]
 
-    def attend_groups(
-        self, inputs: list[tuple], span: Span, dropout: float = 0.0
+    def attend_states(
+        self, hidden: torch.Tensor, reads: list[tuple[torch.Tensor, torch.Tensor]], blocks: Blocks
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Arguments of `attend` for each group of blocks -> (..., H, D), weights (B, H, n, K)."""
-        attended, weights = zip(*(self.attend(*each, dropout=dropout) for each in inputs), strict=True)
-        return span.merge(list(attended)), span.merge_weights(list(weights))
-
-    def attend_memory(
-        self, attended: torch.Tensor, query: torch.Tensor, tokens: KeyValue, memory: KNNMemory, span: Span
-    ) -> tuple[torch.Tensor, KNNMemory]:
-        """Mix in attention to the memory, block by block; complete blocks are then written into it."""
-        pieces = []
-        for block in range(span.num_blocks):
-            groups = [
-                self.memory(*states, self.scales(), memory.of(rows))
-                for rows, *states in span.memory_inputs(block, (attended, query))
-            ]
-            pieces.append(span.merge_memory(block, groups))
-            if span.any_complete[block]:
-                rows, completing = span.completing(block), span.completed_by(block)
-                written = memory.of(rows)
-                completing = torch.ones_like(written.count, dtype=torch.bool) if completing is None else completing
-                window = span.window(tokens, block)
-                written = written.write(*(states[:, span.width :] for states in window), completing)
-                memory = KNNMemory(*map(with_first, memory, written))
-        return torch.cat(pieces, dim=-3), memory
-
-
-class BlockRecurrentLayer(GradientCheckpointingLayer):
-    """`y = x + Wo [window attention; state attention](RMSNorm x); y + W2 ReLU(W1 RMSNorm y)` for tokens, and for the
-    states of a recurrent layer `StateCell.update` after each block.
-
-    What else is asked of its states is asked of the layer, whose parameters engines shard together.
-    """
-
-    gathered_methods = ("initial_state", "state_keys_values", "state_after")
-
-    def __init__(self, config, layer_idx: int):
-        super().__init__()
-        size = config.hidden_size
-        self.memory_size = config.memory_size
-        self.attention_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.attention = WindowAttention(config, layer_idx)
-        self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.up_proj = initialized_linear(size, config.intermediate_size, truncated_normal, bias=False)
-        self.down_proj = initialized_linear(config.intermediate_size, size, truncated_normal, bias=False)
-        self.dropout = Dropout(config.dropout)
-        self.state_cell = StateCell(config, layer_idx) if layer_idx in config.recurrent_indices else None
-
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        span: Span,
-        past: dict[str, torch.Tensor],
-        feedback: KeyValue | None = None,
-    ) -> LayerOutput:
-        """Apply the layer to a span of blocks.
-
-        Args:
-            hidden_states: (B, n, E) tokens of the span.
-            past: cached tensors of this layer, `previous_key` and `previous_value` at least.
-            feedback: in models with feedback the keys and values of the states before the (one) block.
-        """
-        attention = self.attention
-        hidden = self.dropout(self.attention_norm(hidden_states))
-        query = l2_normalize(attention.heads(attention.q_proj(hidden)))
-        new = KeyValue(
-            l2_normalize(attention.heads(attention.k_proj(hidden))),
-            attention.heads(attention.v_proj(hidden)),
-        )
-        tokens, cached = self.extend_window(new, past, span)
-        attended, weights = attention.attend_window(attention.scales.scale_queries(query), tokens, span)
-        if attention.memory is not None:
-            attended, cached_memory = self.attend_memory(attended, query, tokens, past, span)
-            cached |= cached_memory
-        keys_values, states, forgotten = [feedback], [], []
-        if self.state_cell is not None:
-            keys_values, states, forgotten = self.run_states(tokens, past, feedback, span)
-            cached["state"] = states[-1] if states else past["state"]
-            reach_all = keys_values[-1].key.shape[0] == cached["state"].shape[0]
-            if not torch.is_grad_enabled() and not span.any_complete[-1] and reach_all:
-                cached["state_key"], cached["state_value"] = keys_values[-1]
-        state_weights = None
-        if attention.state_q_proj is not None:
-            query = l2_normalize(attention.heads(attention.state_q_proj(hidden)))
-            inputs = span.state_inputs(attention.state_scales.scale_queries(query), keys_values)
-            from_states, state_weights = attention.attend_groups(inputs, span)
-            attended = torch.cat((attended, from_states), dim=-2)
-        updated = hidden_states + attention.o_proj(attended.flatten(-2))
-        inner = self.up_proj(self.feed_forward_norm(updated)).relu()
-        updated = updated + self.dropout(self.down_proj(inner))
-        if self.state_cell is not None:
-            # texts of some ranks may complete no block
-            updated = touch_all_parameters(updated, self.state_cell)
-        return LayerOutput(updated, cached, weights, state_weights, states, forgotten)
-
-    def initial_state(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
-        """States (B, S, E) before the first block, which outlive a gathered parameter."""
-        return self.state_cell.expand_initial_state(batch_size, dtype).clone()
-
-    def state_keys_values(self, state: torch.Tensor) -> KeyValue:
-        """Keys and values (B, S, H, D) of states (B, S, E)."""
-        return self.state_cell.keys_values(state)
-
-    def state_after(self, state: torch.Tensor, tokens: KeyValue, token_mask: torch.Tensor) -> torch.Tensor:
-        """States (B, S, E) after a block; arguments as for `StateCell.update`."""
-        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask).state
-
-    @staticmethod
-    def extend_window(
-        new: KeyValue, past: dict[str, torch.Tensor], span: Span
-    ) -> tuple[KeyValue, dict[str, torch.Tensor]]:
-        """Keys and values of the previous block and the span, and those to be cached."""
-        tensors, cached = [], {}
-        for name, states in zip(("key", "value"), new, strict=True):
-            extended, kept = span.extend(states, past, name)
-            tensors.append(extended)
-            cached |= kept
-        return KeyValue(*tensors), cached
+        """Tokens (N, E), keys and values (b, S, H, D) of the states before each block -> (N, H, D), (P, H, Q, S)."""
+        query = l2_normalize(self.heads(self.state_q_proj(hidden)))
+        groups = zip(blocks.spread(self.state_scales.scale_queries(query)), blocks.pieces, strict=True)
+        states = reads[0] if len(reads) == 1 else [torch.cat(tensors) for tensors in zip(*reads, strict=True)]
+        results = [self.attend(queries, *(each[pieces] for each in states)) for queries, pieces in groups]
+        return blocks.merge([attended for attended, _ in results]), results[0][1]
 
     def attend_memory(
         self,
         attended: torch.Tensor,
         query: torch.Tensor,
-        tokens: KeyValue,
-        past: dict[str, torch.Tensor],
-        span: Span,
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        names = ("memory_key", "memory_value", "memory_count")
-        memory = KNNMemory(*(past[name] for name in names)) if names[0] in past else None
-        if memory is None:
-            memory = KNNMemory.empty(past["previous_key"].to(tokens.key.dtype).detach(), self.memory_size)
-        attended, memory = self.attention.attend_memory(attended, query, tokens, memory, span)
-        return attended, dict(zip(names, memory, strict=True))
-
-    def run_states(
-        self, tokens: KeyValue, past: dict[str, torch.Tensor], feedback: KeyValue | None, span: Span
-    ) -> tuple[list[KeyValue], list[torch.Tensor], list[torch.Tensor]]:
-        """Keys and values of the states before each block, the states after it, and the share that it overwrites."""
-        cell, state, before = self.state_cell, past["state"], feedback
-        if before is None and "state_key" in past and not torch.is_grad_enabled():
-            before = KeyValue(*(past[name][span.present(0)] for name in ("state_key", "state_value")))
-        keys_values, states, forgotten = [], [], []
-        for block in range(span.num_blocks):
-            before = cell.keys_values(state[span.present(block)]) if before is None else before
-            keys_values.append(before)
-            if span.any_complete[block]:
-                rows, completing = span.completing(block), span.completed_by(block)
-                own = KeyValue(*(tensor[rows] for tensor in before))
-                updated, retained = cell.update(state[rows], own, span.window(tokens, block))
-                share = (1.0 - retained).expand_as(updated)
-                if completing is not None:
-                    updated = torch.where(completing[:, None, None], updated, state)
-                    share = torch.where(completing[:, None, None], share, 0.0)
-                state, before = with_first(state, updated), None
-                forgotten.append(share)
-                states.append(state)
-        return keys_values, states, forgotten
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        memory: list[torch.Tensor],
+        blocks: Blocks,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Mix in attention to the memory, block by block; complete blocks are then written into it."""
+        mixed, scales = [], self.scales()
+        for block, complete in enumerate(blocks.complete):
+            part, tokens = blocks.part(block), slice(*blocks.starts[block : block + 2])
+            groups = zip(part.spread(attended[tokens]), part.spread(query[tokens]), part.pieces, strict=True)
+            mixed.append(
+                part.merge([self.memory(*states, scales, [each[rows] for each in memory]) for *states, rows in groups])
+            )
+            if complete:
+                new = (blocks.window(states, block)[:, blocks.width :] for states in (keys, values))
+                written = write_block([each[:complete] for each in memory], *new, blocks.completing(block))
+                memory = [with_first(*pair) for pair in zip(memory, written, strict=True)]
+        return torch.cat(mixed), memory
 
 
-# of all layers for one span: L + 1 states (B, n, E), the input first, and the layers' outputs
-SpanOutput = tuple[list[torch.Tensor], list[LayerOutput]]
-
-
-def concatenate_spans(spans: list[SpanOutput]) -> SpanOutput:
-    """One output of consecutive spans."""
-    if len(spans) == 1:
-        return spans[0]
-    layers = []
-    states_of_spans, layers_of_spans = zip(*spans, strict=True)
-    for outputs in zip(*layers_of_spans, strict=True):
-        weights = [
-            None if pieces[0] is None else torch.cat(pieces, dim=2)
-            for pieces in zip(*((o.attentions, o.read_attentions) for o in outputs), strict=True)
-        ]
-        states, forgotten = ([t for o in outputs for t in getattr(o, name)] for name in ("states", "forgotten"))
-        layers.append(LayerOutput(None, None, *weights, states, forgotten))
-    return [torch.cat(pieces, dim=-2) for pieces in zip(*states_of_spans, strict=True)], layers
+def with_first(tensor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    """(B, ...) with its first rows replaced by (b, ...)."""
+    # `len` would fix the batch size of a traced graph
+    rows = first.shape[0]
+    return first if rows == tensor.shape[0] else torch.cat((first.to(tensor.dtype), tensor[rows:]))

@@ -13,13 +13,12 @@ from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.attention import KeyValue
 from ..ops.layers import Dropout
 from ..ops.sharding import is_sharded, touch_all_parameters
-from .block_layout import BlockLayout, BlockSpan
-from .cache import BlockCache, reset_sequences
+from .blocks import Blocks, blocks_of_call
+from .cache import BlockCache
 from .configuration_block_recurrent import BlockRecurrentConfig
-from .layer import BlockRecurrentLayer, SpanOutput, concatenate_spans
+from .layer import BlockRecurrentLayer, LayerRecords
 
 
 class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
@@ -71,120 +70,123 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return [self.layers[index] for index in self.config.recurrent_indices]
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        pasts, num_cached = self.past_tensors(hidden, call)
+        config, keep = self.config, call.record_states
         # each block gathers the layers
-        in_step = self.config.feedback and is_sharded(self)
-        size = None if call.record_states or in_step else hidden.shape[-1]
-        layout = BlockLayout.from_mask(mask, num_cached, self.config.window_size, size, in_step)
-        before = pasts[self.config.recurrent_indices[-1]]["state"] if self.recurrent_layers else None
-        run = self.run_by_block if self.config.feedback else self.run_span
-        output = run(layout.to_places(hidden), layout.span, pasts)
-        depth = self.depth_output(output, layout, call)
-        pools_states = call.pool and self.config.pooling == "states"
+        in_step = config.feedback and is_sharded(self)
+        pasts, num_cached = self.past_tensors(hidden, call)
+        blocks = blocks_of_call(mask, num_cached, config.window_size, hidden.shape[-1], keep, in_step)
+        if num_cached is not None:
+            pasts = [blocks.sorted(past) for past in pasts]
+        known = [pasts[index]["state"] for index in config.recurrent_indices[-1:]] if keep else []
+        tokens, recorded, records = self.run(blocks.to_tokens(hidden), blocks, pasts, keep)
+        depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(tokens)), mask))
+        if keep:
+            depth = self.with_records(depth, blocks, recorded, records)
+        pools_states = call.pool and config.pooling == "states"
         if pools_states or call.cache is not None:
-            pasts = [layout.restore(past) for past in pasts]
-        if before is not None and (pools_states or call.record_states):
-            top = self.config.recurrent_indices[-1]
-            states = (before, *output[1][top].states) if call.record_states else (pasts[top]["state"],)
-            current = self.states_of_current_block(pasts, layout.num_tokens_in_block)
-            depth = depth._replace(memory_states=states + current)
-        depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
+            pasts = [blocks.restored(past) for past in pasts]
+        if self.recurrent_layers and (pools_states or keep):
+            top = config.recurrent_indices[-1]
+            known += [state for layers in records for state in layers[top].states] if keep else [pasts[top]["state"]]
+            current = self.states_of_current_block(pasts[top], blocks.num_tokens_in_block)
+            depth = depth._replace(memory_states=(*known, *current))
         if call.cache is not None:
-            self.update_cache(call, pasts, layout.num_tokens_in_block, mask)
+            self.update_cache(call, pasts, blocks.num_tokens_in_block, mask)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def past_tensors(
         self, hidden: torch.Tensor, call: ForwardCall
     ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
         """Cached or initial tensors of each layer, and the number (B,) of cached tokens in the current block."""
-        config, batch_size = self.config, hidden.shape[0]
         num_cached = None if call.cache is None else call.cache.state.tensors.get("fill")
-        if num_cached is None:
-            empty = hidden.new_zeros(batch_size, config.window_size, config.num_attention_heads, config.head_dim)
-            pasts = [{"previous_key": empty, "previous_value": empty} for _ in self.layers]
-        else:
-            pasts = [dict(layer.tensors) for layer in call.cache.layers[1:]]
-        for layer, past in zip(self.layers, pasts, strict=True):
-            initial = None if layer.state_cell is None else layer.initial_state(batch_size, hidden.dtype)
-            if initial is not None:
+        start = None if num_cached is None else call.start
+        pasts = []
+        for index, layer in enumerate(self.layers):
+            past = {} if num_cached is None else dict(call.cache.layers[index + 1].tensors)
+            # states may have been reset
+            if start is not None or not past or (layer.state_cell is not None and "state" not in past):
+                initial = layer.initial_tensors(hidden)
+                past = initial | past
+                if start is not None:
+                    past = {name: past[name] for name in past if name not in ("state_key", "state_value")}
+                    for name, tensor in initial.items():
+                        begins = start.view(-1, *[1] * (tensor.dim() - 1))
+                        past[name] = torch.where(begins, tensor, past[name])
+            if "state" in past:
                 # a cache may come from a call in another precision
-                past["state"] = past["state"].to(hidden.dtype) if "state" in past else initial
-            if num_cached is not None and call.start is not None:
-                reset_sequences(past, call.start, initial)
-        if num_cached is not None and call.start is not None:
-            num_cached = num_cached.masked_fill(call.start, 0)
-        return pasts, num_cached
+                past["state"] = past["state"].to(hidden.dtype)
+            pasts.append(past)
+        return pasts, num_cached if start is None else num_cached.masked_fill(start, 0)
 
-    def run_span(
-        self,
-        hidden: torch.Tensor,
-        span: BlockSpan,
-        pasts: list[dict[str, torch.Tensor]],
-        feedback: KeyValue | None = None,
-    ) -> SpanOutput:
-        """Apply all layers to (B, n, E), replacing their tensors in `pasts`.
+    def run(
+        self, tokens: torch.Tensor, blocks: Blocks, pasts: list[dict[str, torch.Tensor]], keep: bool
+    ) -> tuple[torch.Tensor, list[list[torch.Tensor]], list[list[LayerRecords]]]:
+        """Apply all layers to tokens (N, E), replacing their tensors in `pasts`.
 
-        With feedback, `feedback` are the keys and values of the top states, for all layers without states of their own.
+        With feedback they run over one block after the other, because a block needs the states of the one before: all
+        layers without states of their own attend to the top states.
+
+        Returns:
+            The states after the last layer and, to `keep`, lists of L + 1 states and of L records: one list, or with
+            feedback one for each block.
         """
         config = self.config
-        own = set(config.recurrent_indices[:-1])
-        recorded, layers = [hidden], []
-        for index, layer in enumerate(self.layers):
-            output = layer(hidden, span, pasts[index], None if index in own else feedback)
-            pasts[index] = output.cached
-            hidden = output.hidden_states
-            recorded.append(hidden)
-            layers.append(output)
-        return recorded, layers
+        own, numbers = config.recurrent_indices[:-1], range(blocks.num_blocks)
+        parts = [(blocks, tokens)]
+        if config.feedback:
+            parts = [(blocks.part(j), tokens[blocks.starts[j] : blocks.starts[j + 1]]) for j in numbers]
+        final, recorded, records = [], [], []
+        for part, hidden in parts:
+            feedback, states, done = None, [hidden], []
+            if config.feedback:
+                top = config.recurrent_indices[-1]
+                feedback = self.layers[top].state_keys_values(pasts[top], part.present[0])
+            for index, layer in enumerate(self.layers):
+                hidden, pasts[index], record = layer(hidden, part, pasts[index], None if index in own else feedback)
+                if keep:
+                    states.append(hidden)
+                    done.append(record)
+            final.append(hidden)
+            recorded.append(states)
+            records.append(done)
+        return torch.cat(final), recorded, records
 
-    def run_by_block(self, hidden: torch.Tensor, span: BlockSpan, pasts: list[dict[str, torch.Tensor]]) -> SpanOutput:
-        """Apply all layers to one block after the other: with feedback a block needs the states of the one before."""
-        outputs, top = [], self.config.recurrent_indices[-1]
-        # texts of some ranks may have cached none
-        cached = not (torch.is_grad_enabled() or is_sharded(self))
-        for block in range(span.num_blocks):
-            part = span if span.num_blocks == 1 else span.single_block(block)
-            past, present = pasts[top], part.present(0)
-            if "state_key" in past and cached:
-                feedback = KeyValue(past["state_key"][present], past["state_value"][present])
-            else:
-                feedback = self.layers[top].state_keys_values(past["state"][present])
-            outputs.append(self.run_span(span.block_tokens(hidden, block), part, pasts, feedback))
-        return concatenate_spans(outputs)
+    def with_records(
+        self,
+        depth: DepthOutput,
+        blocks: Blocks,
+        recorded: list[list[torch.Tensor]],
+        records: list[list[LayerRecords]],
+    ) -> DepthOutput:
+        """An output with what `run` has kept."""
 
-    def depth_output(self, output: SpanOutput, layout: BlockLayout, call: ForwardCall) -> DepthOutput:
-        to_columns, (states, layers) = layout.to_columns, output
-        final = to_columns(self.final_norm(states[-1]))
-        if not call.record_states:
-            return DepthOutput(final)
+        def attention_maps(name: str) -> tuple[torch.Tensor, ...] | None:
+            """(B, H, S, K) of each layer that has some."""
+            layers = [[getattr(record, name) for record in layer] for layer in zip(*records, strict=True)]
+            found = [torch.cat(weights).transpose(1, 2).flatten(0, 1) for weights in layers if weights[0] is not None]
+            return tuple(blocks.to_columns(weights).transpose(1, 2) for weights in found) or None
 
-        def attention_maps(weights: list[torch.Tensor | None]) -> tuple[torch.Tensor, ...] | None:
-            maps = [to_columns(w.transpose(1, 2)).transpose(1, 2) for w in weights if w is not None]
-            return tuple(maps) or None
-
-        recurrent = self.config.recurrent_indices
-        return DepthOutput(
-            hidden_states=final,
-            all_hidden_states=tuple(map(to_columns, states)),
-            attentions=attention_maps([layer.attentions for layer in layers]),
-            gates=tuple(layers[recurrent[-1]].forgotten) if recurrent else None,
-            read_attentions=attention_maps([layer.read_attentions for layer in layers]),
+        top = self.config.recurrent_indices[-1:]
+        return depth._replace(
+            all_hidden_states=tuple(blocks.to_columns(torch.cat(states)) for states in zip(*recorded, strict=True)),
+            attentions=attention_maps("attentions"),
+            gates=tuple(share for layers in records for share in layers[top[0]].forgotten) if top else None,
+            read_attentions=attention_maps("read_attentions"),
         )
 
     def states_of_current_block(
-        self, pasts: list[dict[str, torch.Tensor]], num_tokens_in_block: torch.Tensor
+        self, past: dict[str, torch.Tensor], num_tokens_in_block: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Top states (B, S, E) updated with the tokens of the incomplete block; none if there is no such block.
 
         Ranks that share parameters update them in any case: texts of others may have one.
         """
-        past = pasts[self.config.recurrent_indices[-1]]
         if "key" not in past:
             if not is_sharded(self):
                 return ()
             past = past | {name: torch.zeros_like(past[f"previous_{name}"]) for name in ("key", "value")}
         state = past["state"]
-        tokens = KeyValue(*(torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")))
+        tokens = [torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")]
         place = torch.arange(self.config.window_size, device=num_tokens_in_block.device)
         is_token = place < num_tokens_in_block[:, None]
         token_mask = torch.cat((torch.ones_like(is_token), is_token), dim=1)

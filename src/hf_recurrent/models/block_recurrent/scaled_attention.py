@@ -3,12 +3,10 @@
 Shapes: B sequences, Q queries, K keys, H heads, D head dim, W tokens of a window.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import nn
 
-from ..ops.flex_attention import FlexMask, attention_function, is_flex
+from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
 from ..ops.initialization import LearnedTensor
 from ..ops.layers import dropout
 from ..ops.positions import t5_buckets
@@ -23,37 +21,34 @@ def l2_normalize(states: torch.Tensor) -> torch.Tensor:
     return (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
 
 
-def window_bias(by_distance: torch.Tensor) -> torch.Tensor:
-    """Bias of the scores of a block's queries, -inf at masked keys.
+def window_bias(by_distance: torch.Tensor, num_queries: int) -> torch.Tensor:
+    """Bias of the scores of Q successive queries against W keys before them and Q of their own, -inf at masked ones.
 
     Args:
         by_distance: (H, W) bias of keys at distance 1, 2, ... W.
 
     Returns:
-        (H, W, 2W): query p of the block attends to the previous block from p on, and to its own block before p.
+        (H, Q, W + Q): query i attends to the W keys from i on.
     """
     heads, width = by_distance.shape
-    row = torch.cat((by_distance.flip(-1), by_distance.new_full((heads, width + 1), -torch.inf)), dim=-1)
-    # reading rows of 2W + 1 numbers as rows of 2W shifts each of them one further to the right
-    skewed = row[:, None].expand(-1, width, -1).reshape(heads, -1)[:, : 2 * width * width]
-    return skewed.view(heads, width, 2 * width)
+    masked = by_distance.new_full((heads, num_queries + 1), -torch.inf)
+    row = torch.cat((by_distance.flip(-1), masked), dim=-1)
+    num_keys = width + num_queries
+    # reading rows of one number more as rows of W + Q shifts each of them one further to the right
+    skewed = row[:, None].expand(-1, num_queries, -1).reshape(heads, -1)[:, : num_queries * num_keys]
+    return skewed.view(heads, num_queries, num_keys)
 
 
-class WindowScores(NamedTuple):
-    """`window_bias` as flex attention takes it."""
+def window_scores(by_distance: torch.Tensor, num_queries: int) -> tuple[FlexMask, PositionScores]:
+    """`window_bias` as flex attention takes it: a mask, and the bias of scores, at masked keys any."""
+    width = by_distance.shape[1]
+    query = torch.arange(num_queries, device=by_distance.device)[:, None]
+    key = torch.arange(width + num_queries, device=by_distance.device)
 
-    by_distance: torch.Tensor  # (H, W) bias of keys at distance 1, 2, ... W
-    places: torch.Tensor  # (1 or B, 1, Q, 1) of the queries in their block
+    def bias(sequence: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return by_distance[head, (query + width - 1 - key).clamp(0, width - 1)]
 
-    def mask(self, num_keys: int) -> FlexMask:
-        column = torch.arange(num_keys, device=self.places.device)
-        return FlexMask((column >= self.places) & (column < self.places + self.by_distance.shape[1]))
-
-    def bias(self, sequence: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        """The bias of the scores at these indices, at masked keys any."""
-        places, width = self.places[:, 0, :, 0], self.by_distance.shape[1]
-        place = places[0, query] if places.shape[0] == 1 else places[sequence, query]
-        return self.by_distance[head, (place + width - 1 - key).clamp(0, width - 1)]
+    return FlexMask(((key >= query) & (key < query + width))[None, None]), bias
 
 
 def scaled_attention_forward(
@@ -131,12 +126,13 @@ class ScaledAttention(nn.Module):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        bias: torch.Tensor | WindowScores | FlexMask | None = None,
+        mask: torch.Tensor | FlexMask | None = None,
+        bias: PositionScores | None = None,
         dropout: float = 0.0,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K).
 
-        The bias of flex attention is that of a window, or a mask alone.
+        The bias is `mask`; flex attention takes a mask and `bias`.
         """
         p = dropout if self.training else 0.0
         attention = attention_function(self.config, scaled_attention_forward)
@@ -146,17 +142,9 @@ class ScaledAttention(nn.Module):
         # keys may be cached from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
         options: dict = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
-        if isinstance(bias, WindowScores):
-            bias, options["bias"] = bias.mask(key.shape[1]), bias.bias
-        elif isinstance(bias, torch.Tensor):
-            bias = bias.to(query.dtype)
-        return attention(
-            self,
-            query.transpose(1, 2),
-            key.transpose(1, 2),
-            value.transpose(1, 2),
-            bias,
-            scaling=1.0,
-            is_causal=False,
-            **options,
-        )
+        if bias is not None:
+            options["bias"] = bias
+        elif isinstance(mask, torch.Tensor):
+            mask = mask.to(query.dtype)
+        inputs = (states.transpose(1, 2) for states in (query, key, value))
+        return attention(self, *inputs, mask, scaling=1.0, is_causal=False, **options)

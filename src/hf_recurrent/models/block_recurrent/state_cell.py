@@ -4,12 +4,10 @@ Shapes: B sequences, S state vectors, K token keys, H heads, D head dim, E width
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
 from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
@@ -17,13 +15,6 @@ from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
 GATE_STD = 0.1
 # added to the LSTM gates' biases, so that a state is mostly retained at first
 FORGET_GATE_BIAS, INPUT_GATE_BIAS = 1.0, -1.0
-
-
-class GatedState(NamedTuple):
-    """A state after a gate."""
-
-    state: torch.Tensor  # (B, S, E)
-    retained: torch.Tensor  # share of the state before, broadcasts to (B, S, E)
 
 
 class StateGate(nn.Module):
@@ -46,16 +37,17 @@ class StateGate(nn.Module):
             self.forget_gate = initialized_linear(in_features, hidden_size, gate)
             self.input_gate = initialized_linear(in_features, hidden_size, gate)
 
-    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> GatedState:
+    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The new state (B, S, E), and the share of the old one in it, which broadcasts to (B, S, E)."""
         update = self.proj(inputs)
         update = update.tanh() if self.use_tanh else update
         if self.bias is not None:
             retained = self.bias().sigmoid()
             # in half precision an average over many blocks would lose small updates
             dtype = torch.promote_types(state.dtype, update.dtype)
-            return GatedState(torch.lerp(update.to(dtype), state.to(dtype), retained.to(dtype)), retained)
+            return torch.lerp(update.to(dtype), state.to(dtype), retained.to(dtype)), retained
         retained = (self.forget_gate(inputs) + FORGET_GATE_BIAS).sigmoid()
-        return GatedState(state * retained + update * (self.input_gate(inputs) + INPUT_GATE_BIAS).sigmoid(), retained)
+        return state * retained + update * (self.input_gate(inputs) + INPUT_GATE_BIAS).sigmoid(), retained
 
 
 class StateCell(ScaledAttention):
@@ -86,22 +78,22 @@ class StateCell(ScaledAttention):
             self.up_proj = initialized_linear(inputs, config.intermediate_size, truncated_normal, bias=False)
             self.feed_forward_gate = StateGate(config, config.intermediate_size, use_tanh=kind == "single")
 
-    def expand_initial_state(self, batch_size: int, dtype: torch.dtype) -> torch.Tensor:
-        """States (B, S, E) before the first block."""
-        return self.initial_state().to(dtype).expand(batch_size, -1, -1)
-
     def add_ids(self, state: torch.Tensor) -> torch.Tensor:
         return self.norm(state) + self.ids().to(state.dtype)
 
-    def keys_values(self, state: torch.Tensor) -> KeyValue:
+    def keys_values(self, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values (B, S, H, D) of states (B, S, E)."""
         states = self.add_ids(state)
-        return KeyValue(l2_normalize(self.heads(self.k_proj(states))), self.heads(self.v_proj(states)))
+        return l2_normalize(self.heads(self.k_proj(states))), self.heads(self.v_proj(states))
 
     def update(
-        self, state: torch.Tensor, own: KeyValue, tokens: KeyValue, token_mask: torch.Tensor | None = None
-    ) -> GatedState:
-        """State (B, S, E) after a block.
+        self,
+        state: torch.Tensor,
+        own: tuple[torch.Tensor, torch.Tensor],
+        tokens: tuple[torch.Tensor, torch.Tensor],
+        token_mask: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """State (B, S, E) after a block, and the share of the state before in it.
 
         Args:
             own: `keys_values(state)`.
@@ -110,20 +102,21 @@ class StateCell(ScaledAttention):
             token_mask: (B, K) bool, True at tokens.
         """
         states = self.add_ids(state)
-        query = self.scales.scale_queries(l2_normalize(self.heads(self.q_proj(states))))
-        token_query = self.token_scales.scale_queries(l2_normalize(self.heads(self.token_q_proj(states))))
-        bias = None
+        query, token_query = (
+            scales.scale_queries(l2_normalize(self.heads(project(states))))
+            for project, scales in ((self.q_proj, self.scales), (self.token_q_proj, self.token_scales))
+        )
+        mask = None
         if token_mask is not None:
             visible = token_mask[:, None, None]
             zeros = torch.zeros_like(visible, dtype=query.dtype)
-            bias = FlexMask(visible) if is_flex(self.config) else zeros.masked_fill(~visible, -torch.inf)
-        attended = torch.cat((self.attend(query, *own)[0], self.attend(token_query, *tokens, bias)[0]), dim=2)
+            mask = FlexMask(visible) if is_flex(self.config) else zeros.masked_fill(~visible, -torch.inf)
+        attended = torch.cat((self.attend(query, *own)[0], self.attend(token_query, *tokens, mask)[0]), dim=2)
         attended = attended.flatten(-2)
         if self.update_kind == "single":
             return self.feed_forward_gate(state, self.up_proj(attended).relu())
-        after = self.attention_gate(state, attended)
+        after, retained = self.attention_gate(state, attended)
         if self.update_kind == "skip":
-            return after
-        inner = self.up_proj(self.feed_forward_norm(after.state)).relu()
-        last = self.feed_forward_gate(after.state, inner)
-        return GatedState(last.state, after.retained * last.retained)
+            return after, retained
+        after, still_retained = self.feed_forward_gate(after, self.up_proj(self.feed_forward_norm(after)).relu())
+        return after, retained * still_retained

@@ -1,0 +1,324 @@
+"""The blocks of a call: which tokens are computed, which keys they see, and which sequences complete a block.
+
+A sequence has c cached tokens in its current block, of W tokens, and n new ones. Here W = 4, `p` is the last complete
+block, `c` a cached and `n` a new token:
+
+    sequence 0    p p p p | c n n n | n n n n | n n
+    sequence 1    p p p p | c c c n | n
+                    block:   0         1         2
+
+Tokens are computed in one row (N, ...), block after block, in each block sequence after sequence. A *piece* is what is
+new of one sequence in one block; its keys are the W places before its first token and its own. Sequences that go
+through a block, and those that complete it, are the first ones of the batch. Two classes hold this for the layers:
+
+- `RegularBlocks`: no padding, and all sequences at the same place. Keys are slices.
+- `RaggedBlocks`: everything else. Keys are found by index. Padding is left out, if nothing needs it.
+
+Shapes: B sequences, S columns of a call, N tokens, W tokens of a block, m blocks, P pieces of at most Q tokens,
+H heads, D head dim, E width. "States" of tokens may have any further dimensions.
+"""
+
+from functools import cached_property
+
+import torch
+
+from ..depth.packed_rows import sparing_pays
+from ..ops.graphs import in_graph
+from ..ops.row_groups import GroupedRows, RowGroup, similar_rows
+from ..ops.sharding import largest_over_ranks
+from ..ops.token_order import tokens_first
+
+
+class RegularBlocks:
+    """Sequences without padding at one place of their block, whose tokens fill whole blocks or end within the first.
+
+    Attributes:
+        present, complete: number of sequences that go through each block, and that complete it.
+        starts: index of each block's first token, and N.
+        pieces: numbers (r,) among the P pieces, of each group whose attention is computed at once.
+    """
+
+    pieces = (slice(None),)
+
+    def __init__(self, width: int, batch_size: int, num_cached: int, length: int, device: torch.device):
+        self.width, self.batch_size, self.num_cached = width, batch_size, num_cached
+        self.num_blocks = max(1, length // width)
+        self.length = length // self.num_blocks
+        self.present = [batch_size] * self.num_blocks
+        self.complete = [batch_size * (num_cached + self.length == width)] * self.num_blocks
+        self.starts = range(0, batch_size * length + 1, batch_size * self.length)
+        self.num_tokens_in_block = torch.full((batch_size,), (num_cached + length) % width, device=device)
+
+    def to_tokens(self, columns: torch.Tensor) -> torch.Tensor:
+        """(B, S, ...) -> (N, ...)."""
+        return columns.unflatten(1, (self.num_blocks, -1)).transpose(0, 1).flatten(0, 2)
+
+    def to_columns(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(N, ...) -> (B, S, ...); padding has the states of any token."""
+        return tokens.unflatten(0, (self.num_blocks, self.batch_size, -1)).transpose(0, 1).flatten(1, 2)
+
+    def sorted(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Cached tensors (B, ...) in the order of the sequences here."""
+        return past
+
+    # and back, in the order of the batch
+    restored = sorted
+
+    def part(self, block: int) -> "RegularBlocks":
+        """One of the blocks."""
+        device = self.num_tokens_in_block.device
+        return self if self.num_blocks == 1 else RegularBlocks(self.width, self.batch_size, 0, self.width, device)
+
+    def completing(self, block: int) -> torch.Tensor | None:
+        """(`complete`,) bool, those of these sequences that complete a block; None if all do."""
+
+    def spread(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+        """States of tokens (N, ...) as (r, Q, ...) of each group of pieces."""
+        return [tokens.unflatten(0, (-1, self.length))]
+
+    def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
+        """The inverse of `spread`."""
+        return groups[0].flatten(0, 1)
+
+    def extend(
+        self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """New keys or values (N, H, D) with earlier ones, for `windows` and `window`, and those to be cached."""
+        new, previous = new.unflatten(0, (-1, self.length)), past[f"previous_{name}"].to(new.dtype)
+        if self.num_blocks > 1:
+            before = torch.cat((previous, new[: -self.batch_size]))
+            # a view would hold all blocks of a long call in memory
+            return torch.cat((before, new), dim=1), {f"previous_{name}": new[-self.batch_size :].clone()}
+        if self.num_cached:
+            new = torch.cat((past[name][:, : self.num_cached].to(new.dtype), new), dim=1)
+        tokens = torch.cat((previous, new), dim=1)
+        if self.complete[0]:
+            return tokens, {f"previous_{name}": new}
+        rest = past.get(name, previous)[:, new.shape[1] :].to(new.dtype)
+        return tokens, {f"previous_{name}": previous, name: torch.cat((new, rest), dim=1)}
+
+    def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+        """Keys or values (r, W + Q, H, D) of each group of pieces."""
+        return [tokens[:, self.num_cached :]]
+
+    def window(self, tokens: torch.Tensor, block: int) -> torch.Tensor:
+        """Keys or values (`complete`, 2W, H, D) of a block and of the one before it."""
+        return tokens[block * self.batch_size : (block + 1) * self.batch_size]
+
+
+class RaggedBlocks:
+    """Sequences at different places of their blocks, or with padding.
+
+    Args:
+        cached, totals: (B,) tokens of the first block that are cached, and all tokens from its beginning on.
+        starts: without padding, index of the first token of each block, and N.
+        num_queries: places of every piece, padding included: W, of all the block, or as many from the first new token
+            on. None without padding, where the last sequences need not go through all blocks.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        cached: torch.Tensor,
+        totals: torch.Tensor,
+        present: list[int],
+        complete: list[int],
+        starts: list[int] | None = None,
+        num_queries: int | None = None,
+    ):
+        self.width, self.cached, self.totals, self.num_queries = width, cached, totals, num_queries
+        self.present, self.complete, self.num_blocks = present, complete, len(present)
+        self.batch_size, device = cached.shape[0], cached.device
+        self.num_tokens_in_block = totals % width
+        # order[b] is the number of sequence b in the batch
+        self.order: torch.Tensor | None = None
+        self.sequence = torch.cat([torch.arange(number, device=device) for number in present])
+        block = torch.cat([torch.full((number,), j, device=device) for j, number in enumerate(present)])
+        begin = block * width
+        self.first_place = begin if num_queries == width else torch.maximum(begin, cached[self.sequence])
+        if num_queries is None:
+            self.counts = torch.minimum(begin + width, totals[self.sequence]) - self.first_place
+            self.first, self.starts = self.counts.cumsum(0) - self.counts, starts
+        else:
+            self.first = torch.arange(block.shape[0], device=device) * num_queries
+            self.starts = [j * self.batch_size * num_queries for j in range(self.num_blocks + 1)]
+        # index of a token less its place, for each block and sequence
+        shift = self.first - self.first_place
+        place = block * self.batch_size + self.sequence
+        self.shift = shift.new_zeros(self.num_blocks * self.batch_size).index_copy(0, place, shift)
+
+    def index(self, sequence: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """Index in `extend` of places of sequences, counted from the first block on: W before it, -W to -1.
+
+        Places after the last token have any index.
+        """
+        size, end = self.batch_size * self.width, self.batch_size * self.width + self.starts[-1]
+        block = (place // self.width).clamp(0, self.num_blocks - 1)
+        new = (self.shift[block * self.batch_size + sequence] + place + size).clamp(size, end - 1)
+        earlier = sequence * self.width + place + torch.where(place < 0, self.width, end)
+        return torch.where(place < self.cached[sequence], earlier, new)
+
+    def range(self, start: int, stop: int) -> torch.Tensor:
+        return torch.arange(start, stop, device=self.cached.device)
+
+    @cached_property
+    def piece(self) -> torch.Tensor:
+        """The piece (N,) of each token."""
+        pieces = self.range(0, self.first.shape[0])
+        if self.num_queries is None:
+            return pieces.repeat_interleave(self.counts, output_size=self.starts[-1])
+        return pieces.repeat_interleave(self.num_queries)
+
+    @cached_property
+    def grouped(self) -> GroupedRows:
+        """Pieces in groups of similarly many tokens, whose context is the pieces and the index of their keys."""
+
+        def group(tokens: torch.Tensor, pieces: torch.Tensor | slice) -> RowGroup:
+            place = self.first_place[pieces, None] + self.range(-self.width, tokens.shape[1])
+            return RowGroup(tokens, (pieces, self.index(self.sequence[pieces, None], place)))
+
+        if self.num_queries is None:
+            return GroupedRows.of_rows(self.first, self.counts, self.piece, similar_rows(self.counts), group)
+        tokens = self.range(0, self.starts[-1]).unflatten(0, (-1, self.num_queries))
+        return GroupedRows((group(tokens, slice(None)),), None)
+
+    @property
+    def pieces(self) -> list[torch.Tensor | slice]:
+        return [group.context[0] for group in self.grouped.groups]
+
+    def lay_out(self, mask: torch.Tensor, order: torch.Tensor | None) -> "RaggedBlocks":
+        """Find the tokens of (B, S), of which sequence b is `order[b]`."""
+        columns, rank = tokens_first(mask)
+        own = self.range(0, self.batch_size)
+        self.order, self.rank = order, own if order is None else order.argsort()
+        sequence = self.sequence[self.piece]
+        row = sequence if order is None else order[sequence]
+        number = self.range(0, self.starts[-1]) - (self.first - self.first_place)[self.piece] - self.cached[sequence]
+        self.columns = row * mask.shape[1] + columns[row, number.clamp(0, mask.shape[1] - 1)]
+        sequence = self.rank[:, None]
+        # behind the keys of the previous blocks
+        self.tokens = self.index(sequence, rank + self.cached[sequence]) - self.batch_size * self.width
+        self.num_tokens_in_block = self.num_tokens_in_block[self.rank]
+        return self
+
+    def to_tokens(self, columns: torch.Tensor) -> torch.Tensor:
+        return columns.flatten(0, 1).index_select(0, self.columns)
+
+    def to_columns(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
+
+    def sorted(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return past if self.order is None else {name: t.index_select(0, self.order) for name, t in past.items()}
+
+    def restored(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return past if self.order is None else {name: t.index_select(0, self.rank) for name, t in past.items()}
+
+    def part(self, block: int) -> "RaggedBlocks":
+        return self if self.num_blocks == 1 else self.parts[block]
+
+    @cached_property
+    def parts(self) -> list["RaggedBlocks"]:
+        """Each block; sequences that do not go through it keep the tokens that they have cached."""
+        parts = []
+        for block, (present, complete) in enumerate(zip(self.present, self.complete, strict=True)):
+            totals = self.totals - block * self.width
+            left = totals <= 0
+            totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
+            cached = torch.where(left, totals, self.cached if block == 0 else 0)
+            starts = [0, self.starts[block + 1] - self.starts[block]]
+            parts.append(RaggedBlocks(self.width, cached, totals, [present], [complete], starts, self.num_queries))
+        return parts
+
+    def completing(self, block: int) -> torch.Tensor | None:
+        return None if self.num_queries is None else self.totals >= (block + 1) * self.width
+
+    def spread(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+        return [self.grouped.spread(tokens, group) for group in self.grouped.groups]
+
+    def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
+        return self.grouped.gather(groups)
+
+    @cached_property
+    def last_blocks(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Index (B, W) of the places of each sequence's last complete block, and of the incomplete one."""
+        sequence = self.range(0, self.batch_size)[:, None]
+        begin = (self.totals // self.width * self.width)[:, None]
+        return tuple(self.index(sequence, begin + self.range(*ends)) for ends in ((-self.width, 0), (0, self.width)))
+
+    def extend(
+        self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        previous = past[f"previous_{name}"].to(new.dtype)
+        earlier = [past[name].to(new.dtype).flatten(0, 1)] if name in past else []
+        tokens = torch.cat((previous.flatten(0, 1), new, *earlier))
+        complete, incomplete = self.last_blocks
+        cached = {f"previous_{name}": take(tokens, complete) if self.complete[0] else previous}
+        all_end_here = self.num_queries is None and self.complete[-1] == self.batch_size
+        return tokens, cached if all_end_here else {**cached, name: take(tokens, incomplete)}
+
+    def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+        return [take(tokens, group.context[1]) for group in self.grouped.groups]
+
+    def window(self, tokens: torch.Tensor, block: int) -> torch.Tensor:
+        places = block * self.width + self.range(-self.width, self.width)
+        return take(tokens, self.index(self.range(0, self.complete[block])[:, None], places))
+
+
+def take(tokens: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """`tokens[index]` of (K, H, D) and (r, n), several times as fast on a CPU."""
+    return tokens.flatten(1).index_select(0, index.flatten()).view(*index.shape, *tokens.shape[1:])
+
+
+Blocks = RegularBlocks | RaggedBlocks
+
+
+def blocks_of_call(
+    mask: torch.Tensor,
+    num_cached: torch.Tensor | None,
+    width: int,
+    size: int,
+    keep_all: bool = False,
+    sharded: bool = False,
+) -> Blocks:
+    """The blocks of the tokens (B, S), after the `num_cached` (B,) tokens of each sequence's current block.
+
+    Args:
+        size: width E of the states, which says whether leaving out padding pays.
+        keep_all: whether all places of all blocks are computed, as records need them.
+        sharded: whether all ranks must run the same number of blocks.
+    """
+    batch_size, length = mask.shape
+    counts = mask.sum(-1)
+    cached = torch.zeros_like(counts) if num_cached is None else num_cached
+    totals = cached + counts
+    if in_graph():
+        number = (2 * width - 2 + length) // width
+        present = [batch_size] * number
+        num_queries = length if number == 1 else width
+        return RaggedBlocks(width, cached, totals, present, present, None, num_queries).lay_out(mask, None)
+    firsts, ends = torch.stack((cached, totals)).tolist()
+    num_blocks = own_blocks = max(1, -(-max(ends) // width))
+    if sharded:
+        num_blocks = largest_over_ranks(own_blocks, mask.device)
+    whole = ends[0] <= width or (firsts[0] == 0 and length % width == 0)
+    aligned = whole and firsts == firsts[:1] * batch_size and ends == [firsts[0] + length] * batch_size
+    if aligned and not keep_all and num_blocks == own_blocks:
+        return RegularBlocks(width, batch_size, firsts[0], length, mask.device)
+    order, num_queries, starts = None, width, None
+    num_tokens, longest = sum(ends) - sum(firsts), max(end - first for first, end in zip(firsts, ends, strict=True))
+    if num_blocks == 1 and not keep_all:
+        num_queries = max(1, longest)
+    may_pack = num_blocks > 1 or (num_cached is None and sparing_pays(batch_size * longest, num_tokens, size))
+    if may_pack and not (keep_all or sharded):
+        num_queries, order = None, totals.argsort(descending=True, stable=True)
+        cached, totals = cached[order], totals[order]
+        begins = range(0, (num_blocks + 1) * width, width)
+        starts = [
+            sum(max(0, min(end, begin) - first) for first, end in zip(firsts, ends, strict=True)) for begin in begins
+        ]
+    present = [sum(end > begin for end in ends) for begin in range(0, num_blocks * width, width)]
+    complete = [sum(end >= begin + width for end in ends) for begin in range(0, num_blocks * width, width)]
+    if order is None:
+        present, complete = ([batch_size if number else 0 for number in numbers] for numbers in (present, complete))
+        present = [batch_size] * num_blocks
+    return RaggedBlocks(width, cached, totals, present, complete, starts, num_queries).lay_out(mask, order)
