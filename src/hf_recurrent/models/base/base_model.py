@@ -22,14 +22,8 @@ from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..depth.objectives import halting_distribution
 from ..depth.packed_rows import lay_out_rows
 from ..ops.attention import PaddedContext, Rotations
-from ..ops.checks import (
-    check_ids,
-    check_inputs,
-    check_not_nan,
-    check_tensor,
-    check_types,
-    has_gaps,
-)
+from ..ops.checks import check_inputs, check_not_nan, check_tensor, has_gaps
+from ..ops.flex_attention import is_flex
 from ..ops.graphs import in_graph
 from ..ops.initialization import embedding_like
 from ..ops.layers import Dropout, embedding_width
@@ -57,6 +51,7 @@ class ForwardCall(NamedTuple):
     # features of rows, see `BaseModel.features`
     features: Callable[..., torch.Tensor] | None = None
     record_steps: bool = False
+    full: bool = False  # whether the host knows that no token is padding
 
 
 def newest_columns(mask: torch.Tensor, number: int) -> torch.Tensor:
@@ -285,17 +280,18 @@ class BaseModel(RecurrentPreTrainedModel):
         """
         # before arguments that peft's prefix tuning hands on with its own cache
         check_own_cache(past_key_values)
-        own_kwargs = supported(own_kwargs, self.model_arguments)
-        self.check_model_kwargs(own_kwargs)
+        if own_kwargs:
+            own_kwargs = supported(own_kwargs, self.model_arguments)
+            self.check_model_kwargs(own_kwargs)
         check_whole(max_depth, "max_depth")
         gather_for_methods(self)
-        if token_type_ids is not None:
-            check_ids("token_type_ids", token_type_ids)
-        past_key_values = self.new_cache(max_depth) if past_key_values is None and use_cache else past_key_values
-        mask = self.check_call(
-            input_ids, inputs_embeds, attention_mask, past_key_values, max_depth, token_type_ids=token_type_ids
+        if past_key_values is None and use_cache:
+            past_key_values = self.new_cache(max_depth)
+        mask, full = self.check_call(
+            input_ids, inputs_embeds, attention_mask, token_type_ids, past_key_values, max_depth
         )
-        start = self.check_start(start_of_document, past_key_values, mask)
+        if start_of_document is not None:
+            start_of_document = self.check_start(start_of_document, past_key_values, mask)
         if detach and past_key_values is not None:
             past_key_values.detach()
         output_attentions, output_hidden_states = self.resolve_output_flags(output_attentions, output_hidden_states)
@@ -308,12 +304,13 @@ class BaseModel(RecurrentPreTrainedModel):
             record_states=record or output_steps,
             pool=pooling,
             cache=past_key_values,
-            start=start,
+            start=start_of_document,
             model_kwargs=own_kwargs,
             exit=self.resolve_exit(options, max_depth, halting_threshold, answer_head),
             head=answer_head,
             features=self.features,
             record_steps=output_steps,
+            full=full,
         )
         hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
         new_mask = newest_columns(mask, hidden.shape[1])
@@ -370,39 +367,33 @@ class BaseModel(RecurrentPreTrainedModel):
         input_ids: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
+        token_type_ids: torch.Tensor | None,
         cache: RecurrentCache | None,
         max_depth: int | None,
-        *,
-        token_type_ids: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Check inputs, mask, types and cache -> the bool mask of `check_inputs`."""
-        past_length = None
+    ) -> tuple[torch.Tensor, bool]:
+        """Check inputs, mask, types and cache; see `check_inputs`."""
+        config, past_length = self.config, None
         if cache is not None:
             self.check_cache(cache, max_depth)
             # a graph that goes on without tracing anew must not know it
             past_length = None if cache.in_graph else cache.get_seq_length()
-        sizes = (self.config.vocab_size, embedding_width(self.embed_tokens))
-        mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes, past_length, self.input_prefix)
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
-        if token_type_ids is not None and self.config.type_vocab_size > 0:
-            check_types(token_type_ids, inputs.shape[:2], self.config.type_vocab_size)
+        sizes = (config.vocab_size, embedding_width(self.embed_tokens), config.type_vocab_size)
+        given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
+        mask, full = check_inputs(*given, sizes, past_length, self.input_prefix)
         if cache is not None and cache.num_rows not in (None, mask.shape[0]):
             raise ValueError(
                 f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
                 "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
             )
-        if self.config.is_causal and attention_mask is not None:
-            self.check_order(mask, inputs.shape[1], past_length)
+        if config.is_causal and attention_mask is not None:
+            length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+            self.check_order(mask, length, past_length, full)
         if cache is not None and self.cache_remembers_padding:
-            self.check_padding(cache, attention_mask, mask)
-        return mask
+            self.check_padding(cache, attention_mask, full)
+        return mask, full
 
-    def check_start(
-        self, start: torch.Tensor | None, cache: RecurrentCache | None, mask: torch.Tensor
-    ) -> torch.Tensor | None:
+    def check_start(self, start: torch.Tensor, cache: RecurrentCache | None, mask: torch.Tensor) -> torch.Tensor | None:
         """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
-        if start is None:
-            return None
         meaning = f"one bool for each of the {mask.shape[0]} sequences"
         check_tensor("start_of_document", start, lambda dtype: dtype is torch.bool, (1,), meaning)
         if start.shape != mask.shape[:1]:
@@ -417,23 +408,23 @@ class BaseModel(RecurrentPreTrainedModel):
             )
         return start
 
-    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, mask: torch.Tensor) -> None:
+    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, full: bool) -> None:
         if attention_mask is not None:
-            cache.has_padding = cache.has_padding or not bool(mask.all())
+            cache.has_padding = cache.has_padding or not full
         elif cache.has_padding:
             raise ValueError(
                 f"`{self.input_prefix}attention_mask` is missing but `past_key_values` was filled with padding among "
                 "its columns: pass the mask of all columns, those before these included"
             )
 
-    def check_order(self, mask: torch.Tensor, length: int, past_length: int | None) -> None:
+    def check_order(self, mask: torch.Tensor, length: int, past_length: int | None, full: bool) -> None:
         """Raise a ValueError unless the mask of so many new columns covers what it must, without gaps."""
         if self.cache_remembers_padding and past_length and mask.shape[1] == length:
             raise ValueError(
                 f"`{self.input_prefix}attention_mask` has {length} columns but `past_key_values` holds {past_length} "
                 f"already: pass {past_length + length}, those of all columns, or no mask if there is no padding"
             )
-        if not in_graph() and has_gaps(mask):
+        if not (full or in_graph()) and has_gaps(mask):
             raise ValueError(
                 f"`{self.input_prefix}attention_mask` has padding between the tokens of a sequence: a causal model "
                 "takes padding on the left or on the right only (when generating, pad on the left). An adapter's "
@@ -441,12 +432,12 @@ class BaseModel(RecurrentPreTrainedModel):
             )
 
 
-def batch_rotations(config, mask: torch.Tensor) -> Rotations:
+def batch_rotations(config, mask: torch.Tensor, full: bool = False) -> Rotations:
     """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that all sequences share.
 
     Scores depend on position differences only, so columns can serve as positions if there are no gaps.
     """
-    if in_graph() or has_gaps(mask):
+    if not full and (in_graph() or has_gaps(mask)):
         positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
     else:
         positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
@@ -536,9 +527,11 @@ class DepthModel(BaseModel):
         """Inputs of attention of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
         config, cache = self.config, call.cache
         check_length(config, hidden, hidden.shape[1])
-        attention_mask = visible_keys(config, hidden, mask, cache)
+        # without padding there is nothing to mask
+        sees_all = call.full and not config.is_causal and not is_flex(config)
+        attention_mask = None if sees_all else visible_keys(config, hidden, mask, cache)
         if cache is None:
-            return PaddedContext(attention_mask, batch_rotations(config, mask))
+            return PaddedContext(attention_mask, batch_rotations(config, mask, call.full))
         lengths = cache.get_seq_length(), hidden.shape[1]
         rotations, key_scale = cached_rotations(config, *lengths, hidden.device)
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)

@@ -126,10 +126,13 @@ CRITERION_SETTINGS = ("exit_threshold", "exit_patience")
 
 
 def check_whole(value: int | None, name: str) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+    """Raise a ValueError unless an argument is None or a number of steps."""
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} is {shown(value)}: pass a whole number, at least 1")
     most = size_limit("LAYERS")
-    if value is not None and value > most:
+    if value > most:
         raise ValueError(
             f"{name} is {shown(value)}: pass at most {most}, or set HF_RECURRENT_MAX_LAYERS to a higher number"
         )

@@ -168,8 +168,8 @@ class PairHead(Head):
                 "tokenizer(text, text_pair), or set config.pair_encoding to 'joint'"
             )
         check_ids("token_type_ids", token_type_ids)
-        sizes = (self.config.vocab_size, embedding_width(self.get_input_embeddings()))
-        mask = check_inputs(input_ids, inputs_embeds, attention_mask, *sizes)
+        sizes = (self.config.vocab_size, embedding_width(self.get_input_embeddings()), 0)
+        mask, _ = check_inputs(input_ids, inputs_embeds, attention_mask, None, sizes)
         types_shape, shape = tuple(token_type_ids.shape), tuple(mask.shape)
         if types_shape != shape:
             raise ValueError(f"`token_type_ids` has shape {types_shape}: the inputs have {shape}, pass 0 or 1 each")

@@ -20,8 +20,8 @@ def refuse(*problems: Problem) -> None:
     if in_graph():
         return
     # one transfer for all
-    found = torch.stack([holds for holds, _ in problems]).tolist()
-    for holds, (_, message) in zip(found, problems, strict=True):
+    wrong = [problems[0][0]] if len(problems) == 1 else torch.stack([holds for holds, _ in problems]).tolist()
+    for holds, (_, message) in zip(wrong, problems, strict=True):
         if holds:
             raise ValueError(message())
 
@@ -95,17 +95,6 @@ def check_given_positions(name: str, positions: object, shape: tuple[int, ...]) 
     refuse(((positions < 0).any(), lambda: f"`{name}` holds {int(positions.min())}: positions count from 0"))
 
 
-def check_types(token_type_ids: torch.Tensor, shape: tuple[int, ...], type_vocab_size: int) -> None:
-    """Raise a ValueError unless types (B, S) are known ones, one for each token of inputs of this shape."""
-    if tuple(token_type_ids.shape) != tuple(shape):
-        raise ValueError(
-            f"`token_type_ids` has shape {tuple(token_type_ids.shape)}: the inputs have {tuple(shape)}, pass one type "
-            "for each token, with a cache for each new one"
-        )
-    remedy = "was the text encoded with another model's tokenizer?"
-    refuse(unknown_ids("token_type_ids", token_type_ids, type_vocab_size, remedy, field="type_vocab_size"))
-
-
 def other_marks(name: str, marks: torch.Tensor, at: torch.Tensor | None = None) -> Problem:
     """The problem of marks that are neither 0 nor 1, of the tokens where the mask `at` is True."""
     wrong = (marks != 0) & (marks != 1)
@@ -128,59 +117,85 @@ def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
     return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
 
 
+def values_of(*tensors: torch.Tensor) -> list[float]:
+    """Numbers of tensors without dimensions, by one transfer from an accelerator."""
+    if tensors[0].device.type == "cpu":
+        return [tensor.item() for tensor in tensors]
+    return torch.stack([tensor.double() for tensor in tensors]).tolist()
+
+
 def check_inputs(
     input_ids: torch.Tensor | None,
     inputs_embeds: torch.Tensor | None,
     attention_mask: torch.Tensor | None,
-    vocab_size: int,
-    width: int,
+    token_type_ids: torch.Tensor | None,
+    sizes: tuple[int, int, int],
     past_length: int | None = None,
     prefix: str = "",
-) -> torch.Tensor:
-    """Validate and return the bool mask of tokens, all True if `attention_mask` is None.
+) -> tuple[torch.Tensor, bool]:
+    """Check the inputs of a call -> the bool mask of tokens, and whether the host knows that no token is padding.
 
-    It has the shape (B, S) of the inputs. With a cache of `past_length` columns P it may also have (B, P + S), and
-    sequences of padding only.
+    The mask has the shape (B, S) of the inputs. With a cache of `past_length` columns P it may also have the shape
+    (B, P + S), and sequences of padding only.
 
     Args:
-        width: of embeddings.
+        sizes: number of ids, width of embeddings, and number of types; types are ignored if there are none.
         prefix: of the arguments' names.
 
     Raises:
         ValueError: neither or both inputs, of another type or shape; a mask of another shape or other values than 0 and
-            1, a sequence of padding only, an id out of range.
+            1, a sequence of padding only, an id or type out of range.
     """
-    names = {each: f"{prefix}{each}" for each in ("input_ids", "inputs_embeds", "attention_mask")}
+    vocab_size, width, type_vocab_size = sizes
+    ids_name, mask_name = f"{prefix}input_ids", f"{prefix}attention_mask"
     if (input_ids is None) == (inputs_embeds is None):
-        raise ValueError(f"pass exactly one of `{names['input_ids']}` and `{names['inputs_embeds']}`")
-    if input_ids is not None:
-        check_ids(names["input_ids"], input_ids)
-        reference, name = input_ids, names["input_ids"]
+        raise ValueError(f"pass exactly one of `{ids_name}` and `{prefix}inputs_embeds`")
+    if inputs_embeds is None:
+        check_ids(ids_name, input_ids)
     else:
-        check_embeddings(names["inputs_embeds"], inputs_embeds, width)
-        reference, name = inputs_embeds, names["inputs_embeds"]
-    shape = tuple(reference.shape[:2])
-    if not in_graph() and 0 in shape:
-        raise ValueError(f"`{name}` has shape {tuple(reference.shape)}: pass at least one sequence and one token")
+        check_embeddings(f"{prefix}inputs_embeds", inputs_embeds, width)
+    inputs, traced = input_ids if inputs_embeds is None else inputs_embeds, in_graph()
+    shape = tuple(inputs.shape[:2])
+    if not traced and 0 in shape:
+        name = ids_name if inputs_embeds is None else f"{prefix}inputs_embeds"
+        raise ValueError(f"`{name}` has shape {tuple(inputs.shape)}: pass at least one sequence and one token")
+    if token_type_ids is not None:
+        check_ids("token_type_ids", token_type_ids)
+        token_type_ids = token_type_ids if type_vocab_size > 0 else None
+    if token_type_ids is not None and tuple(token_type_ids.shape) != shape:
+        raise ValueError(
+            f"`token_type_ids` has shape {tuple(token_type_ids.shape)}: the inputs have {shape}, pass one type for "
+            "each token, with a cache for each new one"
+        )
     all_columns = (shape[0], shape[1] + (past_length or 0))
     if attention_mask is None:
-        mask = torch.ones(all_columns, dtype=torch.bool, device=reference.device)
+        mask = torch.ones(all_columns, dtype=torch.bool, device=inputs.device)
     else:
         cached = f", after {past_length} columns in the cache" if past_length else ""
-        subject = f"the inputs have {shape}{cached}"
-        mask = check_mask(names["attention_mask"], attention_mask, (shape, all_columns), subject)
-    if in_graph():
-        return mask
-    problems: list[Problem] = []
-    if attention_mask is not None and past_length is None:
-        problems.append(all_padding(names["attention_mask"], mask, "drop the row or give it a token"))
-    if attention_mask is not None:
-        problems.append(other_marks(names["attention_mask"], attention_mask))
-    if input_ids is not None:
-        remedy = "was the text encoded with another model's tokenizer?"
-        problems.append(unknown_ids(name, input_ids, vocab_size, remedy))
-    refuse(*problems)
-    return mask
+        mask = check_mask(mask_name, attention_mask, (shape, all_columns), f"the inputs have {shape}{cached}")
+    if traced:
+        return mask, attention_mask is None
+    given = {"ids": input_ids, "types": token_type_ids, "marks": attention_mask}
+    given = {name: tensor for name, tensor in given.items() if tensor is not None}
+    # the smallest and the largest value of each
+    numbers = iter(values_of(*(bound for tensor in given.values() for bound in tensor.aminmax())) if given else ())
+    bounds = {name: (next(numbers), next(numbers)) for name in given}
+    remedy = "was the text encoded with another model's tokenizer?"
+    lowest, highest = bounds.get("marks", (1, 1))
+    if not lowest == highest == 1:
+        if past_length is None:
+            refuse(all_padding(mask_name, mask, "drop the row or give it a token"))
+        refuse(other_marks(mask_name, attention_mask))
+    for kind, name, number, field in (
+        ("ids", ids_name, vocab_size, "vocab_size"),
+        ("types", "token_type_ids", type_vocab_size, "type_vocab_size"),
+    ):
+        if kind in bounds and not 0 <= bounds[kind][0] <= bounds[kind][1] < number:
+            low, high = bounds[kind]
+            raise ValueError(
+                f"`{name}` holds ids from {int(low)} to {int(high)} but `config.{field}` is {number}: {remedy}"
+            )
+    return mask, lowest == highest == 1
 
 
 def has_gaps(mask: torch.Tensor) -> bool:
