@@ -223,20 +223,15 @@ def test_classes_of_users_have_the_sizes_of_their_base():
 
 @pytest.mark.slow
 @every_architecture
-def test_the_code_of_checkpoints_has_the_presets(architecture, tmp_path, monkeypatch):
+def test_the_code_of_checkpoints_reads_what_was_saved_before(architecture, tmp_path, monkeypatch):
     folder = tmp_path / f"bundled_{architecture}"
     folder.mkdir()
-    for name, text in code_files(architecture).items():
+    for name, text in code_files(architecture, "AutoModel").items():
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module(f"{folder.name}.configuration_{architecture}")
     bundled = getattr(module, config_class(architecture).__name__)
-    for name in NAMES:
-        theirs, ours = bundled.preset(name), config_class(architecture).preset(name)
-        assert type(theirs) is not type(ours)
-        assert theirs.to_dict() == ours.to_dict()
-    assert bundled.papers == config_class(architecture).papers
-    # what a config meant that was saved before
+    assert bundled is not config_class(architecture)
     old = {"model_type": architecture, "transformers_version": "5.17.0"}
     assert bundled.from_dict(old).to_dict() == config_class(architecture).from_dict(old).to_dict()
     for name in [name for name in sys.modules if name.startswith(folder.name)]:

@@ -1,5 +1,6 @@
 """One table of everything this package implements."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -41,13 +42,10 @@ class Architecture:
             f"{self.prefix}Config": f"hf_recurrent.models.{self.model_type}.configuration_{self.model_type}"
         }
 
-    @property
-    def auto_map(self) -> dict[str, str]:
-        """The entries of a checkpoint's config.json by which `trust_remote_code=True` finds every class."""
-        auto_map = {"AutoConfig": f"configuration_{self.model_type}.{self.prefix}Config"}
-        for auto_class, suffix in self.heads.items():
-            auto_map[auto_class] = f"modeling_{self.model_type}.{self.prefix}{suffix}"
-        return auto_map
+    def auto_map(self, auto_classes: Iterable[str]) -> dict[str, str]:
+        """The entries of a checkpoint's config.json by which `trust_remote_code=True` finds its classes."""
+        modeling = {auto: f"modeling_{self.model_type}.{self.prefix}{self.heads[auto]}" for auto in auto_classes}
+        return {"AutoConfig": f"configuration_{self.model_type}.{self.prefix}Config", **modeling}
 
     def _module(self, kind: str) -> ModuleType:
         return import_module(f"hf_recurrent.models.{self.model_type}.{kind}_{self.model_type}")

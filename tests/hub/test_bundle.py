@@ -1,27 +1,27 @@
-"""The bundler on small packages: what is in which file, in which order."""
+"""The bundler on small packages, and the files that it makes of this one: what is in them, in which order."""
 
 import ast
 import builtins
 import importlib
 import re
+import subprocess
 import sys
 import textwrap
 
 import pytest
 
-from hf_recurrent.hub.bundle import bundle, code_files
-from hf_recurrent.registry import ARCHITECTURES
+from hf_recurrent import ARCHITECTURES
+from hf_recurrent.hub.bundle import GENERATES, SOURCE, bundle, carried_heads, code_files, read_module
 
-ENTRIES = ["pkg.models.x.configuration_x", "pkg.models.x.modeling_x"]
+ENTRIES = {"XConfig": "pkg.models.x.configuration_x", "XModel": "pkg.models.x.modeling_x"}
 CONFIGURATION = """
-    from ..common.config import Config
+    from ..config.base import Config
 
     class XConfig(Config):
         pass
 
     __all__ = ["XConfig"]
 """
-COMMON = "class Config:\n    size = 3\n"
 MODEL = """
     {imports}
     from .configuration_x import XConfig
@@ -29,64 +29,69 @@ MODEL = """
     class XModel:
         config = XConfig
 
-        def run(self):
+        def __call__(self):
             return {result}
+
+        def unused(self):
+            return 0
 
     __all__ = ["XModel"]
 """
-
-
-def write_package(folder, **files):
-    """Write modules of `pkg.models`, `__` in a name being a slash."""
-    files = {"x__configuration_x": CONFIGURATION, "common__config": COMMON, **files}
-    for name, text in files.items():
-        path = folder / "pkg" / "models" / f"{name.replace('__', '/')}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text).strip() + "\n")
-    for path in (folder / "pkg").rglob("*"):
-        if path.is_dir() and not (path / "__init__.py").exists():
-            (path / "__init__.py").write_text("")
+CASES = [(name, head) for name, family in ARCHITECTURES.items() for head in family.heads]
+# lines of modeling_<architecture>.py: of a GUT that reads a text at once, of others, and of those that write text
+MOST_LINES = {"gut": 7000, "read": 7800, "write": 7800}
 
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Bundle a package whose model's `run` returns an expression -> the files, and what that gives when they run."""
+    """Bundle a package whose model returns an expression -> the files, and what that gives when they run.
 
-    def make(result="None", imports="", **files):
-        write_package(tmp_path, x__modeling_x=textwrap.dedent(MODEL).format(imports=imports, result=result), **files)
-        written = bundle(ENTRIES, tmp_path, "pkg 1.2.3")
-        flat = tmp_path / "flat"
-        flat.mkdir()
-        for name, text in written.items():
-            (flat / name).write_text(text)
-        (flat / "__init__.py").write_text("")
+    Modules are those of `pkg.models`, `__` in a name being a slash.
+    """
+
+    def make(result="None", imports="", left_out=(), **modules):
+        model = textwrap.dedent(MODEL).format(imports=imports, result=result)
+        config = "class Config:\n    size = 3\n\n    def unused(self):\n        pass\n"
+        modules = {"x__modeling_x": model, "x__configuration_x": CONFIGURATION, "config__base": config, **modules}
+        for name, text in modules.items():
+            path = tmp_path / "pkg" / "models" / f"{name.replace('__', '/')}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text).strip() + "\n")
         monkeypatch.syspath_prepend(tmp_path)
         for name in [name for name in sys.modules if name.split(".")[0] in ("flat", "pkg")]:
             monkeypatch.delitem(sys.modules, name)
-        found = importlib.import_module("flat.modeling_x").XModel().run()
-        assert found == importlib.import_module("pkg.models.x.modeling_x").XModel().run()
-        return written, found
+        files = bundle(ENTRIES, left_out, tmp_path, "pkg 1.2.3")
+        (tmp_path / "flat").mkdir()
+        for name, text in files.items():
+            (tmp_path / "flat" / name).write_text(text)
+        found = importlib.import_module("flat.modeling_x").XModel()()
+        assert found == importlib.import_module("pkg.models.x.modeling_x").XModel()()
+        return files, found
 
     return make
 
 
-def test_modules_follow_one_another_in_the_order_of_their_import(make):
+def test_what_is_used_is_copied_in_reading_order(make):
     files, found = make(
         "area(2)",
-        "from ...models.ops.shapes import area",
-        ops__shapes="""
+        "from ..depth.shapes import area",
+        depth__shapes="""
             \"\"\"Sizes of shapes.
 
             R radius.
             \"\"\"
 
             import math
-            from math import floor, pi
+            from math import ceil, floor, pi
 
-            from .squares import square
+            from ..ops.squares import square
 
             # the constant
             PI = round(pi, 2)  # rounded
+
+            # goes with the function
+            def unused():
+                return ceil(2)
 
 
             def area(radius):
@@ -94,36 +99,41 @@ def test_modules_follow_one_another_in_the_order_of_their_import(make):
                 # squared
                 return PI * square(radius) + floor(math.e)
 
-            __all__ = ["area"]
+            __all__ = ["area", "unused"]
         """,
-        ops__squares="from math import pi\n\n\ndef square(value):\n    return value**2\n",
+        ops__squares="from math import pi\n\n\ndef square(value):\n    return value**2\n\n\nlast = pi\n",
     )
     assert found == 3.14 * 4 + 2
     assert files["modeling_x.py"] == textwrap.dedent(
         '''\
-        # generated by pkg 1.2.3; do not edit
+        """XModel of pkg 1.2.3: the code that a checkpoint runs.
+
+        It was copied from the package, without what these classes do not use, and saving the model writes it again.
+        Read it before you pass `trust_remote_code=True`.
+
+        Contents (line, module, subject):
+            17 models/ops/squares.py:
+            23 models/depth/shapes.py: Sizes of shapes.
+            40 models/x/modeling_x.py:
+        """
+
+        import math
+        from math import floor, pi
         from .configuration_x import XConfig
 
 
-        # --- pkg/models/ops/squares.py (pkg 1.2.3)
-
-        from math import pi
-
+        # ---------- models/ops/squares.py
 
         def square(value):
             return value**2
 
 
-        # --- pkg/models/ops/shapes.py (pkg 1.2.3)
+        # ---------- models/depth/shapes.py
 
         """Sizes of shapes.
 
         R radius.
         """
-
-        import math
-        from math import floor, pi
-
 
         # the constant
         PI = round(pi, 2)  # rounded
@@ -134,27 +144,81 @@ def test_modules_follow_one_another_in_the_order_of_their_import(make):
             # squared
             return PI * square(radius) + floor(math.e)
 
-        __all__ = ["area"]
 
-
-        # --- pkg/models/x/modeling_x.py (pkg 1.2.3)
+        # ---------- models/x/modeling_x.py
 
         class XModel:
             config = XConfig
 
-            def run(self):
+            def __call__(self):
                 return area(2)
 
-        __all__ = ["XModel"]
+
+        __all__ = ['XModel']
         '''
     )
+    assert "unused" not in files["configuration_x.py"]
+
+
+METHODS = """
+    from collections.abc import Mapping
+
+    def helper():
+        return {"b": 2}
+
+    def other():
+        return {}
+
+    class Base:
+        size = 1
+
+        def cache(self):
+            return {}
+
+    class Words(Mapping, Base):
+        kind = "words"
+
+        def __len__(self): return 1
+        def __iter__(self): return iter(["a"])
+        def __getitem__(self, key): return len(key)
+        def keys(self): return ["b"]
+        def first(self): return other()
+        @property
+        def second(self): return helper()["b"]
+        def third(self): return self.size
+        def cache(self): return helper()
+"""
+
+
+def test_methods_stay_that_may_be_called(make):
+    files, found = make(
+        '[getattr(Words(), "third")(), Words().second, Words().keys()]',
+        "from ..ops.words import Words",
+        ops__words=METHODS,
+    )
+    assert found == [1, 2, ["b"]]
+    text = files["modeling_x.py"]
+    # an installed base class calls `keys`, and nobody `first`
+    assert "def keys" in text
+    assert not re.search(r"def (first|other|cache)\b", text)
+
+
+def test_methods_that_replace_another_can_be_left_out(make):
+    files, found = make(
+        "[Base().cache(), Words().second]",
+        "from ..ops.words import Base, Words",
+        left_out=("cache",),
+        ops__words=METHODS,
+    )
+    assert found == [{}, 2]
+    assert files["modeling_x.py"].count("def cache") == 1
 
 
 def test_what_config_and_model_share_stands_with_the_config(make):
     files, found = make(
         "check(XConfig.size)",
-        "from ..common.config import check",
-        common__config="def check(size):\n    return size + 1\n\nclass Config:\n    size = check(2)\n",
+        "from ..config.base import check",
+        config__base="def check(size):\n    return size + 1\n\nclass Config:\n    size = check(2)\n",
     )
     assert found == 4
     assert "def check" in files["configuration_x.py"]
@@ -195,7 +259,7 @@ def test_an_import_that_holds_for_a_whole_file_begins_one(make):
 
 def bound(node):
     """Name -> meaning of what a top-level statement binds."""
-    if isinstance(node, ast.If | ast.Try):
+    if isinstance(node, ast.Try):
         return {name: meaning for inner in node.body for name, meaning in bound(inner).items()}
     if isinstance(node, ast.Import | ast.ImportFrom):
         origin = getattr(node, "module", None)
@@ -210,18 +274,54 @@ def bound(node):
 
 
 @pytest.mark.parametrize("model_type", ARCHITECTURES)
-def test_a_name_means_one_thing_and_the_package_is_imported_at_the_top(model_type):
-    known = dict.fromkeys(dir(builtins))
-    for text in code_files(model_type).values():
-        assert not re.search(r"^\s*from \.\.|^\s+from \.|^from \. ", text, re.MULTILINE)
-        for node in ast.parse(text).body:
-            for name, meaning in bound(node).items():
-                assert known.setdefault(name, meaning) == meaning, name
+def test_modules_of_an_architecture_follow_the_rules(model_type):
+    """A name means one thing, each statement binds one, and the package is imported at the top."""
+    known, names = dict.fromkeys(dir(builtins)), [*set(ARCHITECTURES[model_type].class_names.values())]
+    for name in names:
+        module = read_module(name, SOURCE)
+        names += [origin for origin in module.imported if origin not in names]
+        assert not re.search(r"^ +from \.|^from \. |^from \..* as ", "\n".join(module.lines), re.MULTILINE), name
+        assert all(part.binds for part in module.parts), name
+        for node in ast.parse("\n".join(module.lines)).body:
+            for each, meaning in bound(node).items():
+                assert known.setdefault(each, meaning) == meaning, (name, each)
 
 
-@pytest.mark.parametrize("model_type", ARCHITECTURES)
-def test_a_checkpoint_carries_no_code_of_other_architectures(model_type):
-    text = "\n".join(code_files(model_type).values())
-    others = {f"class {other.prefix}Model(" for name, other in ARCHITECTURES.items() if name != model_type}
-    assert not [other for other in others if other in text]
-    assert f"class {ARCHITECTURES[model_type].prefix}Model(" in text
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The code of every architecture with every head, each in a folder."""
+    place = tmp_path_factory.mktemp("code")
+    for case in CASES:
+        (place / "-".join(case)).mkdir()
+        for name, text in code_files(*case).items():
+            (place / "-".join(case) / name).write_text(text)
+    return place
+
+
+def test_no_name_is_undefined_and_no_import_unused(written):
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "E9,F401,F811,F821"]
+    done = subprocess.run([*command, written], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("model_type", "auto_class"), CASES)
+def test_files_have_their_classes_and_are_of_a_size_to_read(model_type, auto_class):
+    files, family = code_files(model_type, auto_class), ARCHITECTURES[model_type]
+    kernels = {"kernels_ndr.py"} if model_type == "ndr" else set()
+    assert files.keys() == {f"configuration_{model_type}.py", f"modeling_{model_type}.py"} | kernels
+    text = files[f"modeling_{model_type}.py"]
+    models = {f"{other.prefix}{suffix}" for other in ARCHITECTURES.values() for suffix in other.heads.values()}
+    classes = set(re.findall(r"^class (\w+)", text, re.MULTILINE)) & models
+    assert classes == {family.prefix + family.heads[head] for head in carried_heads(model_type, auto_class)}
+    writes = auto_class in GENERATES
+    assert text.count("\n") <= MOST_LINES["write" if writes else "gut" if model_type == "gut" else "read"]
+    assert ("GenerationMixin" in text) == writes
+    for line, module in re.findall(r"^ {,5}(\d+) (models/[\w/]+.py):", text, re.MULTILINE):
+        assert text.splitlines()[int(line) - 1] == f"# ---------- {module}"
+
+
+def test_which_heads_a_checkpoint_carries():
+    assert carried_heads("gut", "AutoModelForCausalLM") == ["AutoModel", "AutoModelForCausalLM"]
+    readers = [head for head in ARCHITECTURES["sut"].heads if head not in GENERATES]
+    assert carried_heads("sut", "AutoModel") == carried_heads("sut", "AutoModelForMaskedLM") == readers
+    assert len(readers) == 6

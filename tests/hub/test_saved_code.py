@@ -11,13 +11,14 @@ from transformers import Trainer, TrainingArguments
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub import checkpoint
-from hf_recurrent.hub.bundle import code_files
+from hf_recurrent.hub.bundle import carried_heads, code_files
 from hf_recurrent.models.gut.configuration_gut import GUTConfig
 from hf_recurrent.models.gut.modeling_gut import GUTForCausalLM, GUTForSequenceClassification, GUTModel
 from support.client import must_succeed, run_client
 from support.compare import assert_close
 from support.loopback_hub import LoopbackHub
 
+CLASSIFIER = "AutoModelForSequenceClassification"
 SIZES = {"vocab_size": 12, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
 IDS = [[2, 5, 7, 4, 3], [2, 9, 3, 0, 0]]
 
@@ -101,9 +102,10 @@ def test_saved_model_has_its_code(tmp_path, kind, options):
     if "state_dict" in options:
         options = {"state_dict": model.state_dict()}
     model.save_pretrained(tmp_path, **options)
-    assert code_in(tmp_path) == code_files("gut")
+    saved = "AutoModel" if kind is GUTModel else CLASSIFIER
+    assert code_in(tmp_path) == code_files("gut", saved)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["auto_map"] == ARCHITECTURES["gut"].auto_map
+    assert config["auto_map"] == ARCHITECTURES["gut"].auto_map(carried_heads("gut", saved))
     assert config["architectures"] == [kind.__name__]
     # nothing is left of how it was written
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -121,11 +123,11 @@ def test_other_processes_write_nothing(tmp_path):
 
 
 def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch):
-    old = dict.fromkeys(code_files("gut"), "# of an earlier version\n")
+    old = dict.fromkeys(code_files("gut", CLASSIFIER), "# of an earlier version\n")
     for name, text in old.items():
         (tmp_path / name).write_text(text)
 
-    def fails(model_type, folder):
+    def fails(config, folder):
         (folder / "configuration_gut.py").write_text("")
         raise OSError(28, "No space left on device")
 
@@ -136,7 +138,7 @@ def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch
             model.save_pretrained(tmp_path)
     assert code_in(tmp_path) == old
     model.save_pretrained(tmp_path)
-    assert code_in(tmp_path) == code_files("gut")
+    assert code_in(tmp_path) == code_files("gut", CLASSIFIER)
 
 
 def test_a_file_is_no_folder(tmp_path):
@@ -155,7 +157,7 @@ def test_trainer_checkpoints_and_saved_models_have_it(tmp_path):
     trainer.train()
     trainer.save_model(tmp_path / "saved")
     for folder in ("checkpoint-1", "saved"):
-        assert code_in(tmp_path / folder) == code_files("gut")
+        assert code_in(tmp_path / folder) == code_files("gut", CLASSIFIER)
         # safetensors writes files that nobody else can read
         modes = {path.stat().st_mode for path in (tmp_path / folder).iterdir()}
         assert modes == {(tmp_path / "saved" / "config.json").stat().st_mode}
@@ -225,7 +227,7 @@ def test_what_is_pushed_loads_without_this_package(tmp_path):
         must_succeed(run_client(PUSHER, with_package, tmp_path / "source", tmp_path / "made", cwd=tmp_path))
         for name in repositories:
             files = hub.repository(name).head().files
-            assert {path for path in files if path.endswith(".py")} == set(code_files("gut")), name
+            assert {path for path in files if path.endswith(".py")} == set(code_files("gut", CLASSIFIER)), name
             # in a single commit beside the weights
             assert "model.safetensors" in files
         found = loaded_without_package([*repositories, str(tmp_path / "made/trainer")], environment, tmp_path)

@@ -1,95 +1,275 @@
-"""The model code of a checkpoint: the modules of the package that an architecture imports, merged into a few files.
+"""The model code of a checkpoint: the part of this package that its classes use, to be read before it is trusted.
 
-`trust_remote_code` loads files that lie beside config.json and import nothing but each other and installed libraries.
-Modules are written one after another, each under its path, in the order in which Python would finish their import. So a
-name may mean one thing only in all modules of an architecture, and imports from the package are at the top of a module,
-under no other names, which the tests check.
+`trust_remote_code` loads files that lie next to config.json and import nothing but each other and installed libraries.
+The bundler starts from the classes that a checkpoint names. It keeps a top-level statement if kept code uses a name
+that it binds. It keeps a method or attribute of a kept class if kept code uses its name anywhere (as a variable, an
+attribute or a string), if it replaces a name of an installed base class, or if Python or an installed library looks for
+it. It goes on until nothing more is kept. Source is copied as it is, with its comments and docstrings.
+
+It relies on rules for the modules of an architecture, which tests check: a name has one meaning in all of them, every
+statement binds one, and they import from the package at their top, from lower layers, under no other names.
 """
 
 import ast
 import re
+import sys
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 from ..registry import ARCHITECTURES
 
 SOURCE = Path(__file__).parents[2]
+# folders of `models` in reading order; an architecture's own is the last
+LAYERS = ("config", "ops", "depth", "base", "heads")
+# beginnings of names that Python, `strict` of huggingface_hub or transformers look for, though no base class has them
+HOOKS = (
+    *("__", "validate_", "accepts_loss_kwargs", "keys_to_ignore_at_inference", "create_masks_for_generate"),
+    "prepare_decoder_input_ids_from_labels",
+)
+# heads that write text
+GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
+# makes the cache of a model that writes text
+MAKES_CACHE = "new_cache"
+WIDTH = 120
 # holds for a whole file
 FUTURE = "from __future__ import annotations"
 
 
+def carried_heads(model_type: str, auto_class: str) -> list[str]:
+    """The Auto classes for which a checkpoint has code, if `auto_class` is that of the saved model.
+
+    Fine-tuning starts from a base model or a masked language model: these have all heads that write no text.
+    """
+    heads = ARCHITECTURES[model_type].heads
+    if auto_class in ("AutoModel", "AutoModelForMaskedLM"):
+        return [head for head in heads if head not in GENERATES]
+    return ["AutoModel", auto_class]
+
+
 @cache
-def code_files(model_type: str) -> dict[str, str]:
-    """The Python files that `trust_remote_code` needs for an architecture: name -> text."""
+def code_files(model_type: str, auto_class: str) -> dict[str, str]:
+    """The Python files that `trust_remote_code` needs for a model that was saved by `auto_class`: name -> text."""
     from .. import __version__
 
-    entries = sorted(set(ARCHITECTURES[model_type].class_names.values()))
-    return bundle(entries, SOURCE, f"hf_recurrent {__version__}")
+    family = ARCHITECTURES[model_type]
+    classes = [family.prefix + family.heads[head] for head in carried_heads(model_type, auto_class)]
+    entries = {name: family.class_names[name] for name in (f"{family.prefix}Config", *classes)}
+    left_out = () if auto_class in GENERATES else (MAKES_CACHE,)
+    return bundle(entries, left_out, SOURCE, f"hf_recurrent {__version__}")
+
+
+@dataclass(eq=False)
+class Part:
+    """A top-level statement of a module that is no import, or a member of a class: a method, or an attribute.
+
+    Attributes:
+        owner: the class whose member it is.
+        lines: its lines, with comments before it.
+        binds: names that it defines.
+        uses: names in it that may be those of top-level statements.
+        words: all names and strings in it.
+    """
+
+    module: "Module"
+    owner: str | None
+    lines: range
+    binds: frozenset[str]
+    uses: set[str]
+    words: set[str]
 
 
 class Module:
     """A module of a package.
 
     Attributes:
-        imported: modules of the package that it imports from -> names.
-        code: its text without these imports, which stand at its top.
+        path: in the package's folder.
+        about, docstring: the first line of its docstring, and the lines that this has in the file.
+        imported: the modules of the package that it imports from.
+        installed: name -> import from elsewhere that binds it, as `(module or None, what)`.
+        parts: its statements.
     """
 
     def __init__(self, name: str, source: Path):
         text = source.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        self.name, self.future, lines = name, FUTURE in text, text.replace(FUTURE, "").splitlines()
-        self.imported: dict[str, list[str]] = {}
-        for node in ast.parse(text).body:
+        tree = ast.parse(text)
+        self.name, self.lines = name, text.splitlines()
+        self.path = f"{'/'.join(name.split('.')[1:])}.py"
+        about = ast.get_docstring(tree)
+        self.about, self.docstring = (about or "").partition("\n")[0], range(tree.body[0].end_lineno if about else 0)
+        self.imported: list[str] = []
+        self.installed: dict[str, tuple[str | None, str]] = {}
+        self.parts: list[Part] = []
+        for node in tree.body:
             if isinstance(node, ast.ImportFrom) and node.level:
-                origin = ".".join([*name.split(".")[: -node.level], node.module or ""])
-                self.imported[origin] = [alias.name for alias in node.names]
-                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
-        self.code = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip()
+                self.imported.append(".".join([*name.split(".")[: -node.level], node.module or ""]))
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    self.installed[bound_by(alias)] = (getattr(node, "module", None), ast.unparse(alias))
+            elif isinstance(node, ast.ClassDef):
+                self.add_class(node)
+            elif not isinstance(node, ast.Expr):
+                self.add(node)
 
-    @property
-    def file(self) -> str:
-        """The name of a file that begins with it."""
-        package, stem = self.name.split(".")[-2:]
-        return f"{stem if stem.endswith(package) else f'{stem}_{package}'}.py"
+    def add_class(self, node: ast.ClassDef) -> None:
+        """Add a class, and its members: methods and attributes, but for fields of a dataclass, which have a type."""
+        body = node.body
+        # a class is never empty
+        node.body = [each for each in body if not isinstance(each, ast.FunctionDef | ast.Assign)] or body[:1]
+        self.add(node)
+        for base in getattr(import_module(self.name), node.name).__mro__:
+            if base.__module__.partition(".")[0] != self.name.partition(".")[0]:
+                self.parts[-1].words.update(vars(base))
+        for member in (each for each in body if each not in node.body):
+            self.add(member, node.name)
+
+    def add(self, node: ast.stmt, owner: str | None = None) -> None:
+        first = min(each.lineno for each in (node, *getattr(node, "decorator_list", [])))
+        while self.lines[first - 2].strip()[:1] in ("", "#"):
+            first -= 1
+        read, bound, words = set(), set(), set()
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Name(id=name, ctx=ast.Load()):
+                    read.add(name)
+                case ast.Name(id=name) | ast.arg(arg=name):
+                    bound.add(name)
+                case ast.alias():
+                    bound.add(bound_by(inner))
+                case ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+                    words.add(name)
+        # what a function binds is no name of its module
+        uses = read - bound if isinstance(node, ast.FunctionDef) else read
+        binds = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else bound
+        if binds != {"__all__"}:
+            lines = range(first - 1, node.end_lineno)
+            self.parts.append(Part(self, owner, lines, frozenset(binds), uses, words | read))
+
+    def text(self, kept: Collection[Part]) -> str:
+        """Its docstring and those of its parts that are kept."""
+        lines = {line for part in self.parts if part.owner is None and part in kept for line in part.lines}
+        lines -= {line for part in self.parts if part.owner is not None and part not in kept for line in part.lines}
+        return re.sub(r"\n{4,}", "\n\n\n", "\n".join(self.lines[line] for line in sorted(lines.union(self.docstring))))
 
 
-def bundle(entries: Iterable[str], source: Path, maker: str) -> dict[str, str]:
-    """Merge modules with what they import from their package: name of each file -> its text.
+read_module = cache(Module)
+
+
+def bound_by(alias: ast.alias) -> str:
+    """The name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def reachable(parts: Sequence[Part], names: Collection[str], words: Collection[str] = ()) -> list[Part]:
+    """The parts that top-level `names` lead to, with the members that `words`, or words in these parts, name."""
+    kept, names, words = set(), set(names), set(words)
+    while True:
+        new = set()
+        for part in parts:
+            if part.owner is None:
+                is_used = not part.binds.isdisjoint(names)
+            else:
+                is_used = part.owner in names and any(name in words or name.startswith(HOOKS) for name in part.binds)
+            if is_used and part not in kept:
+                new.add(part)
+        if not new:
+            return [part for part in parts if part in kept]
+        kept |= new
+        names.update(*(part.uses for part in new))
+        words.update(*(part.words for part in new))
+
+
+def bundle(entries: Mapping[str, str], left_out: Collection[str], source: Path, maker: str) -> dict[str, str]:
+    """Copy what classes use into files: name of each file -> its text.
 
     Args:
-        entries: modules, each of which is the last of a file that imports from those before it. So is a module with an
-            import from `__future__`.
+        entries: names of classes -> modules that define them. The first is the configuration's, which has a file of its
+            own. So has a module with an import from `__future__`, which holds for a whole file.
+        left_out: names of methods that are left out where they replace a method of the package.
         source: the folder that holds the package.
         maker: name and version of the package, for the headings.
     """
-    read = cache(lambda name: Module(name, source))
+    modules: dict[str, Module] = {}
 
-    @cache
-    def needed(name: str) -> dict[str, Module]:
-        """A module with those that it imports, in the order in which their imports end."""
-        before = {name: module for origin in read(name).imported for name, module in needed(origin).items()}
-        return before | {name: read(name)}
+    def add(name: str) -> None:
+        """Add a module after those that it imports from."""
+        if name not in modules:
+            for origin in read_module(name, source).imported:
+                add(origin)
+            modules[name] = read_module(name, source)
 
-    files: dict[str, list[Module]] = {}
+    for name in entries.values():
+        add(name)
+    folders = {name: name.split(".")[-2] for name in modules}
+    in_order = sorted(modules, key=lambda name: [*LAYERS, folders[name]].index(folders[name]))
+    first: dict[object, Part] = {}
+    for part in (part for name in in_order for part in modules[name].parts):
+        # modules that each make a logger share one; a property's methods have one name
+        shares_name = part.owner is None or not part.binds.isdisjoint(left_out)
+        first.setdefault(part.binds if shares_name else part, part)
+    parts = reachable([*first.values()], entries)
+    members = {name for part in parts if part.owner for name in part.binds}
+
+    configuration, *classes = entries
+    roots = {entries[configuration].rpartition(".")[2]: [configuration]}
+    for name, module in modules.items():
+        if "annotations" in module.installed:
+            roots[f"{name.rpartition('.')[2]}_{folders[name]}"] = [each for part in module.parts for each in part.binds]
+    roots[entries[classes[0]].rpartition(".")[2]] = classes
     homes: dict[str, str] = {}
-    for entry in entries:
-        for last in [*(module for module in needed(entry).values() if module.future), read(entry)]:
-            files[last.file] = [module for name, module in needed(last.name).items() if name not in homes]
-            homes |= {module.name: last.file for module in files[last.file]}
-    return {file: render(file, modules, homes, maker) for file, modules in files.items()}
+    files = {}
+    for file, names in roots.items():
+        inside = reachable([part for part in parts if (part.owner or min(part.binds)) not in homes], names, members)
+        if inside:
+            files[f"{file}.py"] = render(inside, homes, [name for name in entries if name in names], maker)
+        homes |= {name: file for part in inside if part.owner is None for name in part.binds}
+    return files
 
 
-def render(file: str, modules: Sequence[Module], homes: dict[str, str], maker: str) -> str:
-    """The text of a file. The `__all__` of its last module is the one that counts."""
-    local = defaultdict(set)
+def render(parts: Sequence[Part], homes: Mapping[str, str], classes: Sequence[str], maker: str) -> str:
+    """The text of a file: heading, imports, and parts of modules; `homes` are the files that have other names."""
+    modules = list(dict.fromkeys(part.module for part in parts))
+    imports = "\n".join(import_lines(modules, set().union(*(part.uses for part in parts)), homes))
+    kept = set(parts)
+    sections = [imports, *(f"# ---------- {module.path}\n\n{module.text(kept).strip()}" for module in modules)]
+    future = [FUTURE] if any("annotations" in module.installed for module in modules) else []
+    heading = [
+        f'"""{", ".join(classes) or "Kernels"} of {maker}: the code that a checkpoint runs.',
+        "",
+        "It was copied from the package, without what these classes do not use, and saving the model writes it again.",
+        "Read it before you pass `trust_remote_code=True`.",
+        "",
+        "Contents (line, module, subject):",
+    ]
+    # that of the first section: the rest of the heading, and an empty line, come before
+    line = len(heading) + len(modules) + 3 + 2 * len(future)
+    for section, module in zip(sections, modules, strict=False):
+        line += section.count("\n") + 3
+        heading.append(f"{line:6} " + textwrap.shorten(f"{module.path}: {module.about}", WIDTH - 7, placeholder=" ..."))
+    sections += [f"__all__ = {classes}"] if classes else []
+    return "\n\n".join(["\n".join([*heading, '"""']), *future, "\n\n\n".join(sections)]) + "\n"
+
+
+def import_lines(modules: Sequence[Module], uses: set[str], homes: Mapping[str, str]) -> list[str]:
+    """The imports of these names: from Python's packages, then from others, then from files of the checkpoint."""
+    imported = defaultdict(set)
     for module in modules:
-        for origin, names in module.imported.items():
-            if homes[origin] != file:
-                local[homes[origin].removesuffix(".py")] |= set(names)
-    lines = [f"# generated by {maker}; do not edit", *([FUTURE] if modules[-1].future else ())]
-    lines += [f"from .{home} import {', '.join(sorted(names))}" for home, names in sorted(local.items())]
-    for module in modules:
-        lines.append(f"\n\n# --- {module.name.replace('.', '/')}.py ({maker})\n\n{module.code}")
-    return "\n".join(lines) + "\n"
+        for name in uses & module.installed.keys():
+            origin, what = module.installed[name]
+            imported[origin or ""].add(what)
+    for name in uses & homes.keys():
+        imported[f".{homes[name]}"].add(name)
+    lines = [f"import {what}" for what in imported.pop("", ())]
+    for origin, names in imported.items():
+        line, longer = (f"from {origin} import {form}" % ", ".join(sorted(names)) for form in ("%s", "(%s)"))
+        lines.append(line if len(line) <= WIDTH else textwrap.fill(longer, WIDTH, subsequent_indent="    "))
+
+    def place(line: str) -> tuple[bool, bool, str]:
+        origin = line.split()[1]
+        return origin.startswith("."), origin.partition(".")[0] not in sys.stdlib_module_names, origin
+
+    return sorted(lines, key=place)

@@ -14,14 +14,14 @@ from transformers.configuration_utils import PreTrainedConfig
 from ..models.config.saved_names import renamed
 from ..registry import ARCHITECTURES
 from ..utils import Change, changed_files, near_names, one_line, read_json, write_json
-from .bundle import code_files
+from .bundle import carried_heads, code_files
 
 CONFIG_FILE = "config.json"
 REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
-    """Save weights (safetensors), config with a complete `auto_map`, model code and tokenizer into `folder`.
+    """Save weights (safetensors), config, the code of the model's classes and tokenizer into `folder`.
 
     Raises:
         ValueError: the model is not one of this package's families.
@@ -35,7 +35,7 @@ def save_checkpoint(model, folder: str | Path, tokenizer=None) -> Path:
 
 
 def save_code(model, folder: str | Path) -> None:
-    """Write the code of a model into `folder`, all at once, and let its config name all classes in there.
+    """Write the code of a model into `folder`, all at once, and let its config name the classes in there.
 
     A class or config from outside this package computes what that code does not: it is left out, with a warning.
     """
@@ -53,24 +53,33 @@ def save_code(model, folder: str | Path) -> None:
             stacklevel=4,
         )
         return
-    # transformers would name the saved class alone, and a head could not load as a base model
-    model.config.auto_map = dict(ARCHITECTURES[model.config.model_type].auto_map)
     with changed_files(folder) as change:
-        write_code(model.config.model_type, change.new)
+        # transformers would name the saved class alone, and a head could not load as a base model
+        model.config.auto_map = write_code({**model.config.to_dict(), "architectures": [kind.__name__]}, change.new)
 
 
-def write_code(model_type: str, folder: Path) -> None:
-    """Write the Python files that `trust_remote_code` needs for an architecture into `folder`."""
-    for name, text in code_files(model_type).items():
+def write_code(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Write the Python files that `trust_remote_code` needs for a saved config into `folder` -> its `auto_map`.
+
+    A base model that is causal, or that has an encoder and a decoder, has the code of such a language model.
+    """
+    family, named = ARCHITECTURES[config["model_type"]], config.get("architectures")
+    saved = next((head for head, suffix in family.heads.items() if named == [family.prefix + suffix]), "AutoModel")
+    if saved == "AutoModel" and config.get("is_encoder_decoder"):
+        saved = "AutoModelForSeq2SeqLM"
+    elif saved == "AutoModel" and config.get("is_causal"):
+        saved = "AutoModelForCausalLM"
+    for name, text in code_files(family.model_type, saved).items():
         (folder / name).write_text(text, encoding="utf-8")
+    return family.auto_map(carried_heads(family.model_type, saved))
 
 
 def put_config(change: Change, fields: Mapping[str, Any]) -> None:
     """Change fields of a config as part of a change of its checkpoint folder, and renew model code that is there."""
     config = renamed(read_json(change.folder / CONFIG_FILE)) | fields
-    if any(change.folder.glob("modeling_*.py")):
+    if (change.folder / f"modeling_{config['model_type']}.py").exists():
         # code of an earlier version would not know the fields
-        write_code(config["model_type"], change.new)
+        config["auto_map"] = write_code(config, change.new)
     write_json(change.new / CONFIG_FILE, dict(sorted(config.items())))
 
 

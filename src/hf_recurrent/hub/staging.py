@@ -61,7 +61,7 @@ def local_files(folder: Path) -> dict[str, Path]:
 def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_id: str | None = None) -> Path:
     """Copy what belongs on the Hub from the checkpoint folder `source` into the new folder `target`.
 
-    The config gets a complete `auto_map`, the code is written by this package, and a card is rendered from
+    The code is written by this package, the config gets an `auto_map` of its classes, and a card is rendered from
     `results.json`, if there is one, for `repo_id` (None: for the folder that it names already). Whatever else is in
     `source`, such as training checkpoints, is left behind. Examples of a user's own data are left out unless the
     results say that the card quotes them.
@@ -99,9 +99,7 @@ def stage_checkpoint(source: str | os.PathLike, target: str | os.PathLike, repo_
             write_json(target / name, without_origins(read_json(path)))
         else:
             shutil.copyfile(path, target / name)
-    auto_map = dict(ARCHITECTURES[config["model_type"]].auto_map)
-    write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": auto_map})
-    write_code(config["model_type"], target)
+    write_json(target / CONFIG_FILE, {**without_origins(config), "auto_map": write_code(config, target)})
     if results is not None:
         write_results(target, results if repo_id is None else {**results, "name": repo_id})
     refuse_private(target)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.utils.generic import can_return_tuple
 
 from ..config.cache_name import CACHE_NAME
@@ -128,6 +129,17 @@ class BaseModel(RecurrentPreTrainedModel):
                 token_type_ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
             hidden = hidden + self.embed_token_types(token_type_ids)
         return self.dropout(hidden)
+
+    def new_cache(self, max_depth: int | None = None) -> Cache:
+        """An empty cache for calls of at most `max_depth` steps, by default the config's; architectures define it.
+
+        Raises:
+            ValueError: here, in code of a checkpoint that was saved with a head that writes no text.
+        """
+        raise ValueError(
+            "`use_cache` was passed, but this checkpoint was saved by a head that writes no text, and its code has no "
+            "cache: import hf_recurrent before you load it, or leave use_cache out"
+        )
 
     def cache_steps(self, max_depth: int | None) -> int:
         """Steps that a cache has layers for, by default the config's."""

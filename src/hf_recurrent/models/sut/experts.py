@@ -110,12 +110,14 @@ def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) ->
     return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
 
 
-# functions that users register for all models are found here, too
-EXPERTS_FUNCTIONS = ExpertsInterface()
-EXPERTS_FUNCTIONS["grouped_mm"] = grouped_if_possible
+def experts_functions() -> ExpertsInterface:
+    """transformers' functions, those that users register for all models among them, with ours for grouped products."""
+    functions = ExpertsInterface()
+    functions["grouped_mm"] = grouped_if_possible
+    return functions
 
 
-@use_experts_implementation(experts_interface=EXPERTS_FUNCTIONS, is_transposed=True, has_bias=True, has_gate=False)
+@use_experts_implementation(experts_interface=experts_functions(), is_transposed=True, has_bias=True, has_gate=False)
 class FeedForwardExperts(nn.Module):
     """Mixture of feed-forward networks, `sum_e g_e (GELU(x W_e + b_e) V_e + c_e)` (section 3.1 of the SUT paper).
 
