@@ -1,10 +1,11 @@
 """Tables of config fields: names, defaults and meanings as the classes have them, and papers' symbols."""
 
 import dataclasses
-import inspect
-import re
 from functools import cache
 from typing import Any
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
 
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.config.base import RecurrentConfig
@@ -16,7 +17,6 @@ from .tables import table
 COMMON = {"RecurrentConfig": RecurrentConfig, "AdaptiveDepthConfig": AdaptiveDepthConfig}
 # of the common classes, what every page has all the same
 ALWAYS = ("vocab_size", "hidden_size", "num_hidden_layers", "dropout")
-ARGUMENT = re.compile(r"^    (?P<names>\w+(?:, \w+)*): (?P<meaning>.*(?:\n        .*)*)", re.MULTILINE)
 DYNAMIC_HALT = {
     "hidden_size": "d",
     "num_hidden_layers": "L",
@@ -77,10 +77,7 @@ def meanings(config_class: type) -> dict[str, str]:
     """Field -> its meaning, from the docstring of the class nearest to it."""
     found: dict[str, str] = {}
     for parent in reversed(config_class.__mro__):
-        _, _, arguments = inspect.cleandoc(parent.__dict__.get("__doc__") or "").partition("Args:\n")
-        for match in ARGUMENT.finditer(arguments):
-            meaning = " ".join(match["meaning"].split())
-            found |= {name: meaning for name in match["names"].split(", ")}
+        found |= {name: " ".join(meaning.split()) for name, meaning in vars(parent).get("meanings", {}).items()}
     return found
 
 
@@ -90,9 +87,10 @@ def owner(config_class: type, name: str) -> type:
 
 
 def declared(config_class: type) -> dict[str, Any]:
-    """Field -> default of a class of ours; None where a new config fills it in."""
+    """Field -> default of a class of ours; None where a new config fills it in. Without those of every config."""
     ours = [parent for parent in config_class.__mro__ if issubclass(parent, RecurrentConfig)]
-    names = {name for parent in ours for name in vars(parent).get("__annotations__", {})}
+    everywhere = {RecurrentConfig: PreTrainedConfig.__dataclass_fields__.keys()}
+    names = {name for each in ours for name in vars(each).get("__annotations__", {}).keys() - everywhere.get(each, ())}
     return {field.name: default_of(field) for field in dataclasses.fields(config_class) if field.name in names}
 
 
@@ -142,17 +140,22 @@ def common_fields(class_name: str) -> str:
     explained = meanings(config_class)
     return table(
         ["field", "default", "meaning"],
-        ((f"`{name}`", f"`{default!r}`", explained[name]) for name, default in declared(config_class).items()),
+        (
+            (f"`{name}`", f"`{default!r}`", explained[name])
+            for name, default in declared(config_class).items()
+            if owner(config_class, name) is config_class
+        ),
     )
 
 
 def presets(model_type: str) -> str:
     """The named sizes of an architecture, and the named halting of its paper."""
-    config_class = ARCHITECTURES[model_type].config_class
-    return table(
-        ["preset", "fields that differ from the defaults"],
-        (
-            (f"`{name}`", ", ".join(f"`{field}={value}`" for field, value in fields.items()) or "none: the defaults")
-            for name, fields in {**config_class.presets, **config_class.papers}.items()
-        ),
-    )
+    architecture = ARCHITECTURES[model_type]
+    config_class, model_class = architecture.config_class, architecture.model_class("AutoModel")
+    rows = []
+    for name, fields in {**config_class.presets, **config_class.papers}.items():
+        with torch.device("meta"):
+            parameters = model_class(config_class.preset(name)).num_parameters()
+        changes = ", ".join(f"`{field}={value}`" for field, value in fields.items()) or "none: the defaults"
+        rows.append((f"`{name}`", changes, f"{parameters:,}"))
+    return table(["preset", "fields that differ from the defaults", f"parameters of `{model_class.__name__}`"], rows)

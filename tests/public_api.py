@@ -25,7 +25,7 @@ from hf_recurrent.convert import load_authors
 
 config = GUTConfig(vocab_size=32, hidden_size=64, halting="token", halting_threshold=0.9)
 assert_type(config.hidden_size, int)
-assert_type(config.halting_threshold, float | int)
+assert_type(config.halting_threshold, float)
 assert_type(config.halting, Literal["token", "global", "none"])
 assert_type(GUTConfig.preset("tiny", vocab_size=100), GUTConfig)
 # mistakes that a type checker finds: an unused `ignore` is an error

@@ -36,7 +36,7 @@ WRONG_INPUTS = {
         lambda text: {**text, "labels": None, "shift_labels": torch.full_like(text["labels"], VOCAB_SIZE)},
         "holds ids from 24 to 24",
     ),
-    "no_steps": (lambda text: {**text, "max_depth": 0}, "max_depth is 0: (pass a whole number|layers of this model)"),
+    "no_steps": (lambda text: {**text, "max_depth": 0}, "max_depth is 0: (it must be at least 1|layers of this model)"),
 }
 
 

@@ -1,6 +1,10 @@
 """Config fields are checked by their declarations, those that transformers declares included."""
 
+import dataclasses
+import inspect
 import json
+import re
+from typing import Literal, get_args
 
 import pytest
 import torch
@@ -9,29 +13,88 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_recurrent import ARCHITECTURES, GUTConfig, SUTConfig
 from hf_recurrent.hub.checkpoint import read_config
-from hf_recurrent.models.config.fields import SIZE_LIMITS, declared_fields
+from hf_recurrent.models.config.fields import PROPERTIES, SIZE_LIMITS, declarations
 from support.families import BY_NAME, make_model
 
 CONFIG_ERRORS = (ValueError, StrictDataclassError)
 WRONG = [
-    ({"problem_type": "guess"}, "`problem_type` is 'guess': it must be one of 'regression', .*, or None"),
+    ({"problem_type": "guess"}, "`problem_type` is 'guess': it must be 'regression' or .* or None"),
     ({"num_labels": 0}, "`num_labels` is 0: it must be at least 1"),
     ({"is_encoder_decoder": True}, "`is_encoder_decoder` is True: it must be False"),
-    ({"output_hidden_states": "yes"}, "`output_hidden_states` is 'yes': it must be True or False, or None"),
-    ({"initializer_range": 1e300}, "`initializer_range` is 1e.300: it must be a number that float32 can hold"),
-    ({"depth_range": [1, "two"]}, r"`depth_range` is \[1, 'two'\]: each item must be a whole number, or None"),
+    ({"output_hidden_states": "yes"}, "`output_hidden_states` is 'yes': it must be bool or None"),
+    ({"initializer_range": 1e300}, "`initializer_range` is 1e.300: it must be a finite number that float32 can hold"),
+    ({"depth_range": [1, "two"]}, r"`depth_range` is \[1, 'two'\]: it must be list\[int\] or .* or None"),
     ({"per_layer_config": {0: {"dropout": 0.0}}}, "`per_layer_config` is .*: all layers have the same fields"),
-    (
-        {"hidden_size": torch.ones(2)},
-        r"`hidden_size` is a Tensor of torch.float32 with shape \(2,\): it must be a whole",
-    ),
+    ({"depth_range": [0, 2]}, r"`depth_range` is \[0, 2\]: it must be at least 1"),
+    ({"hidden_size": torch.ones(2)}, r"`hidden_size` is a Tensor of torch.float32 with shape \(2,\): it must be int"),
+    ({"hidden_size": True}, "`hidden_size` is True: it must be int"),
+    ({"dropout": True}, "`dropout` is True: it must be float"),
+    ({"dropout": float("nan")}, "`dropout` is nan: it must be a finite number"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG)
 def test_wrong_fields(fields, message):
+    """In a new config, and when they are set later."""
     with pytest.raises(CONFIG_ERRORS, match=message):
         GUTConfig(**fields)
+    config = GUTConfig()
+    with pytest.raises(CONFIG_ERRORS, match=message):
+        setattr(config, *fields.popitem())
+
+
+def test_a_whole_number_does_for_a_float():
+    config = GUTConfig(dropout=0, halting_threshold=1)
+    assert config.to_dict()["dropout"] == config.dropout == 0
+    assert GUTConfig.from_dict(config.to_dict()).halting_threshold == 1
+
+
+def test_a_subclass_keeps_ranges_and_descriptions():
+    class Mine(GUTConfig):
+        """My config.
+
+        Args:
+            hidden_size: my width.
+            mine: my field.
+        """
+
+        hidden_size: int = 32
+        dropout: float = 0.2
+        mine: bool = False
+
+    for fields, message in (
+        ({"hidden_size": 0}, "`hidden_size` is 0: it must be at least 1"),
+        ({"dropout": 1}, r"`dropout` is 1: it must be in \[0, 1\)"),
+        ({"mine": 1}, "`mine` is 1: it must be bool"),
+    ):
+        with pytest.raises(CONFIG_ERRORS, match=message):
+            Mine(**fields)
+    assert "    hidden_size (int, at least 1, default 32):\n        my width.\n" in Mine.__doc__
+    assert "    mine (bool, default False):\n        my field.\n" in Mine.__doc__
+    assert "    dropout (float, in [0, 1), default 0.2):\n        dropout probability" in Mine.__doc__
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_docstrings_describe_every_field_once(architecture):
+    config_class = ARCHITECTURES[architecture].config_class
+    section = config_class.__doc__.partition("\nArgs:\n")[2]
+    found = re.findall(r"^    (\w+) \(.*, default (.*)\):\n        (.*)$", section, flags=re.MULTILINE)
+    fields = {field.name: field for field in dataclasses.fields(config_class)}
+    assert sorted(name for name, _, _ in found) == sorted({*fields, *PROPERTIES})
+    assert all(meaning.strip() for _, _, meaning in found)
+    assert all(default == repr(fields[name].default) for name, default, _ in found if name in fields)
+
+
+def test_signatures_have_plain_types():
+    parameters = inspect.signature(GUTConfig).parameters
+    expected = {
+        "hidden_size": (int, 512),
+        "dropout": (float, 0.1),
+        "pooling": (Literal["mean", "end", "cls"], "end"),
+        "exit_patience": (int | None, None),
+    }
+    for name, (kind, default) in expected.items():
+        assert (parameters[name].annotation, parameters[name].default) == (kind, default)
 
 
 def test_two_stacks_are_declared_where_there_are_two():
@@ -51,8 +114,8 @@ def test_every_size_is_limited(architecture, monkeypatch):
     monkeypatch.setenv("HF_RECURRENT_MAX_LAYERS", "many")
     with pytest.raises(CONFIG_ERRORS, match="HF_RECURRENT_MAX_LAYERS='many': expected a whole number above 0"):
         config_class(num_hidden_layers=2)
-    whole = [name for name, declared in declared_fields(config_class).items() if declared is int]
-    assert whole == []
+    for name, (kind, allowed, _) in declarations(config_class).items():
+        assert int not in (kind, *get_args(kind)) or allowed.limit, name
     assert min(SIZE_LIMITS.values()) == SIZE_LIMITS["LAYERS"]
 
 

@@ -119,7 +119,7 @@ def test_sizes_that_are_given_stay():
         ({"hidden_size": 37}, "`head_dim` is 37: .*must be even and at least 2; set it, or an even hidden_size"),
         ({"hidden_size": 36, "num_attention_heads": 8}, r"`num_attention_heads` is 8: it must divide hidden_size \(36"),
         ({"hidden_size": 2**20}, "`intermediate_size` is 2097152: it must be at most 1048576"),
-        ({"hidden_size": None}, "`hidden_size` is None: it must be a whole number"),
+        ({"hidden_size": None}, "`hidden_size` is None: it must be int"),
     ],
 )
 def test_sizes_that_cannot_be(fields, message):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers.configuration_utils import PreTrainedConfig
 
 import hf_recurrent
 from hf_recurrent import ARCHITECTURES
@@ -116,15 +117,14 @@ def attributes_read() -> set[str]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_config_field_is_read_and_documented(architecture):
+def test_every_config_field_is_read(architecture):
     config_class = ARCHITECTURES[architecture].config_class
     ours = [cls for cls in config_class.__mro__ if cls.__module__.startswith("hf_recurrent.")]
     fields = {name for cls in ours for name in vars(cls).get("__annotations__", {})}
     assert fields <= {field.name for field in dataclasses.fields(config_class)}
     # transformers itself initialises embeddings and ties weights
-    assert fields - attributes_read() <= {"initializer_range", "tie_word_embeddings"}
-    documentation = " ".join(cls.__doc__ for cls in ours)
-    assert [name for name in sorted(fields) if not re.search(rf"\b{name}\b", documentation)] == []
+    unread = fields - attributes_read() - PreTrainedConfig.__dataclass_fields__.keys()
+    assert unread <= {"initializer_range", "tie_word_embeddings"}
 
 
 def run_python(code: str) -> str:

@@ -173,7 +173,7 @@ def test_wrong_types(variant, auto_class):
 @pytest.mark.parametrize(
     ("architecture", "fields", "message"),
     [
-        ("gut", {"type_vocab_size": -1}, "config field `type_vocab_size` is -1: it must not be negative"),
+        ("gut", {"type_vocab_size": -1}, "config field `type_vocab_size` is -1: it must be at least 0"),
         ("tlb", {"type_vocab_size": 2, "pair_encoding": "siamese"}, "siamese pairs are split by their types"),
         ("sut", {"type_vocab_size": 2, "is_encoder_decoder": True}, "a source and a target are in stacks of their own"),
     ],

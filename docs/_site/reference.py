@@ -1,11 +1,9 @@
 """A hook of mkdocs: the pages of the reference, from docstrings, commands, configs and outputs."""
 
-import dataclasses
 import importlib
 import inspect
-import typing
 from collections.abc import Iterator
-from types import ModuleType, NoneType, UnionType
+from types import ModuleType
 
 import griffe
 import typer
@@ -14,11 +12,12 @@ from transformers.utils import ModelOutput
 from typer.cli import get_docs_for_click
 
 import hf_recurrent
+from doc_parts.config_parts import meanings
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.cli.app import NAME, app
 from hf_recurrent.cli.train import ALL_FLAGS, FLAGS, USAGE
 from hf_recurrent.models.base import outputs
-from hf_recurrent.models.config.fields import NAMES, Bounds
+from hf_recurrent.models.config.fields import declarations, finite, type_text
 
 # packages and modules with a page, and what it is about
 PACKAGES = {
@@ -134,11 +133,11 @@ def configs() -> str:
     tables = []
     for architecture in ARCHITECTURES.values():
         config_class = architecture.config_class
-        meanings = documented(config_class)
+        explained = meanings(config_class)
         rows = [
-            f"| `{name}` | {values(field.type)} | {default(field)} | {cell(meanings[name])} |"
-            for name, field in config_class.__dataclass_fields__.items()
-            if name in meanings
+            f"| `{name}` | {type_text(kind)}{'' if allowed is finite else f', {allowed.text}'} | `{default}` "
+            f"| {cell(explained[name])} |"
+            for name, (kind, allowed, default) in declarations(config_class).items()
         ]
         head = f"## {config_class.__name__}\n\n`model_type`: `{architecture.model_type}`\n\n"
         tables.append(f"{head}| field | values | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows))
@@ -167,30 +166,6 @@ def documented(documented_class: type) -> dict[str, str]:
                 for item in section.value if section.kind in DOCUMENTED else ():
                     found |= dict.fromkeys(item.name.split(", "), item.description)
     return found
-
-
-def values(declared) -> str:
-    """What a declared type allows, in words."""
-    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
-    if origin in (typing.Union, UnionType):
-        # a number may be whole, too
-        parts = [part for part in arguments if part is not NoneType and not (part is int and float in arguments)]
-        return ", ".join(dict.fromkeys(values(part) for part in parts))
-    if origin is typing.Literal:
-        return ", ".join(f"`{value}`" for value in arguments)
-    if origin is typing.Annotated:
-        phrases = [rule.phrase() for rule in arguments[1:] if isinstance(rule, Bounds)]
-        return ", ".join(
-            [values(arguments[0]), *(phrase.removeprefix("be ").removeprefix("lie ") for phrase in phrases)]
-        )
-    kind = origin or declared
-    return NAMES.get(kind, "anything" if kind is typing.Any else kind.__name__)
-
-
-def default(field: dataclasses.Field) -> str:
-    if field.default_factory is not dataclasses.MISSING:
-        return f"`{field.default_factory()}`"
-    return f"`{field.default}`"
 
 
 def cell(text: str) -> str:

@@ -20,7 +20,8 @@ from ..convert.pretrained import original_of, our_config
 from ..data.labels import listed
 from ..data.tokenizers import num_token_types, read_tokenizer, token_of
 from ..hub.checkpoint import check_finite, check_place, checkpoint_config, read_config, root_cause
-from ..models.config.exit_criteria import LEARNED, check_whole
+from ..models.config.exit_criteria import LEARNED
+from ..models.config.fields import check_whole
 from ..registry import ARCHITECTURES
 from ..tasks.base import Task
 from ..utils import one_line, require_known

@@ -13,8 +13,7 @@ from transformers.cache_utils import Cache
 from transformers.utils.generic import can_return_tuple
 
 from ..config.cache_name import CACHE_NAME
-from ..config.exit_criteria import check_whole
-from ..config.fields import shown
+from ..config.fields import check_whole, shown
 from ..depth.cache import RecurrentCache, check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from ..config.base import require
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache
 from ..depth.depth_cache import is_prefill
@@ -154,10 +153,9 @@ class AdaptiveDepthModel(BaseModel):
             ValueError: the config's `halting` was set after loading, on a model without a halting head.
         """
         halting = self.depth_config.halting
-        require(
+        self.config.require(
             halting == "none" or hasattr(self, "halting_head"),
             "halting",
-            halting,
             "this model was made with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
             f"from_pretrained(..., halting={halting!r}) and train the head",
         )

@@ -7,22 +7,20 @@ from typing import Any, Literal, TypeVar
 from transformers.configuration_utils import PreTrainedConfig
 
 from .cache_name import CACHE_NAME
+from .exit_criteria import CRITERION_SETTINGS
 from .fields import (
-    INHERITED,
-    Count,
-    Layers,
-    Length,
-    NotNegative,
-    Positive,
-    Share,
-    Size,
-    TokenId,
-    Vocabulary,
-    check_field,
     checked_config,
+    count,
+    layers,
+    length,
+    not_negative,
+    positive,
+    share,
     shown,
+    size,
+    token_id,
+    vocabulary,
 )
-from .presets import BASE_SIZE, ENCODER_SIZES, NO_PAPERS, NOTHING_CHANGED
 from .saved_names import renamed
 
 # sizes that follow others where a new config leaves them out
@@ -30,8 +28,6 @@ FOLLOWING = (
     *("num_attention_heads", "head_dim", "intermediate_size", "gate_intermediate_size"),
     *("embedding_size", "memory_cell_size", "num_key_value_heads"),
 )
-# what is stored of an exit criterion, and means nothing to another one
-EXIT_SETTINGS = ("exit_threshold", "exit_patience")
 # names of these fields in configs of other libraries, and in papers
 OTHER_NAMES = {
     **dict.fromkeys(("num_layers", "n_layers", "n_layer", "max_depth"), "num_hidden_layers"),
@@ -43,12 +39,6 @@ OTHER_NAMES = {
     "min_steps": "min_depth",
 }
 Built = TypeVar("Built", bound="RecurrentConfig")
-
-
-def require(condition: bool, field: str, value: object, remedy: str) -> None:
-    """Raise a ValueError that names the field, its value and the remedy."""
-    if not condition:
-        raise ValueError(f"config field `{field}` is {shown(value)}: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -128,34 +118,52 @@ def is_of(config_class: type, model_type: str) -> bool:
 class RecurrentConfig(PreTrainedConfig):
     """Fields of every architecture.
 
+    The type and range of a field are checked whenever the field is set. `presets` has the fields of each named size,
+    and `papers` the fields of each paper's halting, for `preset`.
+
     Args:
         vocab_size: number of token ids.
-        type_vocab_size: number of token types, whose embeddings are added to those of tokens before any scale, position
-            or dropout; 0, as in the papers' models, for none. Joint pairs tell their texts apart by them.
-        hidden_size: width d.
-        num_hidden_layers: maximum of depth steps L (layers, where they are not shared).
-        dropout: dropout of embeddings, residual branches and inner layers, where the architecture has it.
-        pooling: representation of a sequence: "mean" over its tokens, its last token ("end"), or its first ("cls").
-        pair_encoding: encoding of sentence pairs: "joint", as one sequence; or "siamese", split by
-            `token_type_ids`, encoded apart and classified from [u; v; u*v; |u-v|].
-        classifier: last layers of a classifier, of sequences, tokens, ends of spans or choices: one "linear" map, or an
-            "mlp" with one ReLU layer.
-        initializer_range: standard deviation of token embeddings at the start.
-        boundary_initializer_range: the same for the BOS and EOS embeddings, which are the papers' START and END.
-        is_causal: tokens depend on themselves and those before them only, and halt one by one. Causal language models
-            set it; boundaries and depth then never depend on what follows.
-        lm_head: last layers of a causal or masked language model: one "linear" map, or the "mlp" with one ReLU layer
-            that the dynamic-halt reference implementation uses.
-        tie_word_embeddings: whether the last map of the language model head is the embedding table.
-        pad_token_id, bos_token_id, eos_token_id: ids of the tokenizer's special tokens.
-
-    Every field is checked for type and range when it is set, by its declaration (`fields`). `presets` has the fields of
-    each named size, and `papers` those of the halting of each named paper, for `preset`.
+        type_vocab_size: number of token types, for joint sentence pairs. The embedding of a token's type is added to
+            the embedding of the token, before scaling, positions and dropout. 0, as in the papers' models, means that
+            there are no type embeddings.
+        hidden_size: width of the hidden states, d.
+        num_hidden_layers: largest number of depth steps, L; in models that share no layers, the number of layers.
+        dropout: dropout probability of embeddings, residual branches and inner layers, where the architecture has it.
+        pooling: representation of a sequence: the "mean" over its tokens, its last token ("end"), or its first token
+            ("cls").
+        pair_encoding: encoding of sentence pairs. "joint": one sequence. "siamese": `token_type_ids` split the pair,
+            both sentences are encoded separately, and the classifier reads [u; v; u*v; |u-v|].
+        classifier: head that classifies sequences, tokens, ends of spans and choices: one "linear" layer, or an "mlp"
+            with one hidden ReLU layer.
+        initializer_range: standard deviation of the token embeddings at initialization.
+        boundary_initializer_range: standard deviation of the BOS and EOS embeddings at initialization, the papers'
+            START and END; `initializer_range` if None.
+        is_causal: whether a token depends only on itself and earlier tokens. Tokens of a causal model halt one by one.
+            Causal language models set it to True.
+        lm_head: head of causal and masked language models: one "linear" layer, or the "mlp" with one hidden ReLU layer
+            of the dynamic-halt reference implementation.
+        tie_word_embeddings: whether the output layer of a language model shares its weights with the token embeddings.
+        pad_token_id: id of the padding token.
+        bos_token_id: id of the token at the beginning of a sequence.
+        eos_token_id: id of the token at the end of a sequence.
+        transformers_version: version of transformers that saved the config.
+        architectures: names of the model classes that the checkpoint was saved with.
+        output_hidden_states: whether a forward pass returns the hidden states of all steps.
+        return_dict: whether a forward pass returns a `ModelOutput` rather than a tuple.
+        dtype: data type of the weights.
+        chunk_size_feed_forward: without effect: feed-forward networks are not chunked.
+        is_encoder_decoder: whether the model has an encoder and a decoder.
+        id2label: class number -> label; "LABEL_0", "LABEL_1", ... if None.
+        label2id: label -> class number.
+        problem_type: loss of a sequence classifier; chosen by `num_labels` and the type of the labels if None.
+        num_labels: number of classes, which sets `id2label` and `label2id`.
+        output_attentions: whether a forward pass returns attention probabilities.
     """
 
-    presets = BASE_SIZE
-    papers = NO_PAPERS
-    earlier_defaults = NOTHING_CHANGED
+    presets = {"base": dict[str, int]()}
+    papers = dict[str, dict[str, str]]()
+    # fields that are newer than some saved configs, or whose default has changed -> what configs without them mean
+    earlier_defaults = dict[str, str]()
 
     # all outputs but the logits: `Trainer` takes what is left for predictions, unless its `ignore_keys` say otherwise
     keys_to_ignore_at_inference = [
@@ -177,22 +185,36 @@ class RecurrentConfig(PreTrainedConfig):
         "feed_forward_experts",
     ]
 
-    vocab_size: Vocabulary = 32
-    type_vocab_size: Count = 0
-    hidden_size: Size = 512
-    num_hidden_layers: Layers = 10
-    dropout: Share = 0.1
+    vocab_size: int = vocabulary(32)
+    type_vocab_size: int = count(0)
+    hidden_size: int = size(512)
+    num_hidden_layers: int = layers(10)
+    dropout: float = share(0.1)
     pooling: Literal["mean", "end", "cls"] = "mean"
     pair_encoding: Literal["joint", "siamese"] = "joint"
     classifier: Literal["linear", "mlp"] = "mlp"
-    initializer_range: NotNegative = 0.02
-    boundary_initializer_range: NotNegative = 1.0
+    initializer_range: float = not_negative(0.02)
+    boundary_initializer_range: float = not_negative(1.0)
     is_causal: bool = False
     lm_head: Literal["linear", "mlp"] = "linear"
     tie_word_embeddings: bool = False
-    pad_token_id: TokenId | None = 0
-    bos_token_id: TokenId | None = 2
-    eos_token_id: TokenId | None = 3
+    pad_token_id: int | None = token_id(0)
+    bos_token_id: int | None = token_id(2)
+    eos_token_id: int | None = token_id(3)
+    # transformers declares the types of these fields as texts, which `strict` does not check
+    transformers_version: str | None = None
+    architectures: list[str] | None = None
+    output_hidden_states: bool | None = False
+    return_dict: bool | None = True
+    chunk_size_feed_forward: int = count(0)
+    is_encoder_decoder: Literal[False] = False
+    id2label: dict | None = None
+    label2id: dict | None = None
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        checked_config(cls)
 
     # transformers' own lookup also translates names and looks for fields of single layers, of which there are none;
     # it is slow, and the forward pass reads fields at every step
@@ -204,7 +226,10 @@ class RecurrentConfig(PreTrainedConfig):
 
     @per_layer_config.setter
     def per_layer_config(self, value: Any) -> None:
-        require(value is None, "per_layer_config", value, "all layers have the same fields; leave it out")
+        if value is not None:
+            raise ValueError(
+                f"config field `per_layer_config` is {shown(value)}: all layers have the same fields; leave it out"
+            )
 
     def __post_init__(self, **kwargs):
         fields = type(self).__dataclass_fields__
@@ -213,8 +238,8 @@ class RecurrentConfig(PreTrainedConfig):
             meant = next((field for field in near if field in fields), None)
             if meant is not None and name not in fields:
                 raise ValueError(f"{type(self).__name__} has no field `{name}`: did you mean `{meant}`?")
-            if name in INHERITED:
-                check_field(name, INHERITED[name], kwargs[name])
+            for validator in self.__validators__.get(name, ()):
+                validator(kwargs[name])
         # of architectures where it follows the other one
         if self.boundary_initializer_range is None:
             self.boundary_initializer_range = self.initializer_range
@@ -255,13 +280,15 @@ class RecurrentConfig(PreTrainedConfig):
                 "AutoConfig and AutoModel classes, or by the classes of its own architecture"
             )
         for name in (*FOLLOWING, "depth_objective"):
-            given = kwargs.get(name, name)
-            require(given is not None, name, None, "only a new config fills it in; pass a value, or leave it out")
+            if kwargs.get(name, name) is None:
+                raise ValueError(
+                    f"config field `{name}` is None: only a new config fills it in; pass a value, or leave it out"
+                )
         config_dict = renamed(config_dict)
         if "transformers_version" in config_dict:
             config_dict = {**cls.earlier_defaults, **config_dict}
         # transformers sets them in turn, and another exit criterion drops the settings of the stored one
-        kwargs = dict(sorted(kwargs.items(), key=lambda given: given[0] in EXIT_SETTINGS))
+        kwargs = dict(sorted(kwargs.items(), key=lambda given: given[0] in CRITERION_SETTINGS))
         found = super().from_dict(config_dict, **kwargs)
         if kwargs.keys() & cls.__dataclass_fields__.keys():
             config: Any = found[0] if isinstance(found, tuple) else found
@@ -272,120 +299,120 @@ class RecurrentConfig(PreTrainedConfig):
     def capabilities(self) -> Capabilities:
         return Capabilities(resumable=self.is_causal, siamese=self.pair_encoding == "siamese")
 
-    def require_token(self, *names: str) -> None:
-        """Raise a ValueError unless the ids of these special tokens are in the vocabulary."""
-        for name in names:
-            token = getattr(self, name)
-            require(token is None or token < self.vocab_size, name, token, f"it must lie in [0, {self.vocab_size})")
+    def require(self, condition: bool, field: str, remedy: str) -> None:
+        """Raise a ValueError that names a field, its value and the remedy, unless the condition holds."""
+        if not condition:
+            raise ValueError(f"config field `{field}` is {shown(getattr(self, field))}: {remedy}")
+
+    def require_token(self, name: str) -> None:
+        """Raise a ValueError unless the id of this special token is in the vocabulary."""
+        token = getattr(self, name)
+        self.require(token is None or token < self.vocab_size, name, f"it must be in [0, {self.vocab_size})")
 
     def validate_types(self):
-        require(
+        self.require(
             self.type_vocab_size == 0 or self.pair_encoding == "joint",
             "type_vocab_size",
-            self.type_vocab_size,
             "siamese pairs are split by their types, and each sentence is encoded without; leave it at 0, or set "
             "pair_encoding='joint'",
         )
 
     def validate_tokens(self):
-        self.require_token("pad_token_id", "bos_token_id", "eos_token_id")
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            self.require_token(name)
 
 
-def fitting_heads(width: int, step: int) -> int:
-    """The most heads, up to 8, that divide a width into multiples of `step`; 1 if there are none."""
-    return next((heads for heads in range(8, 0, -1) if width % (heads * step) == 0), 1)
-
-
-@checked_config
 class AttentionConfig(RecurrentConfig):
     """Fields of every model with attention.
 
     Args:
-        num_attention_heads: heads per attention; if None 8, or fewer where 8 do not divide `hidden_size`.
-        head_dim: width of a head; `hidden_size // num_attention_heads` if None.
-        intermediate_size: inner width of the feed-forward network, d_ff; if None as many times `hidden_size` as in
-            the paper's model.
-        attention_dropout: dropout of attention probabilities.
-        layer_norm_eps: epsilon of layer norms.
+        num_attention_heads: number of attention heads. If None, 8, or the largest smaller number that divides
+            `hidden_size` into heads of a suitable width.
+        head_dim: width of an attention head; `hidden_size // num_attention_heads` if None.
+        intermediate_size: inner width of the feed-forward network, d_ff; if None, in the same proportion to
+            `hidden_size` as in the paper's model.
+        attention_dropout: dropout probability of attention weights.
+        layer_norm_eps: epsilon of the layer norms.
     """
 
-    # of the paper's model, `intermediate_size` over `hidden_size`
+    # `intermediate_size` over `hidden_size` in the paper's model
     inner_ratio = 2.0
-    # width of a head where it divides `hidden_size`, and nothing is given; 0 for `fitting_heads`
+    # default width of a head where it divides `hidden_size`; 0 for up to 8 heads
     head_size = 0
     # a head's width is a multiple of this
     head_step = 1
 
-    num_attention_heads: Size | None = None
-    head_dim: Size | None = None
-    intermediate_size: Size | None = None
-    attention_dropout: Share = 0.1
-    layer_norm_eps: Positive = 1e-5
+    num_attention_heads: int | None = size(None)
+    head_dim: int | None = size(None)
+    intermediate_size: int | None = size(None)
+    attention_dropout: float = share(0.1)
+    layer_norm_eps: float = positive(1e-5)
 
     def __post_init__(self, **kwargs):
+        width = self.hidden_size
         if self.intermediate_size is None:
-            self.intermediate_size = max(1, round(self.inner_ratio * self.hidden_size))
+            self.intermediate_size = max(1, round(self.inner_ratio * width))
         if self.num_attention_heads is None:
-            self.num_attention_heads = self.usual_heads() if self.head_dim is None else 8
+            self.num_attention_heads = 8
+            if self.head_dim is None and self.head_size and width % self.head_size == 0:
+                self.num_attention_heads = width // self.head_size
+            elif self.head_dim is None:
+                fitting = (heads for heads in range(8, 0, -1) if width % (heads * self.head_step) == 0)
+                self.num_attention_heads = next(fitting, 1)
         if self.head_dim is None:
-            require(
-                self.hidden_size % self.num_attention_heads == 0,
-                "num_attention_heads",
-                self.num_attention_heads,
-                f"it must divide hidden_size ({self.hidden_size}), or set head_dim",
-            )
-            self.head_dim = self.hidden_size // self.num_attention_heads
+            remedy = f"it must divide hidden_size ({width}), or set head_dim"
+            self.require(width % self.num_attention_heads == 0, "num_attention_heads", remedy)
+            self.head_dim = width // self.num_attention_heads
         super().__post_init__(**kwargs)
 
-    def usual_heads(self) -> int:
-        """Heads where neither their number nor their width is given."""
-        if self.head_size and self.hidden_size % self.head_size == 0:
-            return self.hidden_size // self.head_size
-        return fitting_heads(self.hidden_size, self.head_step)
 
-
-@checked_config
 class EncoderConfig(AttentionConfig):
     """Fields of every encoder with xPos attention.
 
     Args:
-        xpos_scale_base: distance over which xPos decays by one power of zeta.
+        xpos_scale_base: number of tokens over which the xPos attention decay falls by one power of its base, zeta.
     """
 
     head_step = 2
-    presets = ENCODER_SIZES
+    # sizes of the dynamic-halt paper
+    presets = {
+        "tiny": {"hidden_size": 64, "num_attention_heads": 4},
+        "small": {"hidden_size": 256, "num_attention_heads": 4},
+        "base": {},
+        "large": {"hidden_size": 1024, "num_attention_heads": 16},
+    }
 
-    xpos_scale_base: Size = 512
+    xpos_scale_base: int = size(512)
 
     def validate_positions(self):
         remedy = "xPos rotates pairs of dimensions, so it must be even and at least 2; set it, or an even hidden_size"
-        require(self.head_dim % 2 == 0, "head_dim", self.head_dim, remedy)
+        self.require(self.head_dim % 2 == 0, "head_dim", remedy)
 
 
-@checked_config
 class ChunkRecurrentConfig(EncoderConfig):
     """Fields of models that process a sequence chunk by chunk and carry memory slots from chunk to chunk.
 
     Args:
-        chunking: division of a sequence. "fixed": `chunk_size` tokens, the last chunk shorter; depends on nothing but
-            the sequence, which can so be processed in pieces. "count": at most `num_chunks` chunks of the length over
-            `num_chunks`, rounded up (the paper's TLB-FR). "balanced": as few chunks as `chunk_size` allows, all of one
-            size for the whole batch, padding included, as the reference implementation cuts.
-        chunk_size: maximum of tokens in a chunk, for "fixed" and "balanced".
-        num_chunks: maximum of chunks of a sequence, for "count".
-        num_memory_slots: vectors that are carried from chunk to chunk.
-        num_memory_layers: blocks that write a chunk into the memory.
-        memory_initializer_range: standard deviation of the memory before the first chunk at the start of training. At 0
-            (the reference implementation) all slots are alike, and only dropout ever makes them differ.
-        pooling: representation of a sequence: "mean" over the final memory slots, or the "last" slot.
+        chunking: how a sequence is divided. "fixed": chunks of `chunk_size` tokens, and a shorter last chunk; the
+            division depends on the sequence alone, so a sequence can be processed in pieces. "count": at most
+            `num_chunks` chunks, whose size is the length over `num_chunks`, rounded up (the paper's TLB-FR).
+            "balanced": as few chunks as `chunk_size` allows, of equal size for the whole batch including its padding,
+            as in the reference implementation.
+        chunk_size: largest number of tokens in a chunk, for "fixed" and "balanced".
+        num_chunks: largest number of chunks of a sequence, for "count".
+        num_memory_slots: number of vectors that are carried from chunk to chunk.
+        num_memory_layers: number of blocks that write a chunk into the memory.
+        memory_initializer_range: standard deviation of the initial memory slots at initialization. At 0, the value of
+            the reference implementation, all slots are equal, and only dropout makes them differ.
+        pooling: representation of a sequence: the "mean" over the final memory slots, or the "last" slot.
     """
 
     chunking: Literal["fixed", "balanced", "count"] = "fixed"
-    chunk_size: Length = 20
-    num_chunks: Length = 5
-    num_memory_slots: Length = 20
-    num_memory_layers: Layers = 1
-    memory_initializer_range: NotNegative = 0.02
+    chunk_size: int = length(20)
+    num_chunks: int = length(5)
+    num_memory_slots: int = length(20)
+    num_memory_layers: int = layers(1)
+    memory_initializer_range: float = not_negative(0.02)
     pooling: Literal["mean", "last"] = "mean"
 
     @property

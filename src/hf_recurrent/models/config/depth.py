@@ -3,73 +3,69 @@
 from dataclasses import replace
 from typing import Literal
 
-from .base import EXIT_SETTINGS, AttentionConfig, Capabilities, EncoderConfig, RecurrentConfig, require
-from .exit_criteria import CRITERIA, LEARNED
-from .fields import (
-    Count,
-    Finite,
-    Layers,
-    Length,
-    NotNegative,
-    Positive,
-    Probability,
-    Share,
-    Size,
-    Threshold,
-    checked_config,
-)
+from .base import AttentionConfig, Capabilities, EncoderConfig, RecurrentConfig
+from .exit_criteria import CRITERIA, CRITERION_SETTINGS, LEARNED
+from .fields import count, layers, length, not_negative, positive, probability, size, threshold
 
 
-@checked_config
 class AdaptiveDepthConfig(RecurrentConfig):
     """Fields of every model that iterates one block.
 
     Args:
-        exit_criterion: when units stop in evaluation mode. "learned": by the halting head, if there is one. Otherwise
-            the criterion replaces it: "convergence" of the states, "agreement" of successive predictions, "stability"
-            of the predicted class, "confidence" or "entropy" of the prediction, or a "probe" that judges the present
-            answer (see `exit_criteria.CRITERIA`). A unit is the token in causal models; in others the sequence, but
-            the token under "convergence", and with a head that answers for each token, if halting is by tokens. Setting
-            another criterion drops the threshold and patience of the one before: set those after it.
-        exit_threshold: threshold of the criterion, its own default if None. "learned" reads `halting_threshold`.
-        exit_patience: successive steps for which the criterion must hold; the criterion's default if None.
-        min_depth: depth steps before which no criterion stops a unit. The maximum of steps stops every unit, even if it
-            is smaller than this or the patience.
-        exit_probe_size: inner width of the probe; 0 without one (`hf-recurrent fit-probe` fits it).
+        halting_threshold: halting mass at which a token or sequence stops. You can change it after loading.
+        hard_stop: leave the loop when every token or sequence has stopped. False runs all steps, with the same result.
+        compaction: remove tokens or sequences that have stopped from the batch. It changes results by rounding at most.
+        exit_criterion: early-exit criterion, which decides when a token or sequence stops in evaluation mode.
+            "learned": the halting head decides, if there is one. The other criteria replace the halting head:
+            "convergence" of the states, "agreement" of successive predictions, "stability" of the predicted class,
+            "confidence" or "entropy" of the prediction, or a "probe" that judges the present answer. In causal models
+            each token stops separately. In other models the sequence stops as a whole, unless halting is by tokens and
+            the criterion is "convergence" or the head answers for each token. If you replace one criterion by another,
+            `exit_threshold` and `exit_patience` are reset: set them afterwards.
+        exit_threshold: threshold of the early-exit criterion; the criterion's default if None. "learned" reads
+            `halting_threshold` instead.
+        exit_patience: number of successive steps for which the criterion must hold; the criterion's default if None.
+        min_depth: number of depth steps before which no criterion stops a token or sequence. The maximum number of
+            steps has priority over this and over the patience.
+        exit_probe_size: inner width of the probe that `hf-recurrent fit-probe` fits; 0 without a probe.
         exit_calibration: record of the calibration that chose the criterion (`hf-recurrent calibrate`).
-        depth_objective: state that training reads. "every_step": all steps, by `step_weights`. "final": the state after
-            the last step. "mixture": the halting-weighted states, as in the papers; without halting the state after the
-            last step. "expected": expected loss under the halting distribution, and its divergence from `depth_prior`
-            (PonderNet, arXiv 2107.05407). If None "every_step" without a halting head, and "mixture" with one.
-        step_weights: weight of the k-th step with "every_step": proportional to k ("linear"), or equal ("uniform").
-        depth_prior: prior over depth with "expected": "geometric", or "uniform" as in Ouro (arXiv 2510.25741).
+        depth_objective: the states that the training loss reads. "every_step": the states of all steps, weighted by
+            `step_weights`. "final": the state after the last step. "mixture": the halting-weighted mean of the states,
+            as in the papers, or the state after the last step without halting. "expected": the expected loss under
+            the halting distribution, plus the divergence of that distribution from `depth_prior` (PonderNet, arXiv
+            2107.05407). If None, "every_step" without a halting head and "mixture" with one.
+        step_weights: weight of step k in "every_step": proportional to k ("linear"), or equal ("uniform").
+        depth_prior: prior over the depth in "expected": "geometric", or "uniform" as in Ouro (arXiv 2510.25741).
         depth_prior_rate: halting probability of each step under the geometric prior.
         depth_prior_weight: weight of the divergence from the prior in the loss.
-        depth_sampling: number of depth steps of a training call: "fixed" at `num_hidden_layers`, "uniform" in
-            `depth_range`, or "poisson_lognormal", one more than a number of mean `num_hidden_layers`, within that range
-            (Huginn, arXiv 2502.05171).
-        depth_range: smallest and largest number of steps drawn; if None from 1 to `num_hidden_layers`, and without
-            upper limit for "poisson_lognormal".
-        backprop_steps: training propagates gradients through the last so many steps only; all if None. Embeddings are
-            then trained by calls of at most so many steps.
+        depth_sampling: number of depth steps in training. "fixed": `num_hidden_layers`. "uniform": drawn uniformly from
+            `depth_range`. "poisson_lognormal": one more than a draw whose mean is `num_hidden_layers`, limited to
+            `depth_range` (Huginn, arXiv 2502.05171).
+        depth_range: smallest and largest number of steps that are drawn, [low, high]. If None, 1 and
+            `num_hidden_layers`, and no upper limit for "poisson_lognormal".
+        backprop_steps: number of last steps through which training propagates gradients; all steps if None. The
+            embeddings are then trained only by calls of at most this many steps.
     """
 
+    halting_threshold: float = threshold(0.999)
+    hard_stop: bool = True
+    compaction: bool = True
     exit_criterion: Literal["learned", "convergence", "agreement", "stability", "confidence", "entropy", "probe"] = (
         "learned"
     )
-    exit_threshold: NotNegative | None = None
-    exit_patience: Layers | None = None
-    min_depth: Layers = 1
-    exit_probe_size: Count = 0
+    exit_threshold: float | None = not_negative(None)
+    exit_patience: int | None = layers(None)
+    min_depth: int = layers(1)
+    exit_probe_size: int = count(0)
     exit_calibration: dict | None = None
     depth_objective: Literal["mixture", "final", "expected", "every_step"] | None = None
     step_weights: Literal["linear", "uniform"] = "linear"
     depth_prior: Literal["geometric", "uniform"] = "geometric"
-    depth_prior_rate: Probability = 0.2
-    depth_prior_weight: NotNegative = 0.01
+    depth_prior_rate: float = probability(0.2)
+    depth_prior_weight: float = not_negative(0.01)
     depth_sampling: Literal["fixed", "uniform", "poisson_lognormal"] = "fixed"
-    depth_range: list[Layers] | tuple[Layers, ...] | None = None
-    backprop_steps: Layers | None = None
+    depth_range: list[int] | tuple[int, ...] | None = layers(None)
+    backprop_steps: int | None = layers(None)
 
     def __post_init__(self, **kwargs):
         if self.depth_objective is None:
@@ -81,8 +77,18 @@ class AdaptiveDepthConfig(RecurrentConfig):
         super().__setattr__(name, value)
         # those that are set under learned halting, which has none, are meant for the criterion to come
         if name == "exit_criterion" and before not in (LEARNED, value):
-            for setting in EXIT_SETTINGS:
+            for setting in CRITERION_SETTINGS:
                 setattr(self, setting, None)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(
+            super().capabilities,
+            halting=self.halting,
+            shared_block=True,
+            stops_when_halted=self.hard_stop,
+            spares_steps=self.hard_stop,
+        )
 
     @property
     def keeps_last_keys(self) -> bool:
@@ -122,86 +128,74 @@ class AdaptiveDepthConfig(RecurrentConfig):
 
     def validate_exit(self):
         if self.exit_criterion == LEARNED:
-            for field in EXIT_SETTINGS:
-                value = getattr(self, field)
+            for field in CRITERION_SETTINGS:
                 remedy = "exit_criterion='learned' reads halting_threshold; leave it None, or set exit_criterion"
-                require(value is None, field, value, remedy)
+                self.require(getattr(self, field) is None, field, remedy)
             return
         CRITERIA[self.exit_criterion].check_threshold(self.exit_threshold, "config field `exit_threshold`")
-        require(
+        self.require(
             self.exit_criterion != "probe" or self.exit_probe_size > 0,
             "exit_criterion",
-            self.exit_criterion,
             "this model has no fitted probe (exit_probe_size is 0); run `hf-recurrent fit-probe` first",
         )
 
     def validate_objective(self):
-        objective, trains_head = self.depth_objective, self.halting != "none"
-        require(
+        objective, trains_head, bounds = self.depth_objective, self.halting != "none", self.depth_range
+        self.require(
             not trains_head or objective in ("mixture", "expected", "gate"),
             "depth_objective",
-            objective,
             f"it trains no halting head, but halting is {self.halting!r}; set halting='none', and an exit_criterion "
             "to stop by",
         )
-        require(
+        self.require(
             trains_head or objective not in ("expected", "gate"),
             "depth_objective",
-            objective,
             "it needs a halting distribution; set halting to what halts",
         )
-        bounds = self.depth_range
-        require(
+        self.require(
             bounds is None or (len(bounds) == 2 and bounds[0] <= bounds[1]),
             "depth_range",
-            bounds,
             "pass the smallest and the largest number of steps, [low, high] with 1 <= low <= high",
         )
-        require(
+        self.require(
             bounds is None or self.depth_sampling != "fixed",
             "depth_range",
-            bounds,
             "depth_sampling='fixed' draws nothing; set depth_sampling, or leave it None",
         )
 
 
-@checked_config
 class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
-    """Fields of causal models whose depth step is a stack of layers with rotary positions, as Ouro's and Huginn's.
+    """Fields of causal models whose depth step is a stack of layers with rotary positions, such as Ouro and Huginn.
 
     Args:
-        layers_per_step: layers of a step, each with keys and values of its own.
-        skipped_steps: keys and values of a token that has stopped in the steps after. "computed": all steps are
-            computed, and only the state that is answered from is that of the step it stopped at, as the authors' code
-            does; this saves no time. "last": those of its last step, again and again.
-        max_position_embeddings: tokens of a sequence that the model was trained for; longer ones are read, too.
-        rope_theta: base of the frequencies of rotations.
-        hard_stop: leave the loop when every token has stopped. False runs all steps to the same result.
-        compaction: gather tokens that have stopped out of the batch; never changes results beyond rounding.
-        is_causal: always True: a token sees itself and those before it.
+        layers_per_step: number of layers of a depth step; each has its own keys and values.
+        skipped_steps: keys and values of a token for the steps after the token has stopped. "computed": all steps are
+            computed, and the answer is read from the state at which the token stopped, as in the authors' code; this
+            saves no time. "last": the keys and values of the token's last step are used again.
+        max_position_embeddings: number of tokens for which the model was trained; longer sequences are possible.
+        rope_theta: base of the frequencies of the rotary positions.
+        is_causal: always True: a token sees itself and earlier tokens.
     """
 
     # rotations turn pairs of dimensions
     head_step = 2
 
-    layers_per_step: Layers = 4
+    layers_per_step: int = layers(4)
     skipped_steps: Literal["computed", "last"] = "computed"
-    max_position_embeddings: Length = 4096
-    rope_theta: Positive = 10_000.0
-    dropout: Share = 0.0
-    attention_dropout: Share = 0.0
-    layer_norm_eps: Positive = 1e-6
-    boundary_initializer_range: NotNegative | None = None
+    max_position_embeddings: int = length(4096)
+    rope_theta: float = positive(10_000.0)
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    layer_norm_eps: float = 1e-6
+    boundary_initializer_range: float | None = None
     classifier: Literal["linear", "mlp"] = "linear"
     pooling: Literal["mean", "end", "cls"] = "end"
     pair_encoding: Literal["joint"] = "joint"
     lm_head: Literal["linear"] = "linear"
     is_causal: Literal[True] = True
-    hard_stop: bool = True
-    compaction: bool = True
 
     def validate_rotations(self):
-        require(self.head_dim % 2 == 0, "head_dim", self.head_dim, "rotations turn pairs of dimensions; make it even")
+        self.require(self.head_dim % 2 == 0, "head_dim", "rotations turn pairs of dimensions; make it even")
 
     @property
     def keeps_last_keys(self) -> bool:
@@ -209,45 +203,39 @@ class StackedDepthConfig(AdaptiveDepthConfig, AttentionConfig):
 
     @property
     def capabilities(self) -> Capabilities:
-        spares = self.hard_stop and self.keeps_last_keys
-        return replace(super().capabilities, shared_block=True, stops_when_halted=self.hard_stop, spares_steps=spares)
+        return replace(super().capabilities, spares_steps=self.hard_stop and self.keeps_last_keys)
 
     def under_exit_criterion(self, learned: Capabilities) -> Capabilities:
         return replace(super().under_exit_criterion(learned), spares_steps=learned.spares_steps)
 
 
-@checked_config
 class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
     """Fields of encoders that iterate one block and halt.
 
-    Args:
-        halting: the unit that learns to halt: every "token" by itself, the whole sequence ("global"), or nothing
-            ("none": no halting head; `num_hidden_layers` steps, or as an `exit_criterion` says). The paper's models
-            learn to halt: `preset("dynamic_halt")`.
-        transition_aware: the halting head sees the state before and after the candidate step.
-        halting_threshold: halting mass in (0, 1] at which a unit stops; may be changed after loading.
-        halting_bias_init: initial bias of the halting head. About -3 lets training reach depth before it learns
-            to stop; 0 (the reference implementation) stops after two steps at first and may never leave that.
-        ponder_loss_weight: weight of the mean ponder cost in the loss.
-        hard_stop: leave the loop when every unit has halted. False runs all steps to the same result (the paper's
-            "upper bound" timing).
-        compaction: gather halted units out of the batch; never changes results beyond rounding.
-        cap_depth_by_length: halt a sequence after n + 1 steps, n its number of tokens, as the reference does.
-        halted_candidates: count the candidates of tokens that have halted in the running means by which a
-            causal model with "global" halting decides, as the reference does; then no step can be spared. By default
-            a halted token counts with the state it keeps.
+    A causal model halts token by token. In it, `halting="global"` means that a token halts by the mean over itself and
+    the tokens before it, and `halting="token"` that it halts by its own state alone.
 
-    A causal model halts token by token: "global" then means that a token halts by the mean over itself and the
-    tokens before it, "token" that it halts by its own state alone.
+    Args:
+        halting: halting granularity of the halting head: every "token", or the whole sequence ("global"). "none": the
+            model has no halting head and takes `num_hidden_layers` steps, or stops by an `exit_criterion`. The papers'
+            models learn to halt: `preset("dynamic_halt")`.
+        transition_aware: whether the halting head sees the state before and after the candidate step.
+        halting_bias_init: initial bias of the halting head. With about -3 training reaches all depths before it learns
+            to stop. With 0, the value of the reference implementation, a model stops after two steps at first and may
+            never use more.
+        ponder_loss_weight: weight of the mean ponder cost in the loss.
+        hard_stop: leave the loop when every token or sequence has halted. False runs all steps, with the same result
+            (the paper's "upper bound" timing).
+        cap_depth_by_length: halt a sequence of n tokens after n + 1 steps, as the reference implementation does.
+        halted_candidates: whether a causal model with "global" halting includes the candidate states of halted tokens
+            in its running means, as the reference implementation does; then no step can be skipped. By default a
+            halted token counts with the state that it keeps.
     """
 
     halting: Literal["token", "global", "none"] = "none"
     transition_aware: bool = True
-    halting_threshold: Threshold = 0.999
-    halting_bias_init: Finite = -3.0
-    ponder_loss_weight: NotNegative = 0.1
-    hard_stop: bool = True
-    compaction: bool = True
+    halting_bias_init: float = -3.0
+    ponder_loss_weight: float = not_negative(0.1)
     cap_depth_by_length: bool = False
     halted_candidates: bool = False
 
@@ -261,11 +249,8 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
         halts = self.halting != "none"
         learned = replace(
             super().capabilities,
-            halting=self.halting,
             halting_unit=("token" if self.token_units else "sequence") if halts else None,
-            shared_block=True,
             computes_candidate=halts and self.transition_aware,
-            stops_when_halted=self.hard_stop,
             spares_steps=self.hard_stop and not (self.running_mean and self.halted_candidates),
             halting_threshold=self.halting_threshold,
             resumable=self.is_causal and not self.cap_depth_by_length,
@@ -273,17 +258,17 @@ class DepthRecurrentConfig(AdaptiveDepthConfig, EncoderConfig):
         return self.under_exit_criterion(learned)
 
 
-@checked_config
 class GatedDepthConfig(DepthRecurrentConfig):
     """Fields of depth-recurrent encoders whose block is gated.
 
     Args:
-        feed_forward: "gated" mixes a step's result with the state before it; "plain" is the paper's "-Gate".
+        feed_forward: "gated": a gate mixes the result of a step with the state before the step. "plain": no gate, the
+            paper's "-Gate".
         gate_intermediate_size: inner width of the gate, d_gff; `intermediate_size` if None.
     """
 
     feed_forward: Literal["gated", "plain"] = "gated"
-    gate_intermediate_size: Size | None = None
+    gate_intermediate_size: int | None = size(None)
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)

@@ -1,30 +1,35 @@
-"""Types and ranges of config fields: declared by annotations, and checked whenever a field is set.
+"""Ranges and documentation of config fields, and the check that runs whenever a field is set.
 
-`num_hidden_layers: Layers = 10` declares a whole number of at least 1. Sizes are limited, so that a config from
-elsewhere cannot exhaust memory; whoever needs more sets the environment variable that the message names.
+`num_hidden_layers: int = layers(10)` declares a field of the default 10 whose values are at least 1. A subclass that
+declares the field again, `num_hidden_layers: int = 4`, keeps the range. Sizes are limited, so that a config from
+elsewhere cannot exhaust memory; an environment variable, which the error names, raises the limit.
 """
 
 import math
 import os
-from dataclasses import fields
+import re
+from collections.abc import Callable
+from dataclasses import field, fields
 from functools import partial
-from inspect import get_annotations
+from inspect import cleandoc, formatannotation
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from huggingface_hub.dataclasses import strict
+from huggingface_hub.dataclasses import strict, type_validator
 from transformers.configuration_utils import PreTrainedConfig
 
 Config = TypeVar("Config", bound=type)
+
 LONGEST_SHOWN = 100
-# of float32
-LARGEST_NUMBER = 3.4e38
+LARGEST_FLOAT32 = 3.4e38
 # the largest sizes of each kind, unless the environment variable HF_RECURRENT_MAX_<KIND> says otherwise
 SIZE_LIMITS = {"LAYERS": 10_000, "LENGTH": 2**18, "SIZE": 2**20, "VOCABULARY": 2**24}
+# an entry of a docstring's `Args` section: a name and its meaning
+ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def size_limit(kind: str) -> int:
-    """The largest size of a kind as it is set.
+    """The largest allowed size of a kind.
 
     Raises:
         ValueError: the environment variable holds no whole number above 0.
@@ -35,125 +40,124 @@ def size_limit(kind: str) -> int:
     return int(given or SIZE_LIMITS[kind])
 
 
-class Bounds(NamedTuple):
-    """Range of a number, between `lowest` and `highest`; both belong to it unless they are open.
+class Range(NamedTuple):
+    """The allowed values of a number, or of each number in a list. A call makes a dataclass field with a default.
 
     Attributes:
+        holds: whether a finite number is allowed.
+        text: the allowed values, for messages and documentation.
         limit: kind of a size, one of `SIZE_LIMITS`.
     """
 
-    lowest: float = -LARGEST_NUMBER
-    highest: float = LARGEST_NUMBER
-    open_low: bool = False
-    open_high: bool = False
+    holds: Callable[[float], bool]
+    text: str
     limit: str | None = None
 
+    def __call__(self, default: object) -> Any:
+        return field(default=default, metadata={"range": self})
+
     def problem(self, value: float) -> str | None:
-        """What a number must be if it is out of range, None if it is not."""
-        above = value > self.lowest if self.open_low else value >= self.lowest
-        below = value < self.highest if self.open_high else value <= self.highest
+        """How a number must be if it is out of range, None if it is not."""
         most = math.inf if self.limit is None else size_limit(self.limit)
-        if value != value or abs(value) == math.inf:
-            return "it must be a finite number"
-        if abs(value) > LARGEST_NUMBER:
-            return "it must be a number that float32 can hold"
-        if not (above and below) and self.highest < LARGEST_NUMBER:
-            low, high = "(" if self.open_low else "[", ")" if self.open_high else "]"
-            return f"it must lie in {low}{self.lowest:g}, {self.highest:g}{high}"
-        if not above:
-            zero = "be positive" if self.open_low else "not be negative"
-            return f"it must {zero if self.lowest == 0 else f'be at least {self.lowest:g}'}"
+        if not abs(value) <= LARGEST_FLOAT32:
+            return "it must be a finite number that float32 can hold"
+        if not self.holds(value):
+            return f"it must be {self.text}"
         if value > most:
-            return (
-                f"it must be at most {most}, lest a config from elsewhere exhaust memory; if it is to be trusted, set "
-                f"HF_RECURRENT_MAX_{self.limit} to a higher number"
-            )
+            return f"it must be at most {most}, to limit memory; set HF_RECURRENT_MAX_{self.limit} to raise the limit"
         return None
 
 
-Real = float | int
+finite = Range(lambda value: True, "finite")
+positive = Range(lambda value: value > 0, "above 0")
+not_negative = Range(lambda value: value >= 0, "at least 0")
+probability = Range(lambda value: 0 < value < 1, "in (0, 1)")
+share = Range(lambda value: 0 <= value < 1, "in [0, 1)")
+threshold = Range(lambda value: 0 < value <= 1, "in (0, 1]")
 # widths, heads, experts, slots
-Size = Annotated[int, Bounds(1, limit="SIZE")]
-Count = Annotated[int, Bounds(0, limit="SIZE")]
+size = Range(lambda value: value >= 1, "at least 1", "SIZE")
+count = Range(lambda value: value >= 0, "at least 0", "SIZE")
 # tokens that are cached, attended to or looked back at
-Length = Annotated[int, Bounds(1, limit="LENGTH")]
-Layers = Annotated[int, Bounds(1, limit="LAYERS")]
-Vocabulary = Annotated[int, Bounds(1, limit="VOCABULARY")]
-TokenId = Annotated[int, Bounds(0, limit="VOCABULARY")]
-Finite = Annotated[Real, Bounds()]
-Positive = Annotated[Real, Bounds(0, open_low=True)]
-NotNegative = Annotated[Real, Bounds(0)]
-Probability = Annotated[Real, Bounds(0, 1, open_low=True, open_high=True)]
-Share = Annotated[Real, Bounds(0, 1, open_high=True)]
-Threshold = Annotated[Real, Bounds(0, 1, open_low=True)]
-
-# what transformers' own fields and properties must be, which it does not check
-INHERITED = {
-    "architectures": list[str] | None,
-    "chunk_size_feed_forward": Count,
-    "id2label": dict | None,
-    "is_encoder_decoder": Literal[False],
-    "label2id": dict | None,
-    "num_labels": Size,
-    "output_attentions": bool | None,
-    "output_hidden_states": bool | None,
-    "problem_type": Literal["regression", "single_label_classification", "multi_label_classification"] | None,
-    "return_dict": bool | None,
-    "transformers_version": str | None,
-}
-NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", dict: "a dict", list: "a list"}
+length = Range(lambda value: value >= 1, "at least 1", "LENGTH")
+layers = Range(lambda value: value >= 1, "at least 1", "LAYERS")
+vocabulary = Range(lambda value: value >= 1, "at least 1", "VOCABULARY")
+token_id = Range(lambda value: value >= 0, "at least 0", "VOCABULARY")
 
 
-def declared_fields(config_class: type) -> dict[str, Any]:
-    """The declared type of each field of a config class, and of the properties that may be set like one."""
-    ours = config_class.__mro__[: config_class.__mro__.index(PreTrainedConfig)]
-    # transformers' own declarations are texts, or of types that cannot be checked
-    own = {name for base in ours for name in get_annotations(base)}
-    return INHERITED | {field.name: field.type for field in fields(config_class) if field.name in own}
+# properties of transformers that are set like fields: type, range and default
+PROPERTIES = {"num_labels": (int, size, 2), "output_attentions": (bool | None, finite, False)}
+
+
+def check_value(name: str, kind: Any, allowed: Range, value: object) -> None:
+    """Raise a ValueError that names a field or argument, its value and how it must be, unless it fits."""
+    wrong = None
+    try:
+        # a whole number will do for a float
+        type_validator(name, value, kind | int if float in (kind, *get_args(kind)) else kind)
+    except (TypeError, ValueError):
+        wrong = f"it must be {type_text(kind)}"
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        wrong = wrong or (allowed.problem(item) if isinstance(item, (int, float)) else None)
+    if wrong:
+        raise ValueError(f"{name} is {shown(value)}: {wrong}")
+
+
+def check_whole(value: object, name: str) -> None:
+    """Raise a ValueError unless an argument of a call is a number of depth steps, or None."""
+    if value is not None:
+        check_value(name, int, layers, value)
 
 
 def checked_config(config_class: Config) -> Config:
-    """`strict`, which checks the range of each field besides its type, and says how it must be."""
-    config_class = strict(config_class)
+    """Apply `strict`, with the ranges of fields besides their types, and document every field in the docstring.
+
+    The descriptions come from the `Args` sections of the class and of its bases. The nearest class has precedence.
+    """
+    own_setattr = vars(config_class).get("__setattr__")
+    strict(config_class)
+    # the method of transformers' base class runs the validators of every subclass; once is enough
+    if own_setattr is None:
+        del config_class.__setattr__
+    else:
+        config_class.__setattr__ = own_setattr
+    declared = declarations(config_class)
     config_class.__validators__ = {
-        name: [partial(check_field, name, declared)] for name, declared in declared_fields(config_class).items()
+        name: [partial(check_value, f"config field `{name}`", kind, allowed)]
+        for name, (kind, allowed, _) in declared.items()
     }
+    summary, _, rest = cleandoc(config_class.__doc__ or "").partition("\nArgs:\n")
+    own, _, notes = rest.partition("\n\n")
+    config_class.meanings = dict(ENTRY.findall(own))
+    lines = [summary.rstrip(), "", "Args:"]
+    for name, (kind, allowed, default) in declared.items():
+        within = "" if allowed is finite else f", {allowed.text}"
+        described = (vars(base).get("meanings", {}).get(name) for base in config_class.__mro__)
+        lines.append(f"    {name} ({type_text(kind)}{within}, default {default!r}):")
+        lines.append(f"        {next(filter(None, described), '')}")
+    config_class.__doc__ = "\n".join([*lines, "", notes]).strip()
     return config_class
 
 
-def check_field(name: str, declared: Any, value: object) -> None:
-    """Raise a ValueError that names the field, its value and how it must be, unless it fits its declaration."""
-    wrong = problem(value, declared)
-    if wrong is not None:
-        raise ValueError(f"config field `{name}` is {shown(value)}: {wrong}")
+def declarations(config_class: type) -> dict[str, tuple[Any, Range, Any]]:
+    """Name -> type, range and default of each field and of `PROPERTIES`; fields of every transformers config come last.
+
+    A field has the range of the class nearest to the config class that declares one.
+    """
+    found = {}
+    for each in sorted(fields(config_class), key=lambda each: each.name in PreTrainedConfig.__dataclass_fields__):
+        declared = [vars(base).get("__dataclass_fields__", {}).get(each.name, each) for base in config_class.__mro__]
+        allowed = next((one.metadata["range"] for one in declared if "range" in one.metadata), finite)
+        found[each.name] = (each.type, allowed, each.default)
+    return found | PROPERTIES
 
 
-def problem(value: object, declared: Any) -> str | None:
-    """How a value must be, if it does not fit a declared type; None if it does."""
-    origin, arguments = get_origin(declared), get_args(declared)
-    if origin in (Union, UnionType):
-        problems = [problem(value, each) for each in arguments]
-        if None in problems:
-            return None
-        others = ["None"] if NoneType in arguments else []
-        if get_origin(arguments[0]) is Literal:
-            known = zip(arguments[1:], problems[1:], strict=True)
-            others = [wrong.removeprefix("it must be ") for kind, wrong in known if kind is not NoneType] + others
-        return ", or ".join([problems[0], *others])
-    if origin is Annotated:
-        wrong = problem(value, arguments[0])
-        for rule in arguments[1:]:
-            wrong = wrong or rule.problem(value)
-        return wrong
-    if origin is Literal:
-        fits = any(type(value) is type(choice) and value == choice for choice in arguments)
-        return None if fits else f"it must be {'one of ' * (len(arguments) > 1)}{', '.join(map(repr, arguments))}"
-    if origin in (list, tuple) and isinstance(value, origin):
-        problems = [problem(item, arguments[0]) for item in value]
-        return next((wrong.replace("it", "each item", 1) for wrong in problems if wrong), None)
-    kind = origin or declared
-    fits = kind is Any or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
-    return None if fits else f"it must be {NAMES.get(kind, kind.__name__)}"
+def type_text(kind: Any) -> str:
+    """A type in words: "int", "float or None", "'mean' or 'end'"."""
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(map(type_text, get_args(kind)))
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    return "None" if kind is NoneType else formatannotation(kind).strip("'")
 
 
 def shown(value: object) -> str:

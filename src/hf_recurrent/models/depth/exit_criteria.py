@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from ..config.exit_criteria import CRITERIA, EXIT_ARGUMENTS, LEARNED, ExitCriterion, check_whole
-from ..config.fields import shown
+from ..config.exit_criteria import CRITERIA, EXIT_ARGUMENTS, LEARNED, ExitCriterion
+from ..config.fields import check_whole, shown
 
 
 class ExitOptions(NamedTuple):

@@ -17,8 +17,8 @@ from transformers.utils import ModelOutput, TransformersKwargs
 from ..base.arguments import DEPTH_ARGUMENTS, UNSUPPORTED, RecurrentKwargs, call_options
 from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
-from ..config.exit_criteria import EXIT_ARGUMENTS, check_whole
-from ..config.fields import shown
+from ..config.exit_criteria import EXIT_ARGUMENTS
+from ..config.fields import check_whole, shown
 from ..depth.cache import RecurrentCache, keeps_cache
 
 # options of `generate` by which tokens are guessed first, and those that are wrong taken back

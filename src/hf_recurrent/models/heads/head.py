@@ -10,7 +10,6 @@ from torch import nn
 
 from ..base.arguments import UNSUPPORTED, RecurrentKwargs
 from ..base.outputs import RecurrentOutput
-from ..config.base import require
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import gate_loss, objective_loss
 from ..ops.initialization import initialized_linear, torch_default
@@ -82,10 +81,9 @@ class Head:
             )
 
     def __init__(self, config):
-        require(
+        config.require(
             not self.joint_pairs or config.pair_encoding == "joint",
             "pair_encoding",
-            config.pair_encoding,
             f"{type(self).__name__} answers by the tokens of one sequence, and sentences that are encoded apart are "
             "two; set it to 'joint'",
         )

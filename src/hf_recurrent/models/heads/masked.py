@@ -6,7 +6,6 @@ Shapes: E width, V token ids.
 import torch
 from torch import nn
 
-from ..config.base import require
 from ..ops.initialization import initialized_linear
 from .head import TaskHead
 from .tokens import TokenHead
@@ -53,10 +52,9 @@ True
     )
 
     def __init__(self, config):
-        require(
+        config.require(
             not config.is_causal,
             "is_causal",
-            config.is_causal,
             "tokens of this model see those before them only, but a masked token is predicted from both sides; "
             "set it to False, or use AutoModelForCausalLM",
         )

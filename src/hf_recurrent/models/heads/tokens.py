@@ -11,7 +11,6 @@ from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
-from ..config.base import require
 from ..ops.checks import is_nan, refuse
 from ..ops.layers import of_tokens
 from ..ops.losses import check_targets, fraction_of_step, num_labelled, without_padding
@@ -87,17 +86,15 @@ torch.Size([1, 4, 3])
 
     def __init__(self, config):
         kind = config.problem_type
-        require(
+        config.require(
             kind in (None, "single_label_classification"),
             "problem_type",
-            kind,
             f"{type(self).__name__} chooses one label for each token; leave it None",
         )
         # transformers derives it from `id2label`
-        require(
+        config.require(
             config.num_labels > 1,
             "num_labels",
-            config.num_labels,
             f"{type(self).__name__} has nothing to choose between; pass the number of labels, at least 2",
         )
         super().__init__(config)

@@ -6,8 +6,7 @@ from transformers.generation import GenerationMixin
 
 from ..base.base_model import BaseModel, ForwardCall, check_states, pool
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..config.base import require
-from ..config.exit_criteria import check_whole
+from ..config.fields import check_whole
 from ..depth.alignment import Alignment
 from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
@@ -145,10 +144,9 @@ class RNNForMaskedLM(ForMaskedLM, RNNPreTrainedModel):
     base_model_class = RNNModel
 
     def __init__(self, config: RNNConfig):
-        require(
+        config.require(
             config.cell == "bilstm",
             "cell",
-            config.cell,
             "it reads to the left only, but a masked token is predicted from both sides; use 'bilstm', or "
             "AutoModelForCausalLM",
         )

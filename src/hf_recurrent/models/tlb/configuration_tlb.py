@@ -1,22 +1,20 @@
 """Configuration of the Temporal Latent Bottleneck."""
 
 from ..config.base import ChunkRecurrentConfig
-from ..config.fields import Layers, checked_config
 
 
-@checked_config
 class TLBConfig(ChunkRecurrentConfig):
-    """Configuration of `TLBModel` (Algorithm 2 of the dynamic-halt paper): unshared blocks, fixed depth.
+    """Configuration of `TLBModel` (Algorithm 2 of the dynamic-halt paper): blocks that are not shared, and fixed depth.
 
-    Defaults are the paper's ListOps setting (2 blocks, chunks of 20 tokens, 20 memory slots). `chunking="count"` is the
-    paper's TLB with fixed recurrence (TLB-FR). Fields are those of `ChunkRecurrentConfig` and `EncoderConfig`.
+    Defaults are the paper's ListOps setting: 2 blocks, chunks of 20 tokens, 20 memory slots. `chunking="count"` is the
+    paper's TLB with fixed recurrence (TLB-FR).
 
     Parameters by default: 7,907,328 (`TLBModel`), 8,171,010 (`TLBForSequenceClassification`).
     """
 
     model_type = "tlb"
 
-    num_hidden_layers: Layers = 2
+    num_hidden_layers: int = 2
 
 
 __all__ = ["TLBConfig"]

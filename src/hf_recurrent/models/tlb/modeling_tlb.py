@@ -7,7 +7,7 @@ from transformers.generation import GenerationMixin
 from ..base.base_model import run_layers
 from ..base.chunk_model import ChunkRecurrentModel
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..config.exit_criteria import check_whole
+from ..config.fields import check_whole
 from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
