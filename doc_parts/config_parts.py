@@ -16,7 +16,10 @@ from .tables import table
 # classes whose fields every page would repeat; a page has those of them that differ in its architecture
 COMMON = {"RecurrentConfig": RecurrentConfig, "AdaptiveDepthConfig": AdaptiveDepthConfig}
 # of the common classes, what every page has all the same
-ALWAYS = ("vocab_size", "hidden_size", "num_hidden_layers", "dropout")
+ALWAYS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "dropout"),
+    *("halting_threshold", "hard_stop", "compaction"),
+)
 DYNAMIC_HALT = {
     "hidden_size": "d",
     "num_hidden_layers": "L",

@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,6 @@ from hf_recurrent import (
     RNNConfig,
 )
 from hf_recurrent.hub.bundle import code_files
-from hf_recurrent.models.config import presets
 
 NAMES = ("tiny", "small", "base", "large")
 # hidden_size, num_attention_heads, head_dim, intermediate_size of the papers' base models
@@ -152,29 +152,28 @@ def test_written_configs_may_leave_sizes_out(tmp_path):
     assert sizes(AutoConfig.from_pretrained(tmp_path)) == (64, 8, 8, 128)
 
 
-def table_of_presets() -> dict[tuple[str, str], int]:
-    """The parameters that the docstring of `presets` gives: (prefix of class names, size) -> number."""
-    head, _, *rows = (line for line in presets.__doc__.splitlines() if line.startswith("|"))
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (head, *rows)]
-    return {
-        (row[0], size): int(number.replace(",", ""))
-        for row in cells[1:]
-        for size, number in zip(cells[0][1:], row[1:], strict=True)
-    }
+def parameters_of_presets(architecture: str) -> dict[str, int]:
+    """The parameters that the page of an architecture gives for each preset."""
+    page = (Path(__file__).parents[1] / "docs" / "architectures" / f"{architecture}.md").read_text(encoding="utf-8")
+    table = page.partition(f"<!-- fill: presets {architecture} -->")[2].partition("<!-- filled -->")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| ([\d,]+) \|$", table, re.MULTILINE)
+    return {name: int(number.replace(",", "")) for name, number in rows}
 
 
-def test_the_table_of_presets_is_whole():
-    assert list(table_of_presets()) == [(each.prefix, name) for each in ARCHITECTURES.values() for name in NAMES]
-    assert all(tuple(each.config_class.presets) == NAMES for each in ARCHITECTURES.values())
+@every_architecture
+def test_pages_have_the_parameters_of_all_presets(architecture):
+    found = ARCHITECTURES[architecture].config_class
+    assert tuple(found.presets) == NAMES
+    assert list(parameters_of_presets(architecture)) == [*found.presets, *found.papers]
 
 
 @pytest.mark.parametrize("name", NAMES)
 @every_architecture
-def test_presets_have_the_parameters_that_the_table_says(architecture, name):
+def test_presets_have_the_parameters_that_their_page_says(architecture, name):
     found = ARCHITECTURES[architecture]
     config = found.config_class.preset(name)
     assert type(config) is found.config_class
-    assert count(found.model_class("AutoModel"), config) == table_of_presets()[found.prefix, name]
+    assert count(found.model_class("AutoModel"), config) == parameters_of_presets(architecture)[name]
     for auto_class in found.heads:
         fields = {"is_encoder_decoder": True} if auto_class == "AutoModelForSeq2SeqLM" else {}
         if (architecture, auto_class) == ("rnn", "AutoModelForMaskedLM"):
@@ -186,7 +185,7 @@ def test_presets_have_the_parameters_that_the_table_says(architecture, name):
 def test_base_is_the_default_and_sizes_grow(architecture):
     found = ARCHITECTURES[architecture]
     assert found.config_class.preset("base").to_dict() == found.config_class().to_dict()
-    numbers = [table_of_presets()[found.prefix, name] for name in NAMES]
+    numbers = [parameters_of_presets(architecture)[name] for name in NAMES]
     assert numbers == sorted(numbers)
 
 
