@@ -1,10 +1,11 @@
-"""Write the filled parts of all pages, and the drawings, anew.
+"""Write the filled parts of all pages, the drawings, and the public names for type checkers.
 
 python -m doc_parts
 """
 
 from .drawings import DRAWINGS
 from .filling import DOCS, filled, pages_with_parts
+from .public_names import STUB, stub
 
 
 def main() -> None:
@@ -14,6 +15,7 @@ def main() -> None:
         path = DOCS / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(drawing(), encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")
 
 
 if __name__ == "__main__":

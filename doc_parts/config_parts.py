@@ -1,7 +1,6 @@
 """Tables of config fields: names, defaults and meanings as the classes have them, and papers' symbols."""
 
 import dataclasses
-from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.config.base import RecurrentConfig
 from hf_recurrent.models.config.depth import AdaptiveDepthConfig
+from hf_recurrent.models.config.fields import descriptions
 
 from .tables import table
 
@@ -75,15 +75,6 @@ SYMBOLS = {
 }
 
 
-@cache
-def meanings(config_class: type) -> dict[str, str]:
-    """Field -> its meaning, from the docstring of the class nearest to it."""
-    found: dict[str, str] = {}
-    for parent in reversed(config_class.__mro__):
-        found |= {name: " ".join(meaning.split()) for name, meaning in vars(parent).get("meanings", {}).items()}
-    return found
-
-
 def owner(config_class: type, name: str) -> type:
     """The class that declares a field first."""
     return next(parent for parent in reversed(config_class.__mro__) if name in vars(parent).get("__annotations__", {}))
@@ -123,7 +114,7 @@ def default_text(model_type: str, name: str, default: Any) -> str:
 
 def own_fields(model_type: str) -> str:
     config_class = ARCHITECTURES[model_type].config_class
-    explained, symbols = meanings(config_class), SYMBOLS[model_type]
+    explained, symbols = descriptions(config_class), SYMBOLS.get(model_type, {})
     return table(
         ["field", "default", "symbol", "meaning"],
         (
@@ -140,7 +131,7 @@ def own_fields(model_type: str) -> str:
 
 def common_fields(class_name: str) -> str:
     config_class = COMMON[class_name]
-    explained = meanings(config_class)
+    explained = descriptions(config_class)
     return table(
         ["field", "default", "meaning"],
         (

@@ -12,6 +12,7 @@ import pytest
 from transformers.configuration_utils import PreTrainedConfig
 
 import hf_recurrent
+from doc_parts.public_names import STUB, stub
 from hf_recurrent import ARCHITECTURES
 
 SOURCE = Path(hf_recurrent.__file__).parent
@@ -158,11 +159,10 @@ def test_every_public_name_resolves():
 
 
 def test_type_checkers_see_the_public_names():
-    stub = parse(SOURCE / "__init__.pyi")
-    (exported,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
-    assert sorted(exported) == sorted(hf_recurrent.__all__)
-    places = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    for name in set(exported) - {"ARCHITECTURES", "__version__"}:
+    assert STUB.read_text(encoding="utf-8") == stub(), "run `python -m doc_parts`"
+    places = {alias.name: node.module for node in nodes(STUB, ast.ImportFrom) for alias in node.names}
+    assert places.keys() | {"__version__"} == {*hf_recurrent.__all__}
+    for name in places.keys() - {"ARCHITECTURES"}:
         assert getattr(hf_recurrent, name).__module__.startswith(f"hf_recurrent.{places[name]}"), name
     assert (SOURCE / "py.typed").exists()
 

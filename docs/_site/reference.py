@@ -12,12 +12,11 @@ from transformers.utils import ModelOutput
 from typer.cli import get_docs_for_click
 
 import hf_recurrent
-from doc_parts.config_parts import meanings
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.cli.app import NAME, app
 from hf_recurrent.cli.train import ALL_FLAGS, FLAGS, USAGE
 from hf_recurrent.models.base import outputs
-from hf_recurrent.models.config.fields import declarations, finite, type_text
+from hf_recurrent.models.config.fields import declarations, descriptions, finite, type_text
 
 # packages and modules with a page, and what it is about
 PACKAGES = {
@@ -133,7 +132,7 @@ def configs() -> str:
     tables = []
     for architecture in ARCHITECTURES.values():
         config_class = architecture.config_class
-        explained = meanings(config_class)
+        explained = descriptions(config_class)
         rows = [
             f"| `{name}` | {type_text(kind)}{'' if allowed is finite else f', {allowed.text}'} | `{default}` "
             f"| {cell(explained[name])} |"

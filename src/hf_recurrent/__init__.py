@@ -10,23 +10,24 @@ from .registry import ARCHITECTURES
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
+# public name -> module that defines it
+PUBLIC = {
     "evaluate": "hf_recurrent.analysis.evaluate",
     "from_pretrained_recurrent": "hf_recurrent.convert",
     "load_benchmark": "hf_recurrent.benchmarks",
     "save_checkpoint": "hf_recurrent.hub.checkpoint",
 }
 for _architecture in ARCHITECTURES.values():
-    _PUBLIC |= _architecture.class_names
+    PUBLIC |= _architecture.class_names
 
-__all__ = ["ARCHITECTURES", "__version__", *sorted(_PUBLIC)]
+__all__ = ["ARCHITECTURES", "__version__", *sorted(PUBLIC)]
 
 install()
 
 
 def __getattr__(name: str):
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+    if name in PUBLIC:
+        return getattr(import_module(PUBLIC[name]), name)
     raise AttributeError(f"module 'hf_recurrent' has no attribute {name!r}")
 
 

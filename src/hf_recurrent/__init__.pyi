@@ -1,228 +1,102 @@
-"""The public names as type checkers see them: `__init__.py` imports each when it is first used."""
+"""The public names, for type checkers and editors. Written by `python -m doc_parts`."""
 
-from .analysis.evaluate import evaluate
-from .benchmarks import load_benchmark
-from .convert import from_pretrained_recurrent
-from .hub.checkpoint import save_checkpoint
-from .models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig
-from .models.albert_recurrent.modeling_albert_recurrent import (
-    AlbertRecurrentForMaskedLM,
-    AlbertRecurrentForMultipleChoice,
-    AlbertRecurrentForQuestionAnswering,
-    AlbertRecurrentForSequenceClassification,
-    AlbertRecurrentForTokenClassification,
-    AlbertRecurrentModel,
-)
-from .models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig
-from .models.block_recurrent.modeling_block_recurrent import (
-    BlockRecurrentForCausalLM,
-    BlockRecurrentForMultipleChoice,
-    BlockRecurrentForQuestionAnswering,
-    BlockRecurrentForSequenceClassification,
-    BlockRecurrentForTokenClassification,
-    BlockRecurrentModel,
-)
-from .models.gut.configuration_gut import GUTConfig
-from .models.gut.modeling_gut import (
-    GUTForCausalLM,
-    GUTForMaskedLM,
-    GUTForMultipleChoice,
-    GUTForQuestionAnswering,
-    GUTForSequenceClassification,
-    GUTForTokenClassification,
-    GUTModel,
-)
-from .models.gutlb.configuration_gutlb import GUTLBConfig
-from .models.gutlb.modeling_gutlb import (
-    GUTLBForCausalLM,
-    GUTLBForMaskedLM,
-    GUTLBForMultipleChoice,
-    GUTLBForQuestionAnswering,
-    GUTLBForSequenceClassification,
-    GUTLBForTokenClassification,
-    GUTLBModel,
-)
-from .models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig
-from .models.huginn_recurrent.modeling_huginn_recurrent import (
-    HuginnRecurrentForCausalLM,
-    HuginnRecurrentForMultipleChoice,
-    HuginnRecurrentForQuestionAnswering,
-    HuginnRecurrentForSequenceClassification,
-    HuginnRecurrentForTokenClassification,
-    HuginnRecurrentModel,
-)
-from .models.ndr.configuration_ndr import NDRConfig
-from .models.ndr.modeling_ndr import (
-    NDRForCausalLM,
-    NDRForMaskedLM,
-    NDRForMultipleChoice,
-    NDRForQuestionAnswering,
-    NDRForSequenceClassification,
-    NDRForTokenClassification,
-    NDRModel,
-)
-from .models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig
-from .models.ouro_recurrent.modeling_ouro_recurrent import (
-    OuroRecurrentForCausalLM,
-    OuroRecurrentForMultipleChoice,
-    OuroRecurrentForQuestionAnswering,
-    OuroRecurrentForSequenceClassification,
-    OuroRecurrentForTokenClassification,
-    OuroRecurrentModel,
-)
-from .models.rnn.configuration_rnn import RNNConfig
-from .models.rnn.modeling_rnn import (
-    RNNForCausalLM,
-    RNNForMaskedLM,
-    RNNForMultipleChoice,
-    RNNForQuestionAnswering,
-    RNNForSequenceClassification,
-    RNNForTokenClassification,
-    RNNModel,
-)
-from .models.sut.configuration_sut import SUTConfig
-from .models.sut.modeling_sut import (
-    SUTForCausalLM,
-    SUTForConditionalGeneration,
-    SUTForMaskedLM,
-    SUTForMultipleChoice,
-    SUTForQuestionAnswering,
-    SUTForSequenceClassification,
-    SUTForTokenClassification,
-    SUTModel,
-)
-from .models.tlb.configuration_tlb import TLBConfig
-from .models.tlb.modeling_tlb import (
-    TLBForCausalLM,
-    TLBForMaskedLM,
-    TLBForMultipleChoice,
-    TLBForQuestionAnswering,
-    TLBForSequenceClassification,
-    TLBForTokenClassification,
-    TLBModel,
-)
-from .models.ut.configuration_ut import UTConfig
-from .models.ut.modeling_ut import (
-    UTForCausalLM,
-    UTForMaskedLM,
-    UTForMultipleChoice,
-    UTForQuestionAnswering,
-    UTForSequenceClassification,
-    UTForTokenClassification,
-    UTModel,
-)
-from .models.xpos_transformer.configuration_xpos_transformer import XPosTransformerConfig
-from .models.xpos_transformer.modeling_xpos_transformer import (
-    XPosTransformerForCausalLM,
-    XPosTransformerForMaskedLM,
-    XPosTransformerForMultipleChoice,
-    XPosTransformerForQuestionAnswering,
-    XPosTransformerForSequenceClassification,
-    XPosTransformerForTokenClassification,
-    XPosTransformerModel,
-)
-from .registry import ARCHITECTURES
+from .analysis.evaluate import evaluate as evaluate
+from .benchmarks import load_benchmark as load_benchmark
+from .convert import from_pretrained_recurrent as from_pretrained_recurrent
+from .hub.checkpoint import save_checkpoint as save_checkpoint
+from .models.albert_recurrent.configuration_albert_recurrent import AlbertRecurrentConfig as AlbertRecurrentConfig
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentForMaskedLM as AlbertRecurrentForMaskedLM
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentForMultipleChoice as AlbertRecurrentForMultipleChoice
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentForQuestionAnswering as AlbertRecurrentForQuestionAnswering
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentForSequenceClassification as AlbertRecurrentForSequenceClassification
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentForTokenClassification as AlbertRecurrentForTokenClassification
+from .models.albert_recurrent.modeling_albert_recurrent import AlbertRecurrentModel as AlbertRecurrentModel
+from .models.block_recurrent.configuration_block_recurrent import BlockRecurrentConfig as BlockRecurrentConfig
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentForCausalLM as BlockRecurrentForCausalLM
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentForMultipleChoice as BlockRecurrentForMultipleChoice
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentForQuestionAnswering as BlockRecurrentForQuestionAnswering
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentForSequenceClassification as BlockRecurrentForSequenceClassification
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentForTokenClassification as BlockRecurrentForTokenClassification
+from .models.block_recurrent.modeling_block_recurrent import BlockRecurrentModel as BlockRecurrentModel
+from .models.gut.configuration_gut import GUTConfig as GUTConfig
+from .models.gut.modeling_gut import GUTForCausalLM as GUTForCausalLM
+from .models.gut.modeling_gut import GUTForMaskedLM as GUTForMaskedLM
+from .models.gut.modeling_gut import GUTForMultipleChoice as GUTForMultipleChoice
+from .models.gut.modeling_gut import GUTForQuestionAnswering as GUTForQuestionAnswering
+from .models.gut.modeling_gut import GUTForSequenceClassification as GUTForSequenceClassification
+from .models.gut.modeling_gut import GUTForTokenClassification as GUTForTokenClassification
+from .models.gut.modeling_gut import GUTModel as GUTModel
+from .models.gutlb.configuration_gutlb import GUTLBConfig as GUTLBConfig
+from .models.gutlb.modeling_gutlb import GUTLBForCausalLM as GUTLBForCausalLM
+from .models.gutlb.modeling_gutlb import GUTLBForMaskedLM as GUTLBForMaskedLM
+from .models.gutlb.modeling_gutlb import GUTLBForMultipleChoice as GUTLBForMultipleChoice
+from .models.gutlb.modeling_gutlb import GUTLBForQuestionAnswering as GUTLBForQuestionAnswering
+from .models.gutlb.modeling_gutlb import GUTLBForSequenceClassification as GUTLBForSequenceClassification
+from .models.gutlb.modeling_gutlb import GUTLBForTokenClassification as GUTLBForTokenClassification
+from .models.gutlb.modeling_gutlb import GUTLBModel as GUTLBModel
+from .models.huginn_recurrent.configuration_huginn_recurrent import HuginnRecurrentConfig as HuginnRecurrentConfig
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForCausalLM as HuginnRecurrentForCausalLM
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForMultipleChoice as HuginnRecurrentForMultipleChoice
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForQuestionAnswering as HuginnRecurrentForQuestionAnswering
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForSequenceClassification as HuginnRecurrentForSequenceClassification
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentForTokenClassification as HuginnRecurrentForTokenClassification
+from .models.huginn_recurrent.modeling_huginn_recurrent import HuginnRecurrentModel as HuginnRecurrentModel
+from .models.ndr.configuration_ndr import NDRConfig as NDRConfig
+from .models.ndr.modeling_ndr import NDRForCausalLM as NDRForCausalLM
+from .models.ndr.modeling_ndr import NDRForMaskedLM as NDRForMaskedLM
+from .models.ndr.modeling_ndr import NDRForMultipleChoice as NDRForMultipleChoice
+from .models.ndr.modeling_ndr import NDRForQuestionAnswering as NDRForQuestionAnswering
+from .models.ndr.modeling_ndr import NDRForSequenceClassification as NDRForSequenceClassification
+from .models.ndr.modeling_ndr import NDRForTokenClassification as NDRForTokenClassification
+from .models.ndr.modeling_ndr import NDRModel as NDRModel
+from .models.ouro_recurrent.configuration_ouro_recurrent import OuroRecurrentConfig as OuroRecurrentConfig
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForCausalLM as OuroRecurrentForCausalLM
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForMultipleChoice as OuroRecurrentForMultipleChoice
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForQuestionAnswering as OuroRecurrentForQuestionAnswering
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForSequenceClassification as OuroRecurrentForSequenceClassification
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentForTokenClassification as OuroRecurrentForTokenClassification
+from .models.ouro_recurrent.modeling_ouro_recurrent import OuroRecurrentModel as OuroRecurrentModel
+from .models.rnn.configuration_rnn import RNNConfig as RNNConfig
+from .models.rnn.modeling_rnn import RNNForCausalLM as RNNForCausalLM
+from .models.rnn.modeling_rnn import RNNForMaskedLM as RNNForMaskedLM
+from .models.rnn.modeling_rnn import RNNForMultipleChoice as RNNForMultipleChoice
+from .models.rnn.modeling_rnn import RNNForQuestionAnswering as RNNForQuestionAnswering
+from .models.rnn.modeling_rnn import RNNForSequenceClassification as RNNForSequenceClassification
+from .models.rnn.modeling_rnn import RNNForTokenClassification as RNNForTokenClassification
+from .models.rnn.modeling_rnn import RNNModel as RNNModel
+from .models.sut.configuration_sut import SUTConfig as SUTConfig
+from .models.sut.modeling_sut import SUTForCausalLM as SUTForCausalLM
+from .models.sut.modeling_sut import SUTForConditionalGeneration as SUTForConditionalGeneration
+from .models.sut.modeling_sut import SUTForMaskedLM as SUTForMaskedLM
+from .models.sut.modeling_sut import SUTForMultipleChoice as SUTForMultipleChoice
+from .models.sut.modeling_sut import SUTForQuestionAnswering as SUTForQuestionAnswering
+from .models.sut.modeling_sut import SUTForSequenceClassification as SUTForSequenceClassification
+from .models.sut.modeling_sut import SUTForTokenClassification as SUTForTokenClassification
+from .models.sut.modeling_sut import SUTModel as SUTModel
+from .models.tlb.configuration_tlb import TLBConfig as TLBConfig
+from .models.tlb.modeling_tlb import TLBForCausalLM as TLBForCausalLM
+from .models.tlb.modeling_tlb import TLBForMaskedLM as TLBForMaskedLM
+from .models.tlb.modeling_tlb import TLBForMultipleChoice as TLBForMultipleChoice
+from .models.tlb.modeling_tlb import TLBForQuestionAnswering as TLBForQuestionAnswering
+from .models.tlb.modeling_tlb import TLBForSequenceClassification as TLBForSequenceClassification
+from .models.tlb.modeling_tlb import TLBForTokenClassification as TLBForTokenClassification
+from .models.tlb.modeling_tlb import TLBModel as TLBModel
+from .models.ut.configuration_ut import UTConfig as UTConfig
+from .models.ut.modeling_ut import UTForCausalLM as UTForCausalLM
+from .models.ut.modeling_ut import UTForMaskedLM as UTForMaskedLM
+from .models.ut.modeling_ut import UTForMultipleChoice as UTForMultipleChoice
+from .models.ut.modeling_ut import UTForQuestionAnswering as UTForQuestionAnswering
+from .models.ut.modeling_ut import UTForSequenceClassification as UTForSequenceClassification
+from .models.ut.modeling_ut import UTForTokenClassification as UTForTokenClassification
+from .models.ut.modeling_ut import UTModel as UTModel
+from .models.xpos_transformer.configuration_xpos_transformer import XPosTransformerConfig as XPosTransformerConfig
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForCausalLM as XPosTransformerForCausalLM
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForMaskedLM as XPosTransformerForMaskedLM
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForMultipleChoice as XPosTransformerForMultipleChoice
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForQuestionAnswering as XPosTransformerForQuestionAnswering
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForSequenceClassification as XPosTransformerForSequenceClassification
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerForTokenClassification as XPosTransformerForTokenClassification
+from .models.xpos_transformer.modeling_xpos_transformer import XPosTransformerModel as XPosTransformerModel
+from .registry import ARCHITECTURES as ARCHITECTURES
 
 __version__: str
-
-__all__ = [
-    "ARCHITECTURES",
-    "AlbertRecurrentConfig",
-    "AlbertRecurrentForMaskedLM",
-    "AlbertRecurrentForMultipleChoice",
-    "AlbertRecurrentForQuestionAnswering",
-    "AlbertRecurrentForSequenceClassification",
-    "AlbertRecurrentForTokenClassification",
-    "AlbertRecurrentModel",
-    "BlockRecurrentConfig",
-    "BlockRecurrentForCausalLM",
-    "BlockRecurrentForMultipleChoice",
-    "BlockRecurrentForQuestionAnswering",
-    "BlockRecurrentForSequenceClassification",
-    "BlockRecurrentForTokenClassification",
-    "BlockRecurrentModel",
-    "GUTConfig",
-    "GUTForCausalLM",
-    "GUTForMaskedLM",
-    "GUTForMultipleChoice",
-    "GUTForQuestionAnswering",
-    "GUTForSequenceClassification",
-    "GUTForTokenClassification",
-    "GUTLBConfig",
-    "GUTLBForCausalLM",
-    "GUTLBForMaskedLM",
-    "GUTLBForMultipleChoice",
-    "GUTLBForQuestionAnswering",
-    "GUTLBForSequenceClassification",
-    "GUTLBForTokenClassification",
-    "GUTLBModel",
-    "GUTModel",
-    "HuginnRecurrentConfig",
-    "HuginnRecurrentForCausalLM",
-    "HuginnRecurrentForMultipleChoice",
-    "HuginnRecurrentForQuestionAnswering",
-    "HuginnRecurrentForSequenceClassification",
-    "HuginnRecurrentForTokenClassification",
-    "HuginnRecurrentModel",
-    "NDRConfig",
-    "NDRForCausalLM",
-    "NDRForMaskedLM",
-    "NDRForMultipleChoice",
-    "NDRForQuestionAnswering",
-    "NDRForSequenceClassification",
-    "NDRForTokenClassification",
-    "NDRModel",
-    "OuroRecurrentConfig",
-    "OuroRecurrentForCausalLM",
-    "OuroRecurrentForMultipleChoice",
-    "OuroRecurrentForQuestionAnswering",
-    "OuroRecurrentForSequenceClassification",
-    "OuroRecurrentForTokenClassification",
-    "OuroRecurrentModel",
-    "RNNConfig",
-    "RNNForCausalLM",
-    "RNNForMaskedLM",
-    "RNNForMultipleChoice",
-    "RNNForQuestionAnswering",
-    "RNNForSequenceClassification",
-    "RNNForTokenClassification",
-    "RNNModel",
-    "SUTConfig",
-    "SUTForCausalLM",
-    "SUTForConditionalGeneration",
-    "SUTForMaskedLM",
-    "SUTForMultipleChoice",
-    "SUTForQuestionAnswering",
-    "SUTForSequenceClassification",
-    "SUTForTokenClassification",
-    "SUTModel",
-    "TLBConfig",
-    "TLBForCausalLM",
-    "TLBForMaskedLM",
-    "TLBForMultipleChoice",
-    "TLBForQuestionAnswering",
-    "TLBForSequenceClassification",
-    "TLBForTokenClassification",
-    "TLBModel",
-    "UTConfig",
-    "UTForCausalLM",
-    "UTForMaskedLM",
-    "UTForMultipleChoice",
-    "UTForQuestionAnswering",
-    "UTForSequenceClassification",
-    "UTForTokenClassification",
-    "UTModel",
-    "XPosTransformerConfig",
-    "XPosTransformerForCausalLM",
-    "XPosTransformerForMaskedLM",
-    "XPosTransformerForMultipleChoice",
-    "XPosTransformerForQuestionAnswering",
-    "XPosTransformerForSequenceClassification",
-    "XPosTransformerForTokenClassification",
-    "XPosTransformerModel",
-    "__version__",
-    "evaluate",
-    "from_pretrained_recurrent",
-    "load_benchmark",
-    "save_checkpoint",
-]

@@ -109,10 +109,7 @@ def check_whole(value: object, name: str) -> None:
 
 
 def checked_config(config_class: Config) -> Config:
-    """Apply `strict`, with the ranges of fields besides their types, and document every field in the docstring.
-
-    The descriptions come from the `Args` sections of the class and of its bases. The nearest class has precedence.
-    """
+    """Apply `strict`, with the ranges of fields besides their types, and document every field in the docstring."""
     own_setattr = vars(config_class).get("__setattr__")
     strict(config_class)
     # the method of transformers' base class runs the validators of every subclass; once is enough
@@ -127,15 +124,22 @@ def checked_config(config_class: Config) -> Config:
     }
     summary, _, rest = cleandoc(config_class.__doc__ or "").partition("\nArgs:\n")
     own, _, notes = rest.partition("\n\n")
-    config_class.meanings = dict(ENTRY.findall(own))
-    lines = [summary.rstrip(), "", "Args:"]
+    config_class.described = dict(ENTRY.findall(own))
+    described, lines = descriptions(config_class), [summary.rstrip(), "", "Args:"]
     for name, (kind, allowed, default) in declared.items():
         within = "" if allowed is finite else f", {allowed.text}"
-        described = (vars(base).get("meanings", {}).get(name) for base in config_class.__mro__)
         lines.append(f"    {name} ({type_text(kind)}{within}, default {default!r}):")
-        lines.append(f"        {next(filter(None, described), '')}")
+        lines.append(f"        {described.get(name, '')}")
     config_class.__doc__ = "\n".join([*lines, "", notes]).strip()
     return config_class
+
+
+def descriptions(config_class: type) -> dict[str, str]:
+    """Name -> description of each field, from the `Args` section of the class nearest to the config class."""
+    found: dict[str, str] = {}
+    for base in reversed(config_class.__mro__):
+        found |= vars(base).get("described", {})
+    return found
 
 
 def declarations(config_class: type) -> dict[str, tuple[Any, Range, Any]]:
