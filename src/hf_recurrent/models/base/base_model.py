@@ -5,6 +5,7 @@ Shapes: B sequences, S tokens, P cached tokens, E width, L maximum of steps, D h
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -262,32 +263,37 @@ class BaseModel(RecurrentPreTrainedModel):
         """Encode a batch.
 
         Args:
-            input_ids: (B, S), or pass `inputs_embeds` (B, S, E).
-            attention_mask: (B, S), 1 at tokens; padding may be on either side. With a cache of P columns (B, P + S);
-                models that read chunk by chunk take either.
+            input_ids: (B, S) token ids, or pass `inputs_embeds` (B, S, E).
+            attention_mask: (B, S), 1 at tokens and 0 at padding, on either side. With a cache of P columns (B, P + S),
+                or (B, S) in models that read chunk by chunk.
             token_type_ids: (B, S) which text of a pair each token is of, below `config.type_vocab_size`; 0 by default.
-                Ignored where that is 0, because tokenizers return them. With a cache those of the new tokens.
+                Ignored where that field is 0, because tokenizers return them. With a cache those of the new tokens.
             past_key_values: cache that a causal model returned for the tokens before these; it is extended in place.
             use_cache: start a cache if none is passed; by default only if one is passed.
-            output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return.
-                States, attentions and gates run all steps, without compaction, to the same result.
-            max_depth, halting_threshold: for this call, instead of `config.num_hidden_layers`, `halting_threshold`.
+            output_hidden_states, output_attentions, output_halting, output_gates: records of each step to return. With
+                states, attentions or gates all steps run, without compaction, to the same result.
+            max_depth: largest number of depth steps of this call, instead of `config.num_hidden_layers`.
+            halting_threshold: halting mass at which tokens or sequences stop, instead of the config's.
             detach: cut the gradient to the tokens before these (truncated backpropagation through time).
             start_of_document: (B,) True for sequences that begin a new document: their part of `past_key_values` is
                 reset. For models whose cache is of constant size.
-            exit_criterion, exit_threshold, exit_patience, min_depth: for this call, instead of the config's; another
-                criterion than the config's has its own defaults. In evaluation mode only.
+            exit_criterion, exit_threshold, exit_patience, min_depth: early exit of this call, instead of the config's;
+                another criterion than the config's has its own defaults. In evaluation mode only.
             pooling: whether to compute `pooler_output`.
             output_steps: whether to return `step_features` and, if a head halts, `halting_distribution`, which
                 objectives over depth read; all steps are then taken.
             answer_head: head of the task model, for exit criteria that look at predictions.
-            own_kwargs: arguments of the architecture's own (`model_arguments`).
+            own_kwargs: arguments that only this architecture takes (`model_arguments`).
+
+        Returns:
+            `RecurrentOutput` with `last_hidden_state` (B, S, E).
 
         Raises:
             ValueError: a mask of another shape or, in a causal model, with gaps; all-padding sequence, token id or type
                 out of range, bad `max_depth`, threshold or exit criterion, attentions requested of an implementation
                 without them, a cache of another model or shape, NaN in a halting probability. The cache is then
                 unchanged.
+            TypeError: an unknown argument.
         """
         # before arguments that peft's prefix tuning hands on with its own cache
         check_own_cache(past_key_values)
@@ -443,16 +449,33 @@ class BaseModel(RecurrentPreTrainedModel):
             )
 
 
+# longer tables are not kept for later calls: they cost little compared with the attention that uses them
+MAX_KEPT_LENGTH = 1024
+
+
 def batch_rotations(config, mask: torch.Tensor, full: bool = False) -> Rotations:
     """xPos tables of a batch: (B, S) bool -> tables of (B, S, 1, h), or of (1, S, 1, h) that all sequences share.
 
     Scores depend on position differences only, so columns can serve as positions if there are no gaps.
     """
-    if not full and (in_graph() or has_gaps(mask)):
-        positions, center = token_positions(mask), mask.sum(-1, keepdim=True) // 2
-    else:
-        positions, center = torch.arange(mask.shape[1], device=mask.device)[None], mask.shape[1] // 2
-    return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, center))
+    length, sizes, traced = mask.shape[1], (config.head_dim, config.xpos_scale_base), in_graph()
+    if not full and (traced or has_gaps(mask)):
+        return Rotations(*xpos_rotations(token_positions(mask), *sizes, mask.sum(-1, keepdim=True) // 2))
+    if traced or length > MAX_KEPT_LENGTH:
+        return column_rotations(length, *sizes, mask.device)
+    return kept_column_rotations(length, *sizes, mask.device)
+
+
+def column_rotations(length: int, head_dim: int, scale_base: int, device: torch.device) -> Rotations:
+    """xPos tables (1, S, 1, h) of columns."""
+    return Rotations(*xpos_rotations(torch.arange(length, device=device)[None], head_dim, scale_base, length // 2))
+
+
+@lru_cache(maxsize=32)
+def kept_column_rotations(length: int, head_dim: int, scale_base: int, device: torch.device) -> Rotations:
+    # a later call may be differentiated
+    with torch.inference_mode(False):
+        return column_rotations(length, head_dim, scale_base, device)
 
 
 def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:

@@ -40,6 +40,34 @@ def share_weights(folder: Path, beside: str) -> None:
         weights.chmod((folder / beside).stat().st_mode)
 
 
+def documentation(model_class: type) -> str | None:
+    """The documentation of an architecture's class without any: of the base of its models, or of a model with a head.
+
+    Heads have a `summary`, and as `example` fields of the config and a call.
+    """
+    name = model_class.__name__
+    prefix, is_base, _ = name.partition("PreTrainedModel")
+    if is_base:
+        return f"Base of all {prefix} models: initialisation, loading and saving."
+    prefix, head, _ = name.partition("For")
+    if not (prefix and head and hasattr(model_class, "example")):
+        return None
+    fields, call = model_class.example
+    lines = [
+        f"{prefix} {model_class.summary}",
+        "",
+        "    The arguments are documented in `forward`, and the outputs in `RecurrentOutput`.",
+        "",
+        "    Example:",
+        "",
+        "    >>> import torch",
+        f"    >>> from hf_recurrent import {prefix}Config, {name}",
+        f'    >>> model = {name}({prefix}Config.preset("tiny"{fields})).eval()',
+        *(f"    {line}" for line in call.strip().splitlines()),
+    ]
+    return "\n".join(lines) + "\n    "
+
+
 class RecurrentPreTrainedModel(PreTrainedModel):
     """Base of all architectures. Initialisation follows the reference implementation of the dynamic-halt paper."""
 
@@ -57,6 +85,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _keep_in_fp32_modules_strict = ["halting_head", "exit_probe"]
     # method that writes the model's code into a folder; None in that code itself
     save_code: Callable[[str], None] | None = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.__doc__ is None:
+            cls.__doc__ = documentation(cls)
 
     def __init__(self, config, *args, **kwargs):
         expected = self.config_class

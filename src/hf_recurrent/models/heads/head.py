@@ -16,20 +16,6 @@ from ..ops.initialization import initialized_linear, torch_default
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, num_labelled, token_losses
 
-DOCUMENTATION = """{prefix} {summary}
-
-    The arguments are documented in `forward`, the outputs in `RecurrentOutput`.
-
-    Example:
-
-    ```python
-    >>> import torch
-    >>> from hf_recurrent import {prefix}Config, {name}
-    >>> model = {name}({prefix}Config.preset("tiny"{fields})).eval()
-{call}
-    ```
-    """
-
 
 class TaskHead(nn.Module):
     """Two layers with a ReLU, as in the reference: (B, features) -> (B, C)."""
@@ -69,16 +55,6 @@ class Head:
     pools = joint_pairs = False
     summary = ""
     example = ("", "")
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        prefix, head, _ = cls.__name__.partition("For")
-        if prefix and head and cls.__doc__ is None:
-            fields, call = cls.example
-            call = "\n".join(f"    {line}" for line in call.strip().splitlines())
-            cls.__doc__ = DOCUMENTATION.format(
-                prefix=prefix, name=cls.__name__, summary=cls.summary, fields=fields, call=call
-            )
 
     def __init__(self, config):
         config.require(

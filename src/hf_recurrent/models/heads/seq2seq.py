@@ -287,6 +287,17 @@ class ForConditionalGeneration(RecurrentGenerationMixin):
     """
 
     base_model_class: type
+    summary = "with an encoder, a decoder and a map to token ids, such as for translation or semantic parsing."
+    example = (
+        ", is_encoder_decoder=True",
+        """
+>>> ids, labels = torch.tensor([[5, 6, 3]]), torch.tensor([[7, 8, 9, 3]])
+>>> model(ids, labels=labels).logits.shape == (1, 4, model.config.vocab_size)
+True
+>>> model.generate(ids, max_new_tokens=2, min_new_tokens=2, do_sample=False).shape
+torch.Size([1, 3])
+""",
+    )
 
     def __init__(self, config):
         if not config.is_encoder_decoder:

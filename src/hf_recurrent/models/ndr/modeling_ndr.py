@@ -235,9 +235,8 @@ class NDRForMultipleChoice(ForMultipleChoice, NDRPreTrainedModel):
 
 
 class NDRForCausalLM(ForCausalLM, NDRPreTrainedModel, GenerationMixin):
-    """Geometric attention that looks to the left only is stick-breaking attention."""
-
     base_model_class = NDRModel
+    summary = f"{ForCausalLM.summary} Geometric attention that looks to the left only is stick-breaking attention."
 
 
 __all__ = [

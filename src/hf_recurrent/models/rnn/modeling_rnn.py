@@ -142,6 +142,7 @@ class RNNForTokenClassification(ForTokenClassification, RNNPreTrainedModel):
 
 class RNNForMaskedLM(ForMaskedLM, RNNPreTrainedModel):
     base_model_class = RNNModel
+    example = (', cell="bilstm"', ForMaskedLM.example[1])
 
     def __init__(self, config: RNNConfig):
         config.require(

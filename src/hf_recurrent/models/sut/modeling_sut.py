@@ -347,8 +347,6 @@ class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
 
 
 class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, GenerationMixin):
-    """Both stacks and a map to token ids: translation, semantic parsing, logical inference as translation."""
-
     base_model_class = SUTModel
     may_have_two_stacks = True
 
