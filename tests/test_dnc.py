@@ -9,11 +9,7 @@ from hf_recurrent.models.rnn.dnc_memory import (
     allocation_weights,
     content_weights,
     next_links,
-    next_precedence,
-    next_usage,
-    retention,
     sharpened,
-    write_slots,
 )
 from hf_recurrent.models.rnn.modeling_rnn import RNNModel
 from reference.dnc import run_row
@@ -49,21 +45,8 @@ FUNCTIONS = {
             random(ROWS, HEADS, WIDTH),
         ),
     ),
-    "retention": (retention, lambda: (weights(ROWS, HEADS, CELLS), random(ROWS, HEADS))),
-    "usage": (next_usage, lambda: (random(ROWS, CELLS), weights(ROWS, CELLS), random(ROWS, CELLS))),
     "allocation": (allocation_weights, lambda: (random(ROWS, CELLS),)),
-    "write_slots": (
-        write_slots,
-        lambda: (
-            random(ROWS, CELLS, WIDTH),
-            weights(ROWS, CELLS),
-            random(ROWS, WIDTH),
-            random(ROWS, WIDTH),
-            random(ROWS, CELLS),
-        ),
-    ),
     "links": (next_links, lambda: (random(ROWS, CELLS, CELLS), weights(ROWS, CELLS), weights(ROWS, CELLS))),
-    "precedence": (next_precedence, lambda: (weights(ROWS, CELLS), weights(ROWS, CELLS))),
     "sharpened": (sharpened, lambda: (weights(ROWS, HEADS, CELLS), random(ROWS, HEADS))),
 }
 
@@ -133,9 +116,9 @@ def test_model_is_its_naive_twin(missing, num_layers):
 
 def test_memory_stays_in_single_precision():
     model = RNNModel(config_of()).to(torch.bfloat16).eval()
-    output = model.dnc(torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool))
-    assert output.states.dtype is output.final.hidden.dtype is torch.bfloat16
-    assert {part.dtype for part in output.final[2:]} == {torch.float32}
+    states, *_, final = model.dnc(torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool))
+    assert states.dtype is final.hidden.dtype is torch.bfloat16
+    assert {part.dtype for part in final[2:]} == {torch.float32}
 
 
 def test_fresh_controllers_remember():
@@ -174,14 +157,14 @@ def test_sequences_leave_at_their_ends():
     lengths = torch.tensor([2, 5, 1, 4])
     states, mask = torch.randn(4, 5, 5), torch.arange(5) < lengths[:, None]
     with torch.no_grad():
-        before = layer(torch.randn(4, 3, 5), torch.ones(4, 3, dtype=torch.bool)).final
+        *_, before = layer(torch.randn(4, 3, 5), torch.ones(4, 3, dtype=torch.bool))
     seen = []
     layer.cell.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
     results = []
     for ends in (None, lengths):
-        output = layer(states, mask, before, ends)
-        tokens = [output.states, *output.controller_states, output.read_weights.transpose(1, 2)]
-        values = [*(each[mask] for each in tokens), *output.final]
+        outputs, controller_states, read_weights, final = layer(states, mask, before, ends)
+        tokens = [outputs, *controller_states, read_weights.transpose(1, 2)]
+        values = [*(each[mask] for each in tokens), *final]
         named = dict(layer.named_parameters())
         gradients = torch.autograd.grad(sum(value.square().sum() for value in values), named.values())
         results.append((values, dict(zip(named, gradients, strict=True))))

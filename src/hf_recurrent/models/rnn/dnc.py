@@ -6,59 +6,127 @@ a cell, R read heads.
 
 import math
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import softplus
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pad_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..ops.initialization import initialized_linear, xavier
-from .dnc_memory import DNCInterface, DNCMemory, access
+from .dnc_memory import DNCState, access
 from .lstm import where_sequences
 
 # interface values are clipped to this range, as in the reference implementation
 MAX_CONTROL = 20.0
 
 
-class DNCState(NamedTuple):
-    """State after a token: the controller's layers, and the fields of `DNCMemory`."""
+class DNCLayer(nn.Module):
+    """(B, S, I) -> (B, S, E), token by token; padding does not change the state."""
 
-    hidden: torch.Tensor  # (B, L, E)
-    cell: torch.Tensor  # (B, L, E)
-    slots: torch.Tensor
-    usage: torch.Tensor
-    write_weights: torch.Tensor
-    precedence: torch.Tensor
-    links: torch.Tensor
-    read_weights: torch.Tensor
-    read_vectors: torch.Tensor
+    def __init__(self, config):
+        super().__init__()
+        self.cell = DNCCell(config)
+        self.size = (config.num_hidden_layers, config.hidden_size)
+        self.memory_size = (config.num_memory_cells, config.memory_cell_size, config.num_read_heads)
+
+    def initial_state(self, states: torch.Tensor) -> DNCState:
+        """The state before the first token of (B, S, I)."""
+        batch_size = states.shape[0]
+        slots, width, heads = self.memory_size
+        controller = states.new_zeros(batch_size, *self.size)
+        sizes = ((slots, width), (slots,), (slots,), (slots,), (slots, slots), (heads, slots), (heads, width))
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
+
+    def forward(
+        self,
+        states: torch.Tensor,
+        mask: torch.Tensor,
+        before: DNCState | None = None,
+        lengths: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, DNCState]:
+        """Arguments as for `LSTMLayer`; with `lengths` (B,), sequences leave the loop at their ends.
+
+        Returns:
+            Outputs (B, S, E), the states (B, S, E) of each layer of the controller, the read weights (B, R, S, M), and
+            the state after each sequence's last token.
+        """
+        state = self.initial_state(states) if before is None else before
+        columns, order = states.unbind(1), None
+        if lengths is not None:
+            # the longest sequences first
+            lengths, order = lengths.clamp_min(1).sort(descending=True)
+            order = order.to(states.device)
+            states, state = states[order], [part[order] for part in state]
+            numbers = (lengths > torch.arange(states.shape[1])[:, None]).sum(-1).tolist()
+            columns = [states[:number, column] for column, number in enumerate(numbers) if number]
+        found, ended = [], []
+        for column, tokens in enumerate(columns):
+            number = tokens.shape[0]
+            if order is not None and number < state[0].shape[0]:
+                ended.append([part[number:] for part in state])
+                state = [part[:number] for part in state]
+            output, after = self.cell(tokens, DNCState(*state))
+            if order is None:
+                after = [where_sequences(mask[:, column], *parts) for parts in zip(after, state, strict=True)]
+            state = DNCState(*after)
+            found.append((output, state.hidden, state.read_weights))
+        # columns (n, ...) of what is left of the batch
+        missing = states.shape[1] - len(found)
+        results = [pad_sequence([*parts, *[parts[0][:0]] * missing]) for parts in zip(*found, strict=True)]
+        if order is not None:
+            back = order.argsort()
+            results = [each[back] for each in results]
+            state = DNCState(*(torch.cat(parts)[back] for parts in zip(state, *reversed(ended), strict=True)))
+        outputs, hidden, read_weights = results
+        return outputs, hidden.unbind(2), read_weights.transpose(1, 2), state
 
 
-class DNCOutput(NamedTuple):
-    states: torch.Tensor  # (B, S, E)
-    controller_states: tuple[torch.Tensor, ...]  # of each layer of the controller, (B, S, E)
-    read_weights: torch.Tensor  # (B, R, S, M)
-    final: DNCState
+class DNCCell(GradientCheckpointingLayer):
+    """One token: (B, I) and the state before it -> (B, E) and the state after it."""
 
+    def __init__(self, config):
+        super().__init__()
+        width, slot, heads = config.hidden_size, config.memory_cell_size, config.num_read_heads
+        self.deallocate = config.memory_deallocation
+        control_size = width * config.num_hidden_layers
+        # in the order of the reference implementation
+        self.interface_sizes = {
+            "write_mask": slot * config.memory_masking,
+            "write_key": slot,
+            "erase": slot,
+            "write_vector": slot,
+            "free_gates": heads,
+            "write_strength": 1,
+            "allocation_gate": 1,
+            "write_gate": 1,
+            "read_masks": heads * slot * config.memory_masking,
+            "read_keys": heads * slot,
+            "read_strengths": heads,
+            # backward, content, forward
+            "read_modes": 3 * heads,
+            # forward, backward
+            "sharpness": 2 * heads * config.link_sharpening,
+        }
+        self.controller = Controller(config.embedding_size + heads * slot, width, config.num_hidden_layers)
+        self.interface_proj = initialized_linear(control_size, sum(self.interface_sizes.values()), xavier)
+        self.output_proj = initialized_linear(control_size, width, xavier)
+        self.read_proj = initialized_linear(heads * slot, width, xavier)
 
-def oneplus(values: torch.Tensor) -> torch.Tensor:
-    return 1 + softplus(values)
-
-
-def controller_gates(linear: nn.Linear, fan_in: int) -> None:
-    """The reference's scheme: uniform, wider by tanh's gain for candidates; forget gates start open."""
-    size = linear.out_features // 4
-    bound = math.sqrt(6 / (size + fan_in))
-    weight = torch.empty_like(linear.weight).uniform_(-bound, bound)
-    weight[-size:] *= nn.init.calculate_gain("tanh")
-    init.copy_(linear.weight, weight)
-    if linear.bias is not None:
-        bias = torch.zeros_like(linear.bias)
-        bias[:size] = 1
-        init.copy_(linear.bias, bias)
+    def forward(self, token: torch.Tensor, state: DNCState) -> tuple[torch.Tensor, DNCState]:
+        inputs = torch.cat((token, state.read_vectors.flatten(1).to(token.dtype)), dim=-1)
+        hidden, cell = self.controller(inputs, state.hidden, state.cell)
+        control = hidden.flatten(1)
+        values = self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL)
+        # sums over the memory and its small guards need single precision
+        values = values.to(torch.promote_types(values.dtype, torch.float32))
+        parts = values.split(list(self.interface_sizes.values()), dim=-1)
+        with torch.autocast(token.device.type, enabled=False):
+            controls = dict(zip(self.interface_sizes, parts, strict=True))
+            state = DNCState(hidden, cell, *access(state, controls, self.deallocate))
+        read = state.read_vectors.flatten(1).to(control.dtype)
+        return self.output_proj(control) + self.read_proj(read), state
 
 
 class Controller(nn.Module):
@@ -93,125 +161,14 @@ class Controller(nn.Module):
         return torch.stack(new_hidden, dim=1), torch.stack(new_cell, dim=1)
 
 
-class DNCCell(GradientCheckpointingLayer):
-    """One token: (B, I) and the state before it -> (B, E) and the state after it."""
-
-    def __init__(self, config):
-        super().__init__()
-        width, slot, heads = config.hidden_size, config.memory_cell_size, config.num_read_heads
-        self.slot_size, self.num_heads = slot, heads
-        self.masking, self.deallocate = config.memory_masking, config.memory_deallocation
-        self.sharpening = config.link_sharpening
-        control_size = width * config.num_hidden_layers
-        self.controller = Controller(config.embedding_size + heads * slot, width, config.num_hidden_layers)
-        self.interface_proj = initialized_linear(control_size, sum(self.interface_sizes()), xavier)
-        self.output_proj = initialized_linear(control_size, width, xavier)
-        self.read_proj = initialized_linear(heads * slot, width, xavier)
-
-    def interface_sizes(self) -> list[int]:
-        """Widths in the order of `DNCInterface`, which is the reference implementation's."""
-        slot, heads = self.slot_size, self.num_heads
-        write = [slot * self.masking, slot, slot, slot, heads, 1, 1, 1]
-        read = [heads * slot * self.masking, heads * slot, heads, 3 * heads]
-        return [*write, *read, 2 * heads * self.sharpening]
-
-    def interface(self, control: torch.Tensor) -> DNCInterface:
-        """Controller states (B, L * E) -> operations on the memory."""
-        controls = self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL)
-        # sums over the memory and its small guards need single precision
-        controls = controls.to(torch.promote_types(controls.dtype, torch.float32))
-        parts = DNCInterface(*controls.split(self.interface_sizes(), dim=-1))
-
-        def heads(values: torch.Tensor) -> torch.Tensor:
-            return values.unflatten(-1, (self.num_heads, -1))
-
-        return DNCInterface(
-            write_mask=parts.write_mask.sigmoid()[:, None] if self.masking else None,
-            write_key=parts.write_key[:, None],
-            erase=parts.erase.sigmoid(),
-            write_vector=parts.write_vector,
-            free_gates=parts.free_gates.sigmoid(),
-            write_strength=oneplus(parts.write_strength),
-            allocation_gate=parts.allocation_gate.sigmoid(),
-            write_gate=parts.write_gate.sigmoid(),
-            read_masks=heads(parts.read_masks).sigmoid() if self.masking else None,
-            read_keys=heads(parts.read_keys),
-            read_strengths=oneplus(parts.read_strengths),
-            read_modes=heads(parts.read_modes).softmax(-1),
-            sharpness=oneplus(parts.sharpness.unflatten(-1, (2, -1))) if self.sharpening else None,
-        )
-
-    def forward(self, token: torch.Tensor, state: DNCState) -> tuple[torch.Tensor, DNCState]:
-        inputs = torch.cat((token, state.read_vectors.flatten(1).to(token.dtype)), dim=-1)
-        hidden, cell = self.controller(inputs, state.hidden, state.cell)
-        control = hidden.flatten(1)
-        interface = self.interface(control)
-        with torch.autocast(token.device.type, enabled=False):
-            memory = access(DNCMemory(*state[2:]), interface, self.deallocate)
-        read = memory.read_vectors.flatten(1).to(control.dtype)
-        return self.output_proj(control) + self.read_proj(read), DNCState(hidden, cell, *memory)
-
-
-class DNCLayer(nn.Module):
-    """(B, S, I) -> `DNCOutput`, token by token; padding does not change the state."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.cell = DNCCell(config)
-        self.size = (config.num_hidden_layers, config.hidden_size)
-        self.memory_size = (config.num_memory_cells, config.memory_cell_size, config.num_read_heads)
-
-    def initial_state(self, states: torch.Tensor) -> DNCState:
-        """The state before the first token of (B, S, I)."""
-        batch_size = states.shape[0]
-        slots, width, heads = self.memory_size
-        controller = states.new_zeros(batch_size, *self.size)
-        sizes = ((slots, width), (slots,), (slots,), (slots,), (slots, slots), (heads, slots), (heads, width))
-        dtype = torch.promote_types(states.dtype, torch.float32)
-        return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
-
-    def forward(
-        self,
-        states: torch.Tensor,
-        mask: torch.Tensor,
-        before: DNCState | None = None,
-        lengths: torch.Tensor | None = None,
-    ) -> DNCOutput:
-        """`before` and `lengths` (B,) are those of `LSTMLayer`."""
-        state = self.initial_state(states) if before is None else before
-        return self.masked(states, mask, state) if lengths is None else self.packed(states, lengths, state)
-
-    def masked(self, states: torch.Tensor, mask: torch.Tensor, state: DNCState) -> DNCOutput:
-        """All columns of all sequences, which can be traced."""
-        outputs, hidden, read_weights = [], [], []
-        for column in range(mask.shape[1]):
-            output, after = self.cell(states[:, column], state)
-            taken = mask[:, column]
-            state = DNCState(*(where_sequences(taken, new, old) for new, old in zip(after, state, strict=True)))
-            outputs.append(output)
-            hidden.append(state.hidden)
-            read_weights.append(state.read_weights)
-        controller_states = torch.stack(hidden, dim=1).unbind(2)
-        return DNCOutput(torch.stack(outputs, dim=1), controller_states, torch.stack(read_weights, dim=2), state)
-
-    def packed(self, states: torch.Tensor, lengths: torch.Tensor, state: DNCState) -> DNCOutput:
-        """Tokens alone: sequences are sorted, the longest first, and leave at their ends."""
-        rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
-        state = DNCState(*(part[rows.sorted_indices] for part in state))
-        outputs, hidden, read_weights, ended = [], [], [], []
-        for tokens in rows.data.split(rows.batch_sizes.tolist()):
-            if len(tokens) < len(state.hidden):
-                ended.append([part[len(tokens) :] for part in state])
-                state = DNCState(*(part[: len(tokens)] for part in state))
-            output, state = self.cell(tokens, state)
-            outputs.append(output)
-            hidden.append(state.hidden)
-            read_weights.append(state.read_weights)
-
-        def padded(packed: list[torch.Tensor]) -> torch.Tensor:
-            data = rows._replace(data=torch.cat(packed))
-            return pad_packed_sequence(data, batch_first=True, total_length=states.shape[1])[0]
-
-        final = (torch.cat(parts)[rows.unsorted_indices] for parts in zip(state, *reversed(ended), strict=True))
-        reads = padded(read_weights).transpose(1, 2)
-        return DNCOutput(padded(outputs), padded(hidden).unbind(2), reads, DNCState(*final))
+def controller_gates(linear: nn.Linear, fan_in: int) -> None:
+    """The reference's scheme: uniform, wider by tanh's gain for candidates; forget gates start open."""
+    size = linear.out_features // 4
+    bound = math.sqrt(6 / (size + fan_in))
+    weight = torch.empty_like(linear.weight).uniform_(-bound, bound)
+    weight[-size:] *= nn.init.calculate_gain("tanh")
+    init.copy_(linear.weight, weight)
+    if linear.bias is not None:
+        bias = torch.zeros_like(linear.bias)
+        bias[:size] = 1
+        init.copy_(linear.bias, bias)

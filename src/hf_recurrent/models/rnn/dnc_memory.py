@@ -10,31 +10,18 @@ Shapes: B sequences, M memory cells, W width of a cell, R read heads.
 from typing import NamedTuple
 
 import torch
+from torch.nn.functional import softplus
 
 EPSILON = 1e-6
+# parts of the interface that are between 0 and 1
+GATES = ("write_mask", "erase", "free_gates", "allocation_gate", "write_gate", "read_masks")
 
 
-class DNCInterface(NamedTuple):
-    """Memory operations of the controller for one token; gates, masks and modes are between 0 and 1."""
+class DNCState(NamedTuple):
+    """State after a token: the controller's L layers of width E, and the memory; all zero before the first."""
 
-    write_mask: torch.Tensor | None  # (B, 1, W)
-    write_key: torch.Tensor  # (B, 1, W)
-    erase: torch.Tensor  # (B, W)
-    write_vector: torch.Tensor  # (B, W)
-    free_gates: torch.Tensor  # (B, R)
-    write_strength: torch.Tensor  # (B, 1), at least 1
-    allocation_gate: torch.Tensor  # (B, 1)
-    write_gate: torch.Tensor  # (B, 1)
-    read_masks: torch.Tensor | None  # (B, R, W)
-    read_keys: torch.Tensor  # (B, R, W)
-    read_strengths: torch.Tensor  # (B, R), at least 1
-    read_modes: torch.Tensor  # (B, R, 3): backward, content, forward
-    sharpness: torch.Tensor | None  # (B, 2, R), at least 1: forward, backward
-
-
-class DNCMemory(NamedTuple):
-    """The memory after a token, all zero before the first."""
-
+    hidden: torch.Tensor  # (B, L, E)
+    cell: torch.Tensor  # (B, L, E)
     slots: torch.Tensor  # (B, M, W)
     usage: torch.Tensor  # (B, M)
     write_weights: torch.Tensor  # (B, M)
@@ -42,6 +29,49 @@ class DNCMemory(NamedTuple):
     links: torch.Tensor  # (B, M, M): [i, j] degree to which i was written right after j
     read_weights: torch.Tensor  # (B, R, M)
     read_vectors: torch.Tensor  # (B, R, W)
+
+
+def access(memory: DNCState, controls: dict[str, torch.Tensor], deallocate: bool) -> tuple[torch.Tensor, ...]:
+    """Write, then read -> the memory after the token, in the order of `DNCState`.
+
+    Args:
+        controls: parts (B, ...) of the controller's interface vector, see `interface_sizes`.
+        deallocate: whether freed cells are cleared, as in the 2019 paper.
+    """
+    gates = {name: controls[name].sigmoid() for name in GATES}
+    # strengths and exponents are 1 at least
+    strengths = {name: 1 + softplus(controls[name]) for name in ("write_strength", "read_strengths", "sharpness")}
+    heads = (memory.read_weights.shape[1], -1)
+
+    def masks(name: str, *shape: int) -> torch.Tensor | None:
+        return gates[name].unflatten(-1, shape) if gates[name].shape[-1] else None
+
+    # share of each cell (B, M) that its last reads do not free
+    retained = (1 - gates["free_gates"][..., None] * memory.read_weights).prod(1)
+    # cells are in use from a write until they are freed; as in the reference implementation no gradient goes there
+    written = memory.write_weights.detach()
+    usage = (memory.usage + written * (1 - memory.usage)) * retained
+    key, mask = controls["write_key"][:, None], masks("write_mask", 1, -1)
+    found = content_weights(memory.slots, key, strengths["write_strength"], mask).squeeze(1)
+    allocated = torch.lerp(found, allocation_weights(usage), gates["allocation_gate"])
+    write_weights = gates["write_gate"] * allocated
+    remaining = 1 - write_weights[..., None] * gates["erase"][:, None]
+    remaining = remaining * retained[..., None] if deallocate else remaining
+    slots = memory.slots * remaining + write_weights[..., None] * controls["write_vector"][:, None]
+    # degree to which each cell was the last one written
+    precedence = (1 - write_weights.sum(-1, keepdim=True)) * memory.precedence + write_weights
+
+    links = next_links(memory.links, memory.precedence, write_weights)
+    forward, backward = memory.read_weights @ links.mT, memory.read_weights @ links
+    if strengths["sharpness"].shape[-1]:
+        for_forward, for_backward = strengths["sharpness"].chunk(2, dim=-1)
+        forward, backward = sharpened(forward, for_forward), sharpened(backward, for_backward)
+    keys = controls["read_keys"].unflatten(-1, heads)
+    found = content_weights(slots, keys, strengths["read_strengths"], masks("read_masks", *heads))
+    choices = torch.stack((backward, found, forward), dim=-1)
+    modes = controls["read_modes"].unflatten(-1, heads).softmax(-1)
+    read_weights = (choices * modes[:, :, None]).sum(-1)
+    return slots, usage, write_weights, precedence, links, read_weights, read_weights @ slots
 
 
 def root(squares: torch.Tensor) -> torch.Tensor:
@@ -67,16 +97,6 @@ def content_weights(
     return (strengths[..., None] * products / (key_norms * slot_norms + EPSILON)).softmax(-1)
 
 
-def retention(read_weights: torch.Tensor, free_gates: torch.Tensor) -> torch.Tensor:
-    """Share of each cell that its last reads do not free: (B, R, M), (B, R) -> (B, M)."""
-    return (1 - free_gates[..., None] * read_weights).prod(1)
-
-
-def next_usage(usage: torch.Tensor, write_weights: torch.Tensor, retained: torch.Tensor) -> torch.Tensor:
-    """(B, M) each: cells are in use from a write until they are freed."""
-    return (usage + write_weights * (1 - usage)) * retained
-
-
 def allocation_weights(usage: torch.Tensor) -> torch.Tensor:
     """The least used cells first: (B, M) -> (B, M)."""
     ascending, order = (usage * (1 - EPSILON) + EPSILON).sort(dim=-1, stable=True)
@@ -84,30 +104,11 @@ def allocation_weights(usage: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(usage).scatter(-1, order, (1 - ascending) * used_before)
 
 
-def write_slots(
-    slots: torch.Tensor,
-    write_weights: torch.Tensor,
-    erase: torch.Tensor,
-    write_vector: torch.Tensor,
-    retained: torch.Tensor | None,
-) -> torch.Tensor:
-    """(B, M, W) after erasing and adding; with `retained` (B, M) freed cells are cleared, too, as in the 2019 paper."""
-    remaining = 1 - write_weights[..., None] * erase[:, None]
-    if retained is not None:
-        remaining = remaining * retained[..., None]
-    return slots * remaining + write_weights[..., None] * write_vector[:, None]
-
-
 def next_links(links: torch.Tensor, precedence: torch.Tensor, write_weights: torch.Tensor) -> torch.Tensor:
     """(B, M, M), zero on the diagonal."""
     target, source = write_weights[..., None], write_weights[:, None]
     links = (1 - target - source) * links + target * precedence[:, None]
     return links * (1 - torch.eye(links.shape[-1], dtype=links.dtype, device=links.device))
-
-
-def next_precedence(precedence: torch.Tensor, write_weights: torch.Tensor) -> torch.Tensor:
-    """Degree to which each cell was the last one written: (B, M)."""
-    return (1 - write_weights.sum(-1, keepdim=True)) * precedence + write_weights
 
 
 def sharpened(weights: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor:
@@ -118,33 +119,3 @@ def sharpened(weights: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor:
     weights = weights + EPSILON
     powers = (weights / weights.amax(-1, keepdim=True)) ** exponents[..., None]
     return powers / powers.sum(-1, keepdim=True)
-
-
-def access(memory: DNCMemory, control: DNCInterface, deallocate: bool) -> DNCMemory:
-    """Write, then read."""
-    retained = retention(memory.read_weights, control.free_gates)
-    # usage passes no gradient to the write weights, as in the reference implementation
-    usage = next_usage(memory.usage, memory.write_weights.detach(), retained)
-    found = content_weights(memory.slots, control.write_key, control.write_strength, control.write_mask).squeeze(1)
-    allocated = allocation_weights(usage)
-    write_weights = control.write_gate * (control.allocation_gate * allocated + (1 - control.allocation_gate) * found)
-    slots = write_slots(
-        memory.slots, write_weights, control.erase, control.write_vector, retained if deallocate else None
-    )
-
-    links = next_links(memory.links, memory.precedence, write_weights)
-    forward, backward = memory.read_weights @ links.mT, memory.read_weights @ links
-    if control.sharpness is not None:
-        forward, backward = sharpened(forward, control.sharpness[:, 0]), sharpened(backward, control.sharpness[:, 1])
-    found = content_weights(slots, control.read_keys, control.read_strengths, control.read_masks)
-    choices = torch.stack((backward, found, forward), dim=-1)
-    read_weights = (choices * control.read_modes[:, :, None]).sum(-1)
-    return DNCMemory(
-        slots=slots,
-        usage=usage,
-        write_weights=write_weights,
-        precedence=next_precedence(memory.precedence, write_weights),
-        links=links,
-        read_weights=read_weights,
-        read_vectors=read_weights @ slots,
-    )

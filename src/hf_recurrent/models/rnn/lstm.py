@@ -42,34 +42,29 @@ def packed_lstm(
     states: torch.Tensor,
     lengths: torch.Tensor,
     weights: list[tuple[torch.Tensor, ...]],
-    before: LSTMState | None,
+    before: LSTMState,
 ) -> tuple[torch.Tensor, LSTMState]:
     """torch's fused kernel over the first `lengths` (B,) columns, one at least: (B, S, I) -> (B, S, D * H).
 
     `weights` are of one or two directions, each as of `unrolled_lstm`; the state is the forward direction's.
     """
     rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
-    if before is None:
-        zeros = states.new_zeros(states.shape[0], weights[0][1].shape[1])
-        before = LSTMState(zeros, zeros)
-    data, initial = (
+    inputs = [
         rows.data,
-        [part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1).contiguous() for part in before],
-    )
-    parameters = [parameter for direction in weights for parameter in direction]
-    bidirectional, dtype = len(weights) > 1, computing_dtype(states)
+        *(part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1).contiguous() for part in before),
+        *(parameter for direction in weights for parameter in direction),
+    ]
+    dtype = computing_dtype(states)
     # torch chooses kernels of half precision on processors that have none
     in_float32 = states.device.type == "cpu" and dtype.itemsize < 4
     if in_float32:
-        data, initial = data.float(), [part.float() for part in initial]
-        parameters = [parameter.float() for parameter in parameters]
+        inputs = [each.float() for each in inputs]
+    data, hidden, cell, *parameters = inputs
     # without dropout, training differs in what is kept for gradients, which cuDNN has for no other mode
+    options = (True, 1, 0.0, torch.is_grad_enabled(), len(weights) > 1)
     with torch.autocast("cpu", enabled=False) if in_float32 else nullcontext():
-        outputs, hidden, cell = torch.lstm(
-            data, rows.batch_sizes, initial, parameters, True, 1, 0.0, torch.is_grad_enabled(), bidirectional
-        )
-    if in_float32:
-        outputs, hidden, cell = (each.to(dtype) for each in (outputs, hidden, cell))
+        results = torch.lstm(data, rows.batch_sizes, [hidden, cell], parameters, *options)
+    outputs, hidden, cell = (each.to(dtype) for each in results) if in_float32 else results
     outputs, _ = pad_packed_sequence(rows._replace(data=outputs), batch_first=True, total_length=states.shape[1])
     return outputs, LSTMState(hidden[0][rows.unsorted_indices], cell[0][rows.unsorted_indices])
 
@@ -78,7 +73,7 @@ def unrolled_lstm(
     states: torch.Tensor,
     mask: torch.Tensor,
     weights: tuple[torch.Tensor, ...],
-    before: LSTMState | None,
+    state: LSTMState,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, LSTMState]:
     """An LSTM step by step, skipping padding wherever it is: (B, S, I), (B, S) -> (B, S, H), zero at padding.
@@ -87,8 +82,6 @@ def unrolled_lstm(
     """
     input_weight, state_weight, input_bias, state_bias = weights
     projected = states @ input_weight.T + (input_bias + state_bias)
-    zeros = states.new_zeros(states.shape[0], state_weight.shape[1])
-    state = LSTMState(zeros, zeros) if before is None else before
     columns = range(states.shape[1])
     outputs = {}
     for column in reversed(columns) if reverse else columns:
@@ -96,7 +89,7 @@ def unrolled_lstm(
         cell = forget.sigmoid() * state.cell + admit.sigmoid() * candidate.tanh()
         hidden = emit.sigmoid() * cell.tanh()
         taken = mask[:, column]
-        outputs[column] = where_sequences(taken, hidden, zeros)
+        outputs[column] = where_sequences(taken, hidden, torch.zeros_like(hidden))
         state = LSTMState(where_sequences(taken, hidden, state.hidden), where_sequences(taken, cell, state.cell))
     return torch.stack([outputs[column] for column in columns], dim=1), state
 
@@ -108,23 +101,25 @@ class MaskedLSTM(nn.RNNBase):
         super().__init__("LSTM", input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
         self.initializer = torch_lstm_default
 
-    def weights(self, direction: str = "") -> tuple[torch.Tensor, ...]:
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        return tuple(getattr(self, f"{name}_l0{direction}") for name in names)
-
     def forward(
-        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None
+        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None = None
     ) -> tuple[torch.Tensor, LSTMState]:
-        weights = [self.weights(), self.weights("_reverse")] if self.bidirectional else [self.weights()]
+        """As `LSTMLayer`."""
+        names = [f"{kind}_{source}_l0" for kind in ("weight", "bias") for source in ("ih", "hh")]
+        directions = ("", "_reverse") if self.bidirectional else ("",)
+        weights = [tuple(getattr(self, name + direction) for name in names) for direction in directions]
+        zeros = states.new_zeros(states.shape[0], self.hidden_size)
+        empty = LSTMState(zeros, zeros)
+        before = empty if before is None else before
+        on_cpu, dtype = states.device.type == "cpu", computing_dtype(states)
         # autocast asks for a kernel of float16 that few CPUs have
-        unsupported = states.device.type == "cpu" and states.dtype != computing_dtype(states) == torch.float16
-        on_cpu = states.device.type == "cpu" and computing_dtype(states) == torch.float32
-        single = on_cpu and states.shape[1] == 1 and self.hidden_size >= MIN_WIDTH_OF_SINGLE_STEPS
-        if lengths is not None and not (unsupported or single):
+        unsupported = on_cpu and states.dtype != dtype == torch.float16
+        single = states.shape[1] == 1 and self.hidden_size >= MIN_WIDTH_OF_SINGLE_STEPS
+        if lengths is not None and not (unsupported or (single and on_cpu and dtype == torch.float32)):
             return packed_lstm(states, lengths, weights, before)
         outputs, state = unrolled_lstm(states, mask, weights[0], before)
         if self.bidirectional:
-            reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], None, reverse=True)
+            reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], empty, reverse=True)
             outputs = torch.cat((outputs, reversed_outputs), dim=-1)
         return outputs, state
 
@@ -136,17 +131,13 @@ class LSTMLayer(GradientCheckpointingLayer):
         super().__init__()
         self.lstm = MaskedLSTM(input_size, hidden_size, bidirectional)
 
-    def forward(
-        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None = None
-    ) -> tuple[torch.Tensor, LSTMState]:
+    def forward(self, states: torch.Tensor, *inputs: torch.Tensor | LSTMState | None) -> tuple[torch.Tensor, LSTMState]:
         """Outputs and, of the forward direction, the state after each sequence's last token.
 
         Args:
             states: (B, S, I).
-            mask: (B, S) bool.
-            lengths: (B,) tokens of each sequence, on the CPU, if they are its first columns; an empty sequence is
-                treated as if it had one. If None, padding may be anywhere and the layer is unrolled, which can be
-                traced.
-            before: state to continue from, if the layer has one direction.
+            inputs: mask (B, S) bool; `lengths` (B,) of the sequences, on the CPU, if tokens are their first columns (an
+                empty sequence is treated as if it had one), or None if padding may be anywhere: the layer is then
+                unrolled, which can be traced; and the state to continue from, if the layer has one direction.
         """
-        return self.lstm(states, mask, lengths, before)
+        return self.lstm(states, *inputs)

@@ -19,7 +19,8 @@ from ..ops.graphs import in_graph
 from ..ops.initialization import torch_default
 from .cache import StateCache
 from .configuration_rnn import RNNConfig
-from .dnc import DNCLayer, DNCState
+from .dnc import DNCLayer
+from .dnc_memory import DNCState
 from .lstm import LSTMLayer, LSTMState
 
 
@@ -93,43 +94,32 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        run, kind = (self.run_dnc, DNCState) if self.config.cell == "dnc" else (self.run_lstm, LSTMState)
-        before = [None] * self.num_states if call.cache is None else call.cache.states(kind, call.start)
-        alignment = lengths = None
-        aligned, tokens = hidden, mask
+        is_dnc = self.config.cell == "dnc"
+        before, lengths, alignment, tokens = [None] * self.num_states, None, None, mask
+        if call.cache is not None:
+            before = call.cache.states(DNCState if is_dnc else LSTMState, call.start)
         if not in_graph():
-            alignment = Alignment.from_mask(mask)
-            if alignment is not None:
-                aligned, tokens = alignment.align(hidden), alignment.align(mask)
-            lengths = mask.sum(-1).cpu()
-        depth, states = run(aligned, tokens, lengths, before, call)
+            lengths, alignment = mask.sum(-1).cpu(), Alignment.from_mask(mask)
+        if alignment is not None:
+            hidden, tokens = alignment.align(hidden), alignment.align(mask)
+        recorded, states, reads = [hidden], [], None
+        if is_dnc:
+            hidden, controller_states, read_weights, state = self.dnc(hidden, tokens, before[0], lengths)
+            # the outputs replace the top layer's states
+            recorded += [*controller_states[:-1], hidden]
+            states, reads = [state], (read_weights,)
+        else:
+            for index, layer in enumerate(self.layers):
+                hidden, state = layer(self.dropout(hidden) if index else hidden, tokens, lengths, before[index])
+                recorded.append(hidden)
+                states.append(state)
+        records = tuple(recorded) if call.record_states else None
+        depth = DepthOutput(hidden, all_hidden_states=records, read_attentions=reads)
         depth = depth if alignment is None else alignment.restore(depth)
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             call.cache.update_states(states, before, mask)
         return depth
-
-    def run_lstm(
-        self, hidden: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: list, call: ForwardCall
-    ) -> tuple[DepthOutput, list[tuple]]:
-        recorded, states = [hidden], []
-        for index, layer in enumerate(self.layers):
-            if index > 0:
-                hidden = self.dropout(hidden)
-            hidden, state = layer(hidden, mask, lengths, before[index])
-            recorded.append(hidden)
-            states.append(state)
-        return DepthOutput(hidden, all_hidden_states=tuple(recorded) if call.record_states else None), states
-
-    def run_dnc(
-        self, hidden: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: list, call: ForwardCall
-    ) -> tuple[DepthOutput, list[tuple]]:
-        output = self.dnc(hidden, mask, before[0], lengths)
-        # the outputs replace the top layer's states
-        recorded = [hidden, *output.controller_states[:-1], output.states]
-        states = tuple(recorded) if call.record_states else None
-        depth = DepthOutput(output.states, all_hidden_states=states, read_attentions=(output.read_weights,))
-        return depth, [output.final]
 
 
 class RNNForSequenceClassification(ForSequenceClassification, RNNPreTrainedModel):
