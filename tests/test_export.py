@@ -1,6 +1,7 @@
 """Checkpoints load where this package is not: the files of code that they carry are all they need."""
 
 import copy
+import importlib
 import json
 import os
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Case:
         return code_files(self.architecture, saved), ARCHITECTURES[self.architecture].auto_map(heads)
 
     def __str__(self) -> str:
-        return f"{self.architecture}-{self.auto_class}"
+        return f"{self.architecture}_{self.auto_class}"
 
 
 CASES = [Case(name, head) for name, family in ARCHITECTURES.items() for head in family.heads]
@@ -199,15 +200,25 @@ def check(cases: list[Case], home: Path, how: str = "plain") -> None:
             assert (written, config["auto_map"]) == case.code(), place
 
 
-def test_a_clean_process_computes_the_same(tmp_path):
-    """Outputs, gradients, generated text, and all of it after it saved the model again; some heads of some."""
-    check(QUICK, tmp_path)
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_the_code_of_a_checkpoint_computes_the_same(case, tmp_path, monkeypatch):
+    """In this process, which has imported the package; the slower tier does it without."""
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, batch, expected = save(case, tmp_path), case.batch(), case.model()
+    named = json.loads((folder / "config.json").read_text())["auto_map"][case.auto_class]
+    module, name = named.split(".")
+    model = getattr(importlib.import_module(f"{folder.name}.{module}"), name).from_pretrained(folder)
+    assert all(base.__module__.partition(".")[0] != "hf_recurrent" for base in type(model).__mro__)
+    assert_same(gradients(model.train(), batch), gradients(expected.train(), batch), tolerance=1e-6)
+    with torch.no_grad():
+        assert_same(model.eval()(**batch).logits, expected.eval()(**batch).logits, tolerance=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_clean_process_computes_the_same_with_every_head(architecture, tmp_path):
+def test_a_clean_process_computes_the_same(architecture, tmp_path):
+    """Outputs, gradients and generated text of every head, and outputs after that process saved the model again."""
     check([case for case in CASES if case.architecture == architecture], tmp_path)
 
 

@@ -1,12 +1,9 @@
-"""The heads for tokens, spans and choices with Trainer, its collators, and in a process without this package."""
-
-import json
+"""The heads for tokens, spans and choices with Trainer and its collators."""
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 from transformers import (
     DataCollatorForLanguageModeling,
     DataCollatorForMultipleChoice,
@@ -16,11 +13,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from hf_recurrent import ARCHITECTURES
-from hf_recurrent.hub.checkpoint import save_checkpoint
-from support.client import must_succeed, run_client
-from support.compare import assert_close, assert_same
-from support.families import BY_NAME, LABELS, nightly, slow
+from support.compare import assert_close
+from support.families import LABELS, nightly, slow
 from support.token_heads import (
     CHOICE,
     MASKED,
@@ -29,7 +23,6 @@ from support.token_heads import (
     TOKENS,
     logits_of,
     make_head,
-    make_head_batch,
     without_targets,
 )
 from support.tokenizer import make_tokenizer
@@ -41,30 +34,9 @@ VARIANTS = (
     *("albert_recurrent", "ouro_recurrent", "huginn_recurrent"),
 )
 ALWAYS_CAUSAL = ("block_recurrent", "ouro_recurrent", "huginn_recurrent")
-# those that the slower tier loads without this package; `make nightly` loads all
+# those that the slower tier trains; `make nightly` trains all
 ALONE = ("gut", "albert_recurrent")
 CASES = [(name, head) for name in VARIANTS for head in NEW_HEADS if not (name in ALWAYS_CAUSAL and head == MASKED)]
-
-# runs without this package; `sys.argv`: the folders of checkpoints and their Auto classes
-LOADER = """
-import json
-import torch
-import transformers
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel
-
-for folder, auto_class in json.loads(sys.argv[1]).items():
-    loader = getattr(transformers, auto_class)
-    model, report = loader.from_pretrained(folder, trust_remote_code=True, output_loading_info=True)
-    assert not any(report.values()), report
-    assert type(model).__module__.startswith("transformers_modules."), type(model)
-    AutoModel.from_pretrained(folder, trust_remote_code=True)
-    with torch.no_grad():
-        output = model.eval()(**load_file(folder + "/batch.safetensors"))
-    found = {name: value for name, value in output.items() if isinstance(value, torch.Tensor)}
-    save_file(found, folder + "/results.safetensors")
-assert "hf_recurrent" not in sys.modules
-"""
 
 
 def rows_for(head: str) -> list[dict]:
@@ -138,38 +110,6 @@ def test_trainer(name, head, tmp_path):
         for ours, theirs in zip(predictions, expected, strict=True):
             there = mask if theirs.shape[: mask.dim()] == mask.shape else slice(None)
             assert_close(torch.from_numpy(ours)[there], theirs[there], 1e-5)
-
-
-def load_without_package(cases, folder):
-    folders = {}
-    for name, head in cases:
-        place = folder / f"{name}-{head}"
-        folders[name, head] = save_checkpoint(make_head(name, head), place)
-        save_file(
-            {key: value.contiguous() for key, value in make_head_batch(name, head).items()}, place / "batch.safetensors"
-        )
-    paths = {str(folders[case]): case[1] for case in cases}
-    environment = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    must_succeed(run_client(LOADER, environment, json.dumps(paths), cwd=folder, timeout=1500, without_package=True))
-    for (name, head), place in folders.items():
-        with torch.no_grad():
-            output = make_head(name, head)(**make_head_batch(name, head))
-        expected = {key: value for key, value in output.items() if isinstance(value, torch.Tensor)}
-        assert_same(load_file(place / "results.safetensors"), expected, tolerance=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", [name if name in ALONE else nightly(name) for name in VARIANTS])
-def test_a_clean_process_computes_the_same(name, tmp_path):
-    load_without_package([case for case in CASES if case[0] == name], tmp_path)
-
-
-def test_every_head_is_loaded_in_a_clean_process():
-    tested = {(BY_NAME[name].architecture, head) for name, head in CASES}
-    assert tested == {
-        (row.model_type, head) for row in ARCHITECTURES.values() for head in NEW_HEADS if head in row.heads
-    }
 
 
 @pytest.mark.parametrize("head", [TOKENS, *map(slow, NEW_HEADS[1:])])

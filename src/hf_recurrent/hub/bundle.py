@@ -131,20 +131,26 @@ class Module:
         first = min(each.lineno for each in (node, *getattr(node, "decorator_list", [])))
         while self.lines[first - 2].strip()[:1] in ("", "#"):
             first -= 1
-        read, bound, words = set(), set(), set()
+        read, bound, local, words = set(), set(), set(), set()
         for inner in ast.walk(node):
             match inner:
                 case ast.Name(id=name, ctx=ast.Load()):
                     read.add(name)
-                case ast.Name(id=name) | ast.arg(arg=name):
+                case ast.Name(id=name):
                     bound.add(name)
                 case ast.alias():
                     bound.add(bound_by(inner))
+                case ast.arg(arg=name):
+                    local.add(name)
+                case ast.comprehension(target=target):
+                    local |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
                 case ast.Attribute(attr=name) | ast.Constant(value=str(name)):
                     words.add(name)
-        # what a function binds is no name of its module
-        uses = read - bound if isinstance(node, ast.FunctionDef) else read
-        binds = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else bound
+        if isinstance(node, ast.FunctionDef):
+            local |= bound
+        uses, binds = read - local, bound - local
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            binds = {node.name}
         if binds != {"__all__"}:
             lines = range(first - 1, node.end_lineno)
             self.parts.append(Part(self, owner, lines, frozenset(binds), uses, words | read))
