@@ -104,7 +104,7 @@ def test_one_layer_a_step_is_read_in_pieces(name, skipped_steps):
     with torch.no_grad():
         expected = model(ids, **options)
         pieces = [model(piece, past_key_values=cache, **options) for piece in ids.split((2, 1, 2), dim=1)]
-    assert len(cache.layers) - cache.outer_layers == config.num_hidden_layers
+    assert cache.depth == config.num_hidden_layers
     assert torch.equal(torch.cat([piece.ponder_steps for piece in pieces], dim=1), expected.ponder_steps)
     assert_close(torch.cat([piece.logits for piece in pieces], dim=1), expected.logits, tolerance=TOLERANCE)
 
@@ -116,7 +116,7 @@ def test_a_token_that_skips_steps_leaves_the_keys_of_its_last_one():
     with torch.no_grad():
         steps = model(text["input_ids"], text["attention_mask"], past_key_values=cache).ponder_steps
     number = model.config.layers_per_step
-    keys = torch.stack([layer.keys for layer in cache.layers]).unflatten(0, (-1, number))
+    keys = torch.stack([layer.tensors["keys"] for layer in cache.layers]).unflatten(0, (-1, number))
     row, column = (steps == 2).nonzero()[0].tolist()
     last, others = keys[1, :, row, :, column], keys[2:, :, row, :, column]
     assert torch.equal(others, last.expand_as(others))

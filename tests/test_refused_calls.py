@@ -174,7 +174,7 @@ def test_a_crop_that_one_layer_refuses_crops_none():
     """Trained on the expected loss, the first layer has no running sums, and would not refuse."""
     model = make_language_model(LANGUAGE_BY_NAME["gut_expected"])
     cache = model(torch.full((1, 140), 7), use_cache=True).past_key_values
-    assert {layer.sums is None for layer in cache.layers} == {True, False}
+    assert {layer.tensors.get("sums") is None for layer in cache.layers} == {True, False}
     before = cache_contents(cache)
     with pytest.raises(ValueError, match=r"crop\(-130\): running sums are cached for the last 128 tokens"):
         cache.crop(-130)

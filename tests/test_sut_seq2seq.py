@@ -115,9 +115,9 @@ def test_the_source_is_projected_once():
     cache = generate(model, inputs).past_key_values
     assert len(calls) == 1
     assert len(cache.layers) == SMALL["num_decoder_layers"] + 1
-    assert [layer.keys.shape[2] for layer in cache.layers] == [7, 7, 7, 6]
+    assert [layer.tensors["keys"].shape[2] for layer in cache.layers] == [7, 7, 7, 6]
     cache.crop(-3)
-    assert [layer.keys.shape[2] for layer in cache.layers] == [4, 4, 4, 6]
+    assert [layer.tensors["keys"].shape[2] for layer in cache.layers] == [4, 4, 4, 6]
     assert cache.depth == SMALL["num_decoder_layers"]
     assert cache.get_seq_length() == 4
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fuzz.long_contexts import SHORTEST, VARIANTS, compared, drawn_cuts
-from hf_recurrent.models.depth.cache import CountingLayer
+from hf_recurrent.models.depth.cache import RecurrentCache
 from support.families import LANGUAGE_BY_NAME, nightly
 
 pytestmark = pytest.mark.slow
@@ -29,11 +29,11 @@ def test_pieces_end_where_the_cache_is_counted():
 
 
 def test_a_cache_that_grows_is_found(monkeypatch):
-    contents = CountingLayer.contents
+    state_dict = RecurrentCache.state_dict
 
     def grown(self):
-        return {**contents(self), "all": torch.zeros(self.length)}
+        return {**state_dict(self), "all": torch.zeros(self.length)}
 
-    monkeypatch.setattr(CountingLayer, "contents", grown)
+    monkeypatch.setattr(RecurrentCache, "state_dict", grown)
     (fault,) = compared(LANGUAGE_BY_NAME["gutlb"], random.Random(0), 2 * SHORTEST)
     assert "the cache has" in fault

@@ -100,8 +100,8 @@ class HuginnReference:
         return {
             "cached_logits.3": torch.cat(pieces, dim=1),
             "cache_slots": torch.arange(len(in_order)) - config.coda_layers,
-            "cache_keys": torch.stack([layer.keys for layer in in_order]),
-            "cache_values": torch.stack([layer.values for layer in in_order]),
+            "cache_keys": torch.stack([layer.tensors["keys"] for layer in in_order]),
+            "cache_values": torch.stack([layer.tensors["values"] for layer in in_order]),
         }
 
     def generated(self, prompts: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -127,8 +127,8 @@ class OuroReference:
                 pieces.append(output.logits)
             results[f"cached_logits{name}"] = torch.cat(pieces, dim=1)
             if threshold is None:
-                results["cache_keys"] = torch.stack([layer.keys for layer in cache.layers])
-                results["cache_values"] = torch.stack([layer.values for layer in cache.layers])
+                results["cache_keys"] = torch.stack([layer.tensors["keys"] for layer in cache.layers])
+                results["cache_values"] = torch.stack([layer.tensors["values"] for layer in cache.layers])
         return results
 
     def generated(self, io: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -136,7 +136,7 @@ def block_call_sizes(model, batch: dict[str, torch.Tensor], **options) -> list[i
 def cache_contents(cache) -> dict[str, torch.Tensor]:
     """All that later calls read of a cache: tensors, flags, and whether gradients go through them."""
     saved = {name: value.clone() for name, value in cache.state_dict().items()}
-    gradients = [value.requires_grad for layer in cache.layers for value in layer.contents().values()]
+    gradients = [value.requires_grad for layer in cache.layers for value in layer.tensors.values()]
     return {**saved, "gradients": torch.tensor(gradients), "length": torch.tensor(cache.get_seq_length())}
 
 

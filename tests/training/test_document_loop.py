@@ -297,7 +297,7 @@ def test_state_goes_on_without_gradient(model_type):
     first, second = DocumentReader(corpus(16), 1, 8)
     caches = [model.model.new_cache()]
     train_step(accelerator, model, first, caches)
-    assert any(tensor.requires_grad for layer in caches[0].layers for tensor in layer.contents().values())
+    assert any(tensor.requires_grad for layer in caches[0].layers for tensor in layer.tensors.values())
     # the graph of the first segment was freed: backward would fail on it
     carried = train_step(accelerator, model, second, caches)
     whole = model(torch.cat((first.input_ids, second.input_ids), 1)).logits[0, 8:]

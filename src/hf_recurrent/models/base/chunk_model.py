@@ -10,10 +10,10 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..depth.chunk_cache import ChunkCache, ChunkCacheView
+from ..depth.chunk_cache import ChunkCache
 from ..depth.chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
 from ..depth.loop import DepthOutput
-from ..ops.attention import KeyValue, PaddedContext, Rotations, pack
+from ..ops.attention import PaddedContext, Rotations, pack
 from ..ops.graphs import in_graph
 from ..ops.initialization import LearnedTensor
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
@@ -26,32 +26,38 @@ from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 class ChunkState:
     """Recurrent state from chunk to chunk, updated in place; see `ChunkStateLayer`."""
 
-    def __init__(
-        self,
-        memory: torch.Tensor,
-        outputs: torch.Tensor,
-        num_tokens_in_chunk: torch.Tensor,
-        windows: list[dict] | None,
-        rotations: Rotations,
-    ):
+    def __init__(self, memory: torch.Tensor, outputs: torch.Tensor, counts: torch.Tensor, rotations: Rotations):
         self.memory = memory  # (B, M, E)
         self.outputs = outputs  # (B, C + 1, E)
-        self.num_tokens_in_chunk = num_tokens_in_chunk  # (B,)
-        self.windows = windows  # cached tensors of each depth step, None without a cache
+        self.counts = counts  # (B,) tokens in the current chunk
         self.rotations = rotations  # (C, 1, h) each
-
-    def append(self, chunk: Chunk, states: torch.Tensor) -> None:
-        """Add the chunk's final states (R, N, E)."""
-        places = self.places(chunk)
-        outputs = chunk.select(self.outputs)
-        outputs = outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype))
-        self.outputs = chunk.scatter(self.outputs, outputs)
-        before = chunk.select(self.num_tokens_in_chunk) if chunk.index == 0 else 0
-        self.num_tokens_in_chunk = chunk.scatter(self.num_tokens_in_chunk, before + chunk.valid.sum(-1))
+        self.cache = None  # a view of the depth steps' tensors; None without a cache
 
     def places(self, chunk: Chunk) -> torch.Tensor:
         """The place of each token in its chunk, after the last one for padding: (R, N)."""
         return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
+
+    def counts_before(self, chunk: Chunk) -> torch.Tensor:
+        """Tokens (R,) of the chunk that were read before."""
+        counts = chunk.select(self.counts)
+        return counts if chunk.index == 0 else torch.zeros_like(counts)
+
+    def extended(
+        self, chunk: Chunk, states: torch.Tensor, rows: torch.Tensor | None = None, columns: slice = slice(None)
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs (R', C + 1, E) with these states (R', W, E), and counts (R',), of the chunk's rows at `rows`."""
+        parts = (
+            self.places(chunk)[:, columns],
+            chunk.select(self.outputs),
+            self.counts_before(chunk) + chunk.valid.sum(-1),
+        )
+        places, outputs, counts = parts if rows is None else (part.index_select(0, rows) for part in parts)
+        return outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype)), counts
+
+    def append(self, chunk: Chunk, states: torch.Tensor) -> None:
+        """Add the chunk's final states (R, N, E)."""
+        outputs, counts = self.extended(chunk, states)
+        self.outputs, self.counts = chunk.scatter(self.outputs, outputs), chunk.scatter(self.counts, counts)
 
 
 class ChunkRecurrentModel(BaseModel):
@@ -116,31 +122,26 @@ class ChunkRecurrentModel(BaseModel):
         Args:
             columns: the range of the chunk's columns that the states are in.
         """
-        num_before = chunk.select(state.num_tokens_in_chunk) if chunk.index == 0 else 0
-        parts = (
-            state.places(chunk)[:, slice(*columns)],
-            chunk.select(state.outputs),
-            chunk.select(state.memory),
-            num_before + chunk.valid.sum(-1),
-        )
-        if rows is not None:
-            parts = tuple(part.index_select(0, rows) for part in parts)
-        places, outputs, memory, num_tokens = parts
-        outputs = outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype))
-        return self.memory_features(self.updated_memory(memory, outputs[:, :-1], num_tokens))
+        outputs, counts = state.extended(chunk, states, rows, slice(*columns))
+        memory = chunk.select(state.memory)
+        memory = memory if rows is None else memory.index_select(0, rows)
+        return self.memory_features(self.updated_memory(memory, outputs, counts))
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, call.cache
-        batch_size, length = mask.shape
-        sharded = is_sharded(self)
-        check_length(config, hidden, chunk_size(config, length))
-        state = self.initial_state(hidden, length, cache, call.start)
+        sharded, cached = is_sharded(self), cache is not None
+        check_length(config, hidden, chunk_size(config, mask.shape[1]))
+        state, is_new = self.initial_state(hidden, call), not cached or not cache.state
         # a graph does not know which chunks are complete, and would compute two for the token
-        one_token = in_graph() and length == 1 and cache is not None and bool(cache.state.tensors)
+        one_token = in_graph() and mask.shape[1] == 1 and not is_new
         if one_token:
-            self.begin_chunks(state, mask)
-        num_cached = None if cache is None else state.num_tokens_in_chunk
-        chunks = plan_chunks(config, mask, num_cached, keep_all=sharded, sharded=sharded)
+            # complete chunks are written into the memory of sequences with a new token
+            complete = (state.counts == state.outputs.shape[1] - 1) & mask[:, 0]
+            updated = self.updated_memory(state.memory, state.outputs, None)
+            state.memory = torch.where(complete[:, None, None], updated, state.memory)
+            state.counts = state.counts.masked_fill(complete, 0)
+            self.project_memory(state)
+        chunks = plan_chunks(config, mask, state.counts if cached else None, keep_all=sharded, sharded=sharded)
         chunks = chunks[:1] if one_token else chunks
         memories, outputs, step_features = [], [], []
         for chunk in chunks:
@@ -148,124 +149,80 @@ class ChunkRecurrentModel(BaseModel):
                 self.update_memory(state, chunk)
             if call.record_states:
                 memories.append(state.memory)
-            states = chunk.tokens(hidden)
-            view = None
-            if cache is not None:
-                before = state.num_tokens_in_chunk if chunk.index == 0 else torch.zeros_like(state.num_tokens_in_chunk)
-                is_empty = chunk.index > 0 or not cache.state.tensors
-                view = ChunkCacheView(
-                    state.windows, state.places(chunk), chunk.select(before), chunk.sequences, is_empty
-                )
-            context = self.context(states, chunk, state, cached=view is not None)
+            states, view = chunk.tokens(hidden), None
+            if cached:
+                before, is_empty = state.counts_before(chunk), is_new or chunk.index > 0
+                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), before, is_empty)
             features = partial(self.chunk_features, state, chunk)
+            context = self.context(states, chunk, state, view)
             output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
             if call.record_steps and call.pool:
-                step_features.append([features(states, chunk.valid) for states in output.all_hidden_states[1:]])
+                step_features.append([features(each, chunk.valid) for each in output.all_hidden_states[1:]])
             state.append(chunk, output.hidden_states)
             outputs.append(output)
-        if cache is not None:
-            self.update_cache(state, cache, mask, call.start)
-        depth = self.collect(chunks, outputs, batch_size, length, cached=cache is not None)
+        if cached:
+            fixed = {"memory": state.memory, "outputs": state.outputs, "fill": state.counts}
+            cache.commit(fixed, state.cache.draft, mask, call.start)
+        depth = self.collect(chunks, outputs, *mask.shape, cached)
         if call.pool or call.record_states:
-            last = self.updated_memory(state.memory, state.outputs[:, :-1], state.num_tokens_in_chunk)
+            last = self.updated_memory(state.memory, state.outputs, state.counts)
             memory_states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
             depth = depth._replace(memory_states=memory_states)
         if step_features:
-            depth = depth._replace(**steps_of_last_chunk(chunks, step_features, outputs, batch_size))
+            depth = depth._replace(**steps_of_last_chunk(chunks, step_features, outputs, mask.shape[0]))
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def initial_state(
-        self, hidden: torch.Tensor, length: int, cache: ChunkCache | None, start: torch.Tensor | None
-    ) -> ChunkState:
-        """The state before the first token, or the cached one."""
-        config, batch_size = self.config, hidden.shape[0]
-        if cache is not None and cache.state.tensors:
-            memory, outputs, fill = (cache.state.tensors[name] for name in ("memory", "outputs", "fill"))
-            # they may come from a call in another precision
-            memory, outputs = memory.to(hidden.dtype), outputs.to(hidden.dtype)
-            windows = [dict(layer.tensors) for layer in cache.layers[1:]]
-            state = ChunkState(
-                memory, outputs, fill, windows, self.chunk_rotations(outputs.shape[1] - 1, hidden.device)
-            )
-            return state if start is None else self.reset_sequences(state, start)
-        size = chunk_size(config, length)
-        memory = self.memory().expand(batch_size, -1, -1).to(hidden.dtype)
-        state = ChunkState(
-            memory,
-            hidden.new_zeros(batch_size, size + 1, config.hidden_size),
-            torch.zeros(batch_size, dtype=torch.long, device=hidden.device),
-            None,
-            self.chunk_rotations(size, hidden.device),
-        )
-        if cache is not None:
-            window = hidden.new_zeros(batch_size, config.num_attention_heads, size + 1, config.head_dim)
-            state.windows = [{"key": window, "value": window} for _ in cache.layers[1:]]
-            self.project_memory(state)
-        return state
-
-    def begin_chunks(self, state: ChunkState, mask: torch.Tensor) -> None:
-        """Write complete chunks into the memory of sequences with a new token, True in `mask` (B, 1)."""
-        complete = (state.num_tokens_in_chunk == state.outputs.shape[1] - 1) & mask[:, 0]
-        updated = self.updated_memory(state.memory, state.outputs[:, :-1], None)
-        state.memory = torch.where(complete[:, None, None], updated, state.memory)
-        state.num_tokens_in_chunk = state.num_tokens_in_chunk.masked_fill(complete, 0)
-        self.project_memory(state)
-
-    def chunk_rotations(self, size: int, device: torch.device) -> Rotations:
-        """The xPos tables (C, 1, h) of a chunk's positions, which all chunks share."""
-        config, positions = self.config, torch.arange(size, device=device)
-        return Rotations(*xpos_rotations(positions, config.head_dim, config.xpos_scale_base, size // 2))
-
-    def reset_sequences(self, state: ChunkState, start: torch.Tensor) -> ChunkState:
-        """Reset the sequences of `start` (B,); their cached keys and values are masked, as they have no tokens."""
-        memory = self.memory().to(state.memory.dtype)
-        state.memory = torch.where(start[:, None, None], memory, state.memory)
-        state.num_tokens_in_chunk = state.num_tokens_in_chunk.masked_fill(start, 0)
-        self.project_memory(state)
+    def initial_state(self, hidden: torch.Tensor, call: ForwardCall) -> ChunkState:
+        """The state before the first token, or the cached one, in which sequences that start anew have no tokens."""
+        config, (batch_size, length, _) = self.config, hidden.shape
+        cached = {} if call.cache is None else call.cache.state
+        begins = not cached or call.start is not None
+        initial = self.memory().to(hidden.dtype) if begins else None
+        if cached:
+            # it may come from a call in another precision
+            memory, outputs = cached["memory"].to(hidden.dtype), cached["outputs"].to(hidden.dtype)
+            counts = cached["fill"]
+            if begins:
+                memory = torch.where(call.start[:, None, None], initial, memory)
+                counts = counts.masked_fill(call.start, 0)
+        else:
+            memory = initial.expand(batch_size, -1, -1)
+            outputs = hidden.new_zeros(batch_size, chunk_size(config, length) + 1, config.hidden_size)
+            counts = torch.zeros(batch_size, dtype=torch.long, device=hidden.device)
+        size = outputs.shape[1] - 1
+        # the positions of a chunk, which all chunks share
+        positions = torch.arange(size, device=hidden.device)
+        tables = xpos_rotations(positions, config.head_dim, config.xpos_scale_base, size // 2)
+        state = ChunkState(memory, outputs, counts, Rotations(*tables))
+        if call.cache is not None:
+            shape = (batch_size, config.num_attention_heads, size + 1, config.head_dim)
+            state.cache = call.cache.view(counts, None if cached else hidden.new_zeros(shape))
+            if begins:
+                self.project_memory(state)
         return state
 
     def project_memory(self, state: ChunkState, chunk: Chunk | None = None) -> None:
         """Cache keys and values of the memory, which is fixed within a chunk, of all sequences or of those of one."""
-        for block, window in zip(self.memory_blocks(), state.windows, strict=False):
+        for block, window in zip(self.memory_blocks(), state.cache.draft, strict=False):
             memory = state.memory if chunk is None else chunk.select(state.memory)
             for name, new in zip(("memory_key", "memory_value"), block.project_memory(memory), strict=True):
                 window[name] = new if chunk is None else chunk.scatter(window[name], new)
-
-    def update_cache(
-        self, state: ChunkState, cache: ChunkCache, mask: torch.Tensor, start: torch.Tensor | None
-    ) -> None:
-        layer = cache.state
-        trailing_padding = layer.tensors.get("ragged", False)
-        trailing_padding = trailing_padding if start is None else trailing_padding & ~start
-        layer.write(
-            {
-                "memory": state.memory,
-                "outputs": state.outputs,
-                "fill": state.num_tokens_in_chunk,
-                "ragged": trailing_padding | (~mask[:, -1] & (state.num_tokens_in_chunk > 0)),
-            }
-        )
-        layer.count(mask.shape[1])
-        for layer, window in zip(cache.layers[1:], state.windows, strict=True):
-            layer.write(window)
 
     def update_memory(self, state: ChunkState, chunk: Chunk) -> None:
         """Write the previous chunk into the memory of the sequences with tokens in this one."""
         memory, outputs = chunk.select(state.memory), chunk.select(state.outputs)
         # a chunk is complete when the next one begins, but sequences may have chunks of different sizes
-        num_tokens = chunk.select(state.num_tokens_in_chunk) if self.config.chunking == "count" else None
-        state.memory = chunk.scatter(state.memory, self.updated_memory(memory, outputs[:, :-1], num_tokens))
-        if state.windows is not None:
+        counts = chunk.select(state.counts) if self.config.chunking == "count" else None
+        state.memory = chunk.scatter(state.memory, self.updated_memory(memory, outputs, counts))
+        if state.cache is not None:
             self.project_memory(state, chunk)
 
-    def updated_memory(
-        self, memory: torch.Tensor, states: torch.Tensor, num_tokens: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Memory (R, M, E) after the first `num_tokens` (R,) of states (R, C, E), or after all of them."""
-        attention_mask = packing = None
-        if num_tokens is not None:
+    def updated_memory(self, memory: torch.Tensor, outputs: torch.Tensor, counts: torch.Tensor | None) -> torch.Tensor:
+        """Memory (R, M, E) after the first `counts` (R,) of outputs (R, C + 1, E), or after C of them."""
+        attention_mask, packing, states = None, None, outputs[:, :-1]
+        if counts is not None:
             # the caller ignores the result for sequences without tokens
-            mask = torch.arange(states.shape[1], device=num_tokens.device) < num_tokens.clamp_min(1)[:, None]
+            mask = torch.arange(states.shape[1], device=counts.device) < counts.clamp_min(1)[:, None]
             if is_flash(self.config):
                 packing = pack(torch.ones_like(memory[..., 0], dtype=torch.bool), mask)
             else:
@@ -274,38 +231,29 @@ class ChunkRecurrentModel(BaseModel):
             memory = layer(memory, states, attention_mask, packing)
         return memory
 
-    def context(self, states: torch.Tensor, chunk: Chunk, state: ChunkState, cached: bool) -> PaddedContext:
+    def context(self, states: torch.Tensor, chunk: Chunk, state: ChunkState, cache) -> PaddedContext:
         """Masks, positions and memory for a chunk's attention to itself, to its cached tokens, and to the memory."""
-        config = self.config
+        config, size = self.config, state.outputs.shape[1] - 1
         # those of padding after cached tokens may exceed the chunk
-        places = chunk.positions.clamp_max(state.outputs.shape[1] - 2)
+        places = chunk.positions.clamp_max(size - 1)
         rotations = Rotations(*(table[places] for table in state.rotations))
-        context = PaddedContext(None, rotations, memory=chunk.select(state.memory))
-        if cached:
-            return self.cached_context(context, states, chunk, state)
-        if config.is_causal:
+        context = PaddedContext(
+            None, rotations, memory=chunk.select(state.memory) if cache is None else cache.memory(0)
+        )
+        if cache is not None:
+            # sequences hold different numbers of cached tokens
+            place, positions = torch.arange(size, device=states.device), chunk.positions.expand(states.shape[0], -1)
+            if is_flash(config):
+                last = torch.where(chunk.mask, positions, 0).amax(-1, keepdim=True)
+                return context._replace(packing=pack(chunk.mask, place <= last))
+            mask = as_implemented(config, (place <= positions[..., None])[:, None], states.dtype)
+        elif config.is_causal:
             # tokens start at the first column, so padding comes after every token
             mask = visible_keys(config, states, None)
         else:
-            mask = (
-                None if chunk.full and config._attn_implementation != "eager" else key_mask(config, states, chunk.mask)
-            )
+            unmasked = chunk.full and config._attn_implementation != "eager"
+            mask = None if unmasked else key_mask(config, states, chunk.mask)
         return context._replace(attention_mask=mask)
-
-    def cached_context(
-        self, context: PaddedContext, states: torch.Tensor, chunk: Chunk, state: ChunkState
-    ) -> PaddedContext:
-        """The context of sequences whose current chunks hold different numbers of cached tokens."""
-        place = torch.arange(state.outputs.shape[1] - 1, device=states.device)
-        positions = chunk.positions.expand(states.shape[0], -1)
-        window = state.windows[0]
-        memory = KeyValue(*(chunk.select(window[name]) for name in ("memory_key", "memory_value")))
-        context = context._replace(memory=memory)
-        if is_flash(self.config):
-            last = torch.where(chunk.mask, positions, 0).amax(-1, keepdim=True)
-            return context._replace(packing=pack(chunk.mask, place <= last))
-        visible = place <= positions[..., None]
-        return context._replace(attention_mask=as_implemented(self.config, visible[:, None], states.dtype))
 
     def collect(
         self, chunks: list[Chunk], outputs: list[DepthOutput], batch_size: int, length: int, cached: bool

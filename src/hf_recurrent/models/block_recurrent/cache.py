@@ -24,12 +24,12 @@ class BlockCache(ChunkCache):
     def pin(self) -> None:
         """As of any cache; where no block has begun, its keys and values are zeros: a graph need not add them."""
         for layer in self.layers[1:]:
-            previous = {name: layer.tensors.get(f"previous_{name}") for name in ("key", "value")}
-            begun = {name: torch.zeros_like(states) for name, states in previous.items() if states is not None}
-            layer.tensors = begun | layer.tensors
+            if self.state and "key" not in layer.tensors:
+                empty = {name: torch.zeros_like(layer.tensors[f"previous_{name}"]) for name in ("key", "value")}
+                layer.replace(layer.tensors | empty)
         super().pin()
 
     def reset_states(self) -> None:
         """Start again from the learned state vectors, without forgetting the tokens."""
         for layer in self.layers[1:]:
-            layer.tensors = {name: t for name, t in layer.tensors.items() if not name.startswith("state")}
+            layer.replace({name: t for name, t in layer.tensors.items() if not name.startswith("state")})

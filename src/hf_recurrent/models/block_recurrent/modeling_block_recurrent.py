@@ -91,14 +91,14 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             current = self.states_of_current_block(pasts[top], blocks.num_tokens_in_block)
             depth = depth._replace(memory_states=(*known, *current))
         if call.cache is not None:
-            self.update_cache(call, pasts, blocks.num_tokens_in_block, mask)
+            call.cache.commit({"fill": blocks.num_tokens_in_block}, pasts, mask, call.start)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def past_tensors(
         self, hidden: torch.Tensor, call: ForwardCall
     ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
         """Cached or initial tensors of each layer, and the number (B,) of cached tokens in the current block."""
-        num_cached = None if call.cache is None else call.cache.state.tensors.get("fill")
+        num_cached = None if call.cache is None else call.cache.state.get("fill")
         start = None if num_cached is None else call.start
         pasts = []
         for index, layer in enumerate(self.layers):
@@ -199,19 +199,6 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         states = depth.memory_states[-1]
         states = nn.functional.rms_norm(states, states.shape[-1:], eps=self.config.layer_norm_eps).mean(1)
         return pool(depth.hidden_states, mask, "end") + states
-
-    @staticmethod
-    def update_cache(
-        call: ForwardCall, pasts: list[dict[str, torch.Tensor]], num_tokens_in_block: torch.Tensor, mask: torch.Tensor
-    ) -> None:
-        state = call.cache.state
-        trailing_padding = state.tensors.get("ragged", torch.zeros_like(num_tokens_in_block, dtype=torch.bool))
-        trailing_padding = trailing_padding if call.start is None else trailing_padding & ~call.start
-        trailing_padding = trailing_padding | (~mask[:, -1] & (num_tokens_in_block > 0))
-        state.write({"fill": num_tokens_in_block, "ragged": trailing_padding})
-        state.count(mask.shape[1])
-        for layer, past in zip(call.cache.layers[1:], pasts, strict=True):
-            layer.write(past)
 
 
 class BlockRecurrentForSequenceClassification(ForSequenceClassification, BlockRecurrentPreTrainedModel):

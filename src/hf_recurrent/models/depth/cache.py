@@ -1,58 +1,213 @@
-"""Base classes of this package's caches, and of cache layers that hold named tensors.
+"""The base class of this package's caches, the layers of named tensors that they hold, and what attention reads.
 
-Shapes: B batch.
+Shapes: B batch, n rows of it, H heads, P earlier tokens, N new ones, D head dim.
 """
 
 import copy
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
 from ..config.cache_name import OLD_NAME, with_cache_named
 from ..config.fields import shown
 from ..ops.checks import check_tensor, is_id, refuse
+from ..ops.row_groups import place
 
 Result = TypeVar("Result")
+Tensors = dict[str, torch.Tensor]
+
+
+class CacheLayer(DynamicLayer):
+    """Named tensors whose first dimension is the batch; those without dimensions are of all sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.tensors: Tensors = {}
+        # the tensors that graphs write into
+        self.pinned: Tensors | None = None
+
+    def replace(self, tensors: Tensors) -> None:
+        self.tensors = tensors
+
+    def apply(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Replace tensors (B, ...) by those that a function returns."""
+        self.replace({name: function(tensor) if tensor.dim() else tensor for name, tensor in self.tensors.items()})
+
+    def reset(self) -> None:
+        self.replace({})
+
+    def offload(self) -> None:
+        self.apply(lambda tensor: tensor.to("cpu", non_blocking=True))
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Nothing to do: entries after the end are masked."""
+
+
+class PastKeyValue(NamedTuple):
+    """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
+
+    New ones go after them or, with `places` (B, N), into a window of fixed size, whose last place is for padding and
+    masked.
+    """
+
+    key: torch.Tensor
+    value: torch.Tensor
+    places: torch.Tensor | None = None
+    # whose `appended` avoids copies. What places modules on devices, such as accelerate, makes tuples anew from their
+    # fields, but leaves this object
+    layer: CacheLayer | None = None
+    # (n,) rows of the batch that have new tokens, None for all; `whole`: their queries attend among those of all rows,
+    # because gathering the rows' keys would take longer
+    rows: torch.Tensor | None = None
+    whole: bool = False
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values extended by those of new tokens, (n, H, N, D) each; the tensors held here do not change."""
+        pairs = [*zip(self[:2], (self.of_keys(key), self.of_keys(value)), strict=True)]
+        if self.layer is not None:
+            extended = [self.layer.appended(name, *pair) for name, pair in zip(("keys", "values"), pairs, strict=True)]
+        else:
+            # the cache may come from a call in another precision
+            pairs = [(old.to(new.dtype), new) for old, new in pairs]
+            if self.places is None:
+                extended = [torch.cat(pair, dim=2) for pair in pairs]
+            else:
+                index = self.places[:, None, :, None].expand_as(key)
+                extended = [old.scatter(2, index, new) for old, new in pairs]
+        if self.rows is not None and not self.whole:
+            extended = [states.index_select(0, self.rows) for states in extended]
+        return tuple(extended)
+
+    def of_keys(self, states: torch.Tensor) -> torch.Tensor:
+        """States (n, ...) of the rows, in the batch (B, ...)."""
+        return place(states, self.rows, self.key.shape[0])
+
+    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
+        """States (n, ...) of the rows that have queries, in the rows whose keys they attend to."""
+        return self.of_keys(states) if self.whole and states.shape[0] > 1 else states
+
+    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
+        """The inverse of `of_batch`."""
+        return states.index_select(0, self.rows) if self.whole else states
+
+    def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
+        """Extended keys or values (B, H, P', D) without the place for padding."""
+        return states if self.places is None else states[:, :, :-1]
+
+
+@dataclass
+class CacheView:
+    """One forward pass's draft of a cache, which is read and written step by step and committed at the end."""
+
+    draft: list[Tensors]  # of each layer
+    past_counts: torch.Tensor  # (n,) tokens of the rows before the new ones
+    is_empty: bool  # whether there are no earlier tokens, as far as the host knows
+    rows: torch.Tensor | None = None  # (n,) of the batch that the view is of, None for all
+    places: torch.Tensor | None = None  # (n, N) of the new tokens in a window of fixed size
+    # steps whose keys and values, and the steps until the last whose sums have been written: the first may decide
+    # nothing, and have none
+    num_written: int = 0
+    num_written_sums: int = 0
+
+    @property
+    def depth(self) -> int:
+        return len(self.draft)
+
+    def of_rows(self, index: torch.Tensor) -> "CacheView":
+        """A view of the rows at `index` (n,) among those of this one; both write to the same draft."""
+        rows = index if self.rows is None else self.rows[index]
+        places = None if self.places is None else self.places[index]
+        return replace(self, rows=rows, places=places, past_counts=self.past_counts[index])
+
+    def of_packed(self, context: NamedTuple, step: int) -> NamedTuple:
+        """The context of a step of packed tokens, without earlier ones."""
+        return context
+
+    def selected(self, states: torch.Tensor) -> torch.Tensor:
+        """The view's rows (n, ...) of the batch's."""
+        return states if self.rows is None else states.index_select(0, self.rows)
 
 
 class RecurrentCache(Cache):
-    """Base of this package's caches, with a signature of the model that they belong to.
+    """A list of layers, the number of cached columns, and the signature of the model that they belong to.
 
-    Caches define `depth`, the number of depth steps that they have layers for, and `num_rows`, the sequences in the
-    cache, None while it is empty.
+    Args:
+        depth: depth steps that there are layers for.
+        signature: see `BaseModel.signature`.
     """
 
-    def __init__(self, layers: list[CacheLayerMixin], signature: str):
+    # `crop` cannot take back what has been merged into a state
+    is_croppable = False
+    # whether `generate` may compile calls with this cache, whose size is constant, as it was asked to
+    is_compileable = False
+
+    def __init__(self, layers: list[CacheLayer], depth: int, signature: str):
         super().__init__(layers=layers)
-        self.signature = signature
+        self.depth, self.signature = depth, signature
+        self.length = 0
         self.has_padding = False
-        self.is_static = self.is_pinned = False
+        # columns when it was pinned, None unless it is
+        self.pinned_length: int | None = None
 
     @property
-    def is_compileable(self) -> bool:
-        """Whether `generate` may compile calls with this cache, whose size is constant, as it was asked to."""
-        return self.is_static
+    def num_rows(self) -> int | None:
+        """Sequences in the cache, None while it is empty."""
+        return next((tensor.shape[0] for tensor in self.layers[0].tensors.values()), None)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Cached columns, padding included."""
+        return self.length
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def update(self, *args, **kwargs):
+        raise ValueError("this cache is written by its model only: pass it as `past_key_values`")
+
+    def write(self, tensors: list[Tensors], num_columns: int) -> None:
+        """Replace the contents of all layers by those after so many new columns."""
+        for layer, new in zip(self.layers, tensors, strict=True):
+            if self.in_graph and new.keys() == layer.tensors.keys():
+                # one of the new ones may be one of the old ones, under another name
+                for name, tensor in {name: tensor.clone() for name, tensor in new.items()}.items():
+                    layer.tensors[name].copy_(tensor)
+            else:
+                layer.replace(new)
+        # a graph would be traced again for each length
+        if not self.in_graph:
+            self.length += num_columns
+
+    @property
+    def is_pinned(self) -> bool:
+        return self.pinned_length is not None
 
     def pin(self) -> None:
         """Let graphs of one new column write into the tensors that there are, whose addresses stay.
 
         To be called before the first call, and after each, whose column a graph has not counted.
         """
-        self.is_pinned = True
+        if self.length == self.pinned_length:
+            self.length += 1
+        self.pinned_length = self.length
         for layer in self.layers:
-            layer.pin()
+            if layer.pinned is not layer.tensors:
+                layer.apply(torch.clone)
+                for tensor in layer.tensors.values():
+                    # a guard, usual up to torch 2.9, would compile anew for each cache
+                    torch._dynamo.mark_static_address(tensor, guard=False)
+                layer.pinned = layer.tensors
 
     def unpin(self) -> None:
         """Be a cache as others are, whose tensors are replaced."""
-        if self.is_pinned:
-            for layer in self.layers:
-                layer.pinned = None
-        self.is_static = self.is_pinned = False
+        for layer in self.layers:
+            layer.pinned = None
+        self.pinned_length, self.is_compileable = None, False
 
     @property
     def in_graph(self) -> bool:
@@ -62,21 +217,21 @@ class RecurrentCache(Cache):
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:
         """Restore the contents if an error is raised; tensors are replaced, never changed."""
-        layers, has_padding = [dict(vars(layer)) for layer in self.layers], self.has_padding
+        objects = (self, *self.layers)
+        before = [dict(vars(each)) for each in objects]
         try:
             yield
         except BaseException:
-            for layer, before in zip(self.layers, layers, strict=True):
-                vars(layer).clear()
-                vars(layer).update(before)
-            self.has_padding = has_padding
+            for each, values in zip(objects, before, strict=True):
+                vars(each).clear()
+                vars(each).update(values)
             raise
 
     def __deepcopy__(self, memo: dict) -> "RecurrentCache":
         """A copy with tensors of its own, through which gradients go as through this cache's."""
         for layer in self.layers:
             # torch copies no tensor that was computed with gradients
-            memo |= {id(each): each.clone() for each in layer.contents().values() if not each.is_leaf}
+            memo |= {id(each): each.clone() for each in layer.tensors.values() if not each.is_leaf}
         copied = memo[id(self)] = type(self).__new__(type(self))
         vars(copied).update(copy.deepcopy(vars(self), memo))
         return copied
@@ -94,14 +249,27 @@ class RecurrentCache(Cache):
             number = 1
         if number > 0:
             raise ValueError(f"crop({tokens_to_remove}): pass how many tokens to remove, as a negative number")
-        length = self.get_seq_length()
-        if -number > length:
-            raise ValueError(f"crop({number}): the cache holds {length} tokens; pass {-length} for all")
-        with self.unchanged_by_errors():
-            super().crop(number)
+        if -number > self.length:
+            raise ValueError(f"crop({number}): the cache holds {self.length} tokens; pass {-self.length} for all")
+        if number:
+            with self.unchanged_by_errors():
+                super().crop(number)
+                self.length += number
 
     def keep_for_crops(self) -> None:
         """From now on keep what cropping any number of later tokens needs."""
+
+    def apply(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        for layer in self.layers:
+            layer.apply(function)
+
+    def detach(self) -> None:
+        """Cut the gradient between cached and later tokens (truncated backpropagation)."""
+        self.apply(torch.Tensor.detach)
+
+    def reset(self) -> None:
+        super().reset()
+        self.length, self.has_padding = 0, False
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
         """Have these sequences (n,) of the present ones, as beam search does.
@@ -109,46 +277,38 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: of another dtype or shape, or of a sequence that there is not.
         """
-        self.check_rows("beam_idx", beam_idx)
-        super().reorder_cache(beam_idx)
+        self.select("beam_idx", beam_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         """Have these sequences (n,) of the present ones. Raises as `reorder_cache`."""
-        self.check_rows("indices", indices)
-        super().batch_select_indices(indices)
+        self.select("indices", indices)
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
-        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
-        super().batch_repeat_interleave(repeats)
-
-    def check_rows(self, name: str, rows: object) -> None:
-        """Raise a ValueError unless an argument holds numbers of the cache's sequences."""
+    def select(self, name: str, rows: torch.Tensor) -> None:
+        """Keep the sequences of an argument (n,)."""
         check_tensor(name, rows, is_id, (1,), "a tensor (n,) of torch.long with the numbers of sequences")
         number = self.num_rows
         if number is not None:
             outside = ((rows < 0) | (rows >= number)).any()
             refuse((outside, lambda: f"`{name}` is {rows.tolist()}: the cache holds {number} sequences, from 0"))
+        self.apply(lambda tensor: tensor.index_select(0, rows.to(tensor.device)))
 
-    def reset(self) -> None:
-        super().reset()
-        self.has_padding = False
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Have each sequence so many times in a row. Raises a ValueError unless `repeats` is a whole number from 1."""
+        if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+            raise ValueError(f"`repeats` is {shown(repeats)}: pass a whole number, at least 1")
+        self.apply(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
 
-    def detach(self) -> None:
-        """Cut the gradient between cached and later tokens (truncated backpropagation)."""
-        for layer in self.layers:
-            layer.detach()
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self) -> Tensors:
         """All tensors of the cache, under flat names, without gradients."""
         signature = torch.frombuffer(bytearray(self.signature.encode()), dtype=torch.uint8)
-        tensors = {"has_padding": torch.tensor(self.has_padding), "made_for": signature}
+        saved = {"has_padding": torch.tensor(self.has_padding), "made_for": signature}
+        if self.num_rows is not None:
+            saved["layers.0.length"] = torch.tensor(self.length)
         for index, layer in enumerate(self.layers):
-            tensors |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.contents().items()}
-        return tensors
+            saved |= {f"layers.{index}.{name}": tensor.detach() for name, tensor in layer.tensors.items()}
+        return saved
 
-    def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
+    def load_state_dict(self, tensors: Tensors) -> None:
         """Load the `state_dict` of another cache of this kind and depth.
 
         Raises:
@@ -158,16 +318,20 @@ class RecurrentCache(Cache):
         signature = bytes(tensors["made_for"].tolist()).decode()
         if signature != self.signature:
             raise ValueError(f"the tensors were saved of a cache for {signature} but this one is for {self.signature}")
-        contents: list[dict[str, torch.Tensor]] = [{} for _ in self.layers]
+        contents: list[Tensors] = [{} for _ in self.layers]
         for name in tensors.keys() - {"made_for", "has_padding"}:
             _, index, key = name.split(".", 2)
             if int(index) >= len(contents):
                 raise ValueError(f"{name}: this cache has {len(contents)} layers; it was made for {self.signature}")
             contents[int(index)][key] = tensors[name]
-        with self.unchanged_by_errors():
-            for layer, found in zip(self.layers, contents, strict=True):
-                layer.restore(found)
-            self.has_padding = bool(tensors["has_padding"])
+        has_padding = bool(tensors["has_padding"])
+        # earlier versions saved a length for several layers, or for none if there are keys of all tokens
+        length, *_ = [found.pop("length", None) for found in contents]
+        keys = contents[0].get("keys")
+        for layer, found in zip(self.layers, contents, strict=True):
+            layer.replace(found)
+        self.length = (0 if keys is None else keys.shape[2]) if length is None else int(length)
+        self.has_padding = has_padding
 
 
 def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
@@ -176,11 +340,11 @@ def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
     @wraps(call)
     def kept(*args, **kwargs) -> Result:
         kwargs = with_cache_named(OLD_NAME, kwargs)
-        caches = (value for value in (*args, *kwargs.values()) if isinstance(value, RecurrentCache))
-        cache = next(caches, None)
-        if cache is None or torch.compiler.is_compiling():
+        caches = (value for value in (*args, *kwargs.values()) if isinstance(value, Cache))
+        unchanged = getattr(next(caches, None), "unchanged_by_errors", None)
+        if unchanged is None or torch.compiler.is_compiling():
             return call(*args, **kwargs)
-        with cache.unchanged_by_errors():
+        with unchanged():
             return call(*args, **kwargs)
 
     return kept
@@ -188,7 +352,7 @@ def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
 
 def check_own_cache(cache: object) -> None:
     """Raise a ValueError unless a cache is one of this package's, or None."""
-    if cache is None or isinstance(cache, RecurrentCache):
+    if cache is None or hasattr(cache, "signature"):
         return
     prefix = (
         "; where it holds the prefix of peft's prefix tuning, use LoRA, prompt tuning or p-tuning"
@@ -198,124 +362,3 @@ def check_own_cache(cache: object) -> None:
     raise ValueError(
         f"`past_key_values` is a {type(cache).__name__}: pass what this model returned, or model.new_cache(){prefix}"
     )
-
-
-class TensorsLayer(CacheLayerMixin):
-    """Named tensors whose first dimension is the batch."""
-
-    is_sliding = False
-
-    def __init__(self):
-        super().__init__()
-        self.tensors: dict[str, torch.Tensor] = {}
-        # those that graphs write into, None if they replace them
-        self.pinned: dict[str, torch.Tensor] | None = None
-
-    @property
-    def in_graph(self) -> bool:
-        """Whether a graph is traced that must leave addresses and numbers of the layer as they are."""
-        return self.pinned is not None and torch.compiler.is_compiling()
-
-    def pin(self) -> None:
-        """See `RecurrentCache.pin`."""
-        pinned = self.pinned or {}
-        if any(pinned.get(name) is not tensor for name, tensor in self.tensors.items()):
-            self.tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
-            for tensor in self.tensors.values():
-                # a guard, usual up to torch 2.9, would compile anew for each cache
-                torch._dynamo.mark_static_address(tensor, guard=False)
-        self.pinned = dict(self.tensors)
-
-    def write(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Have these tensors as contents."""
-        if self.in_graph and tensors.keys() == self.tensors.keys():
-            # one of the new ones may be one of the old ones, of another name
-            for name, tensor in {name: tensor.clone() for name, tensor in tensors.items()}.items():
-                self.tensors[name].copy_(tensor)
-        else:
-            self.tensors = tensors
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Nothing to do: the model writes its cache itself."""
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
-        raise ValueError("this cache is written by its model only: pass it as `past_key_values`")
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return 0
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def detach(self) -> None:
-        self._apply(torch.Tensor.detach)
-
-    def contents(self) -> dict[str, torch.Tensor]:
-        """All tensors of the layer, to be saved."""
-        return dict(self.tensors)
-
-    def restore(self, contents: dict[str, torch.Tensor]) -> None:
-        self.reset()
-        self.tensors = dict(contents)
-        self.is_initialized = bool(contents)
-
-    def reset(self) -> None:
-        self.tensors = {}
-        self.is_initialized = False
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Nothing to do: entries after the end are masked."""
-
-    def _apply(self, function) -> None:
-        self.tensors = {name: function(tensor) for name, tensor in self.tensors.items()}
-
-    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        self._apply(lambda tensor: tensor.index_select(0, beam_idx.to(tensor.device)))
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self._apply(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self._apply(lambda tensor: tensor[indices])
-
-    def offload(self) -> None:
-        self._apply(lambda tensor: tensor.to("cpu", non_blocking=True))
-
-
-class CountingLayer(TensorsLayer):
-    """`TensorsLayer` that counts the cached columns, padding included."""
-
-    def __init__(self):
-        super().__init__()
-        self.length = self.last_length = 0
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def pin(self) -> None:
-        called = self.pinned is not None
-        super().pin()
-        if called and self.length == self.last_length:
-            self.length += 1
-        self.last_length = self.length
-
-    def count(self, num_columns: int) -> None:
-        """Add new columns."""
-        # a graph would be traced again for each length
-        if not self.in_graph:
-            self.length += num_columns
-
-    def reset(self) -> None:
-        super().reset()
-        self.length = 0
-
-    def contents(self) -> dict[str, torch.Tensor]:
-        return {**self.tensors, "length": torch.tensor(self.length)} if self.tensors else {}
-
-    def restore(self, contents: dict[str, torch.Tensor]) -> None:
-        super().restore({name: tensor for name, tensor in contents.items() if name != "length"})
-        self.length = int(contents["length"]) if contents else 0

@@ -1,26 +1,28 @@
 """The cache of models that read chunk by chunk, of constant size.
 
-Shapes: B sequences, N new tokens, C tokens a chunk, M memory slots, H heads, D head dim, E width, F features of the
-halting head.
+Shapes: B sequences, n of them, N new tokens, C tokens a chunk, M memory slots, H heads, D head dim, E width, F features
+of the halting head.
 """
 
-import copy
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
-from ..ops.attention import KeyValue, PackedContext, PastKeyValue
-from .cache import CountingLayer, RecurrentCache, TensorsLayer
+from ..ops.attention import KeyValue, PackedContext
+from .cache import CacheLayer, CacheView, PastKeyValue, RecurrentCache, Tensors
 
 
-class ChunkStateLayer(CountingLayer):
+class ChunkStateLayer(CacheLayer):
     """The recurrent state from chunk to chunk.
 
     `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the current chunk, the last place for padding; `fill`
     (B,) number of tokens in the current chunk; `ragged` (B,) whether there is trailing padding, so that the last
     columns are not the last tokens. A complete chunk is written into the memory when the next token comes, so that it
     can still be cropped.
+
+    Args:
+        part: of a text that is read at once, in messages.
     """
 
     def __init__(self, part: str):
@@ -33,8 +35,6 @@ class ChunkStateLayer(CountingLayer):
         Raises:
             ValueError: tokens of a chunk that has been written into the memory.
         """
-        if not tokens_to_remove or not self.tensors:
-            return
         if self.tensors["ragged"].any():
             raise ValueError(
                 f"crop({tokens_to_remove}): a sequence has trailing padding, so its last columns are not its last "
@@ -48,7 +48,6 @@ class ChunkStateLayer(CountingLayer):
                 "going on"
             )
         self.tensors = {**self.tensors, "fill": self.tensors["fill"] + tokens_to_remove}
-        self.length += tokens_to_remove
 
 
 class ChunkCache(RecurrentCache):
@@ -59,84 +58,59 @@ class ChunkCache(RecurrentCache):
     means.
     """
 
-    # of a text that is read at once, in messages
     part = "chunk"
 
     def __init__(self, depth: int, signature: str):
-        super().__init__([ChunkStateLayer(self.part), *(TensorsLayer() for _ in range(depth))], signature)
+        super().__init__([ChunkStateLayer(self.part), *(CacheLayer() for _ in range(depth))], depth, signature)
 
     @property
-    def state(self) -> ChunkStateLayer:
-        return self.layers[0]
+    def state(self) -> Tensors:
+        """The state from chunk to chunk, nothing before the first token."""
+        return self.layers[0].tensors
 
-    @property
-    def depth(self) -> int:
-        return len(self.layers) - 1
+    def view(self, counts: torch.Tensor, window: torch.Tensor | None) -> "ChunkCacheView":
+        """A view of all steps; if the cache is empty, of `window` (B, H, C + 1, D) as keys and values.
 
-    @property
-    def num_rows(self) -> int | None:
-        return self.state.tensors["fill"].shape[0] if self.state.tensors else None
+        Args:
+            counts: (B,) cached tokens of the chunk.
+        """
+        begin = {} if window is None else {"key": window, "value": window}
+        return ChunkCacheView([{**begin, **layer.tensors} for layer in self.layers[1:]], counts, window is not None)
 
-
-class ChunkCacheView:
-    """One chunk's view of a draft of a `ChunkCache`, step by step.
-
-    Args:
-        windows: `tensors` of the cache's depth steps, replaced as they change.
-        places: (n, N) of the new tokens in their chunk, C for padding.
-        past_counts: (n,) cached tokens of the chunk.
-        rows: (n,) of the batch that the view is of, None for all.
-        is_empty: whether the chunk has no earlier tokens, as far as the host knows.
-    """
-
-    def __init__(
+    def commit(
         self,
-        windows: list[dict[str, torch.Tensor]],
-        places: torch.Tensor,
-        past_counts: torch.Tensor,
-        rows: torch.Tensor | None = None,
-        is_empty: bool = False,
-    ):
-        self.windows = windows
-        self.places = places
-        self.past_counts = past_counts
-        self.depth = len(windows)
-        self.rows, self.is_empty = rows, is_empty
-        self.written: set[int] = set()
-        self.written_sums: set[int] = set()
+        state: Tensors,
+        steps: list[Tensors],
+        mask: torch.Tensor,
+        start: torch.Tensor | None,
+    ) -> None:
+        """Replace the state and the steps' tensors by those after new columns (B, N), where `mask` is True at tokens.
 
-    def of_rows(self, index: torch.Tensor) -> "ChunkCacheView":
-        """A view of the rows at `index` (n,) among those of this one; both write to the same draft."""
-        view = copy.copy(self)
-        view.rows = index if self.rows is None else self.rows[index]
-        view.places, view.past_counts = self.places[index], self.past_counts[index]
-        return view
+        Args:
+            start: (B,) sequences that forgot what was cached of them; None if none did.
+        """
+        ragged, before = ~mask[:, -1] & (state["fill"] > 0), self.state.get("ragged")
+        if before is not None:
+            ragged = ragged | (before if start is None else before & ~start)
+        self.write([{**state, "ragged": ragged}, *steps], mask.shape[1])
+
+
+class ChunkCacheView(CacheView):
+    """A view of the depth steps of a `ChunkCache`, for one chunk after the other; places of padding are C."""
+
+    def of_chunk(
+        self, rows: torch.Tensor | None, places: torch.Tensor, past_counts: torch.Tensor, is_empty: bool
+    ) -> "ChunkCacheView":
+        """A view of a chunk of the rows (n,), which writes to the same draft."""
+        return ChunkCacheView(self.draft, past_counts, is_empty, rows, places)
 
     def of_packed(self, context: PackedContext, step: int) -> PackedContext:
         """The context of a step of packed tokens, without earlier ones, with the keys and values of the memory."""
         memory = self.memory(step)
         return context if memory is None else replace(context, memory=memory)
 
-    @property
-    def num_written(self) -> int:
-        """Steps whose keys and values have been written."""
-        return len(self.written)
-
-    @property
-    def num_written_sums(self) -> int:
-        """The steps until the last whose sums have been written."""
-        return max(self.written_sums, default=-1) + 1
-
-    def selected(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The view's rows of a tensor (B, ...)."""
-        return tensor if self.rows is None else tensor.index_select(0, self.rows)
-
-    def replaced(self, tensor: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        """A tensor (B, ...) with `own` (n, ...) as the view's rows."""
-        return own if self.rows is None else tensor.to(own.dtype).index_copy(0, self.rows, own)
-
     def past(self, step: int) -> PastKeyValue:
-        window = self.windows[step]
+        window = self.draft[step]
         return PastKeyValue(self.selected(window["key"]), self.selected(window["value"]), self.places)
 
     def context(self, context: NamedTuple, step: int) -> NamedTuple:
@@ -146,16 +120,19 @@ class ChunkCacheView:
 
     def memory(self, step: int) -> KeyValue | None:
         """Keys and values of the memory, None if steps share those of the first."""
-        window = self.windows[step]
+        window = self.draft[step]
         if "memory_key" not in window:
             return None
         return KeyValue(self.selected(window["memory_key"]), self.selected(window["memory_value"]))
 
+    def replaced(self, tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """A tensor (B, ...) with (n, ...) as the view's rows."""
+        return new if self.rows is None else tensor.to(new.dtype).index_copy(0, self.rows, new)
+
     def write(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Keys and values (n, H, C + 1, D) of the view's rows after a step."""
-        window = self.windows[step]
+        window, self.num_written = self.draft[step], step + 1
         window |= {"key": self.replaced(window["key"], key), "value": self.replaced(window["value"], value)}
-        self.written.add(step)
 
     def write_new(self, step: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Keys and values (n, H, N, D) of the view's rows, those of new tokens alone."""
@@ -163,7 +140,7 @@ class ChunkCacheView:
 
     def sums(self, step: int) -> torch.Tensor | None:
         """(n, F) sums over the cached tokens of the chunk."""
-        sums = self.windows[step].get("sums")
+        sums = self.draft[step].get("sums")
         if sums is None:
             return None
         sums = self.selected(sums)
@@ -171,10 +148,10 @@ class ChunkCacheView:
         return torch.where(self.past_counts[:, None] > 0, sums.gather(1, last).squeeze(1), 0.0)
 
     def write_sums(self, step: int, sums: torch.Tensor) -> None:
-        window = self.windows[step]
+        """Sums (n, N, F) over each new token of the view's rows and those before it in the chunk."""
+        window, self.num_written_sums = self.draft[step], step + 1
         number, _, chunk, _ = window["key"].shape
         old = window.get("sums")
         old = sums.new_zeros(number, chunk, sums.shape[-1]) if old is None else old
-        own = self.selected(old).scatter(1, self.places[..., None].expand_as(sums), sums)
-        window["sums"] = self.replaced(old, own)
-        self.written_sums.add(step)
+        new = self.selected(old).scatter(1, self.places[..., None].expand_as(sums), sums)
+        window["sums"] = self.replaced(old, new)

@@ -14,8 +14,7 @@ from ..ops.graphs import in_graph
 from ..ops.masks import is_flash
 from ..ops.row_groups import Spread
 from ..ops.transformer_block import BlockOutput
-from .chunk_cache import ChunkCacheView
-from .depth_cache import DepthCacheView, is_prefill
+from .depth_cache import is_prefill
 from .exit_criteria import relative_change
 from .halting import HaltingStrategy
 from .launches import is_launch_bound
@@ -66,7 +65,7 @@ class PackedRows(Layout):
         columns: tuple[int, int],
         num_columns: int,
         can_compact: bool,
-        cache: DepthCacheView | ChunkCacheView | None = None,
+        cache=None,
     ):
         self.cache = cache
         self.config, self.strategy, self.mask, self.padded = config, strategy, mask, padded
@@ -89,7 +88,7 @@ class PackedRows(Layout):
         mask: torch.Tensor,
         context: NamedTuple,
         can_compact: bool,
-        cache: DepthCacheView | ChunkCacheView | None = None,
+        cache=None,
     ) -> tuple["PackedRows", torch.Tensor]:
         """(B, S, E) -> the layout of all rows, and the states of their tokens (N, E)."""
         num_rows, width = mask.shape

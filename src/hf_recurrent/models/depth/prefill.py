@@ -13,8 +13,6 @@ from torch import nn
 from ..ops.attention import PackedContext, PaddedContext, Rotations
 from ..ops.row_groups import place
 from ..ops.transformer_block import BlockOutput
-from .chunk_cache import ChunkCacheView
-from .depth_cache import DepthCacheView
 from .frozen_tokens import FrozenTokens, Tokens
 from .layouts import Finished, PackedLayout, last_keys_are_kept
 from .unit_states import select_units
@@ -23,7 +21,6 @@ from .unit_states import select_units
 class PrefillLayout(PackedLayout):
     """Live tokens packed, with an empty cache: every row stays, so that a step's keys and values are what is cached."""
 
-    cache: DepthCacheView | ChunkCacheView
     padded: PaddedContext
 
     @classmethod
@@ -34,7 +31,7 @@ class PrefillLayout(PackedLayout):
         hidden: torch.Tensor,
         mask: torch.Tensor,
         context: PaddedContext,
-        cache: DepthCacheView | ChunkCacheView,
+        cache,
     ) -> tuple["PrefillLayout", torch.Tensor]:
         """(B, S, E) -> the layout of all valid tokens, and their states (N, E)."""
         units = mask.flatten().nonzero().squeeze(-1)

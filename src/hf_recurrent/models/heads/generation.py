@@ -295,7 +295,7 @@ class RecurrentGenerationMixin:
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
             cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_depth"))
-            cache.is_static = is_static
+            cache.is_compileable = is_static
         takes_back = generation_config.is_assistant or generation_mode is GenerationMode.ASSISTED_GENERATION
         if takes_back and isinstance(model_kwargs.get(CACHE_NAME), RecurrentCache):
             model_kwargs[CACHE_NAME].keep_for_crops()

@@ -119,8 +119,7 @@ def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput 
 
 def has_source(cache: RecurrentCache | None) -> bool:
     """Whether a decoder's cache holds the keys and values of a source."""
-    source = getattr(cache, "source", None)
-    return source is not None and source.key_value() is not None
+    return getattr(cache, "source", None) is not None
 
 
 class EncoderDecoder:

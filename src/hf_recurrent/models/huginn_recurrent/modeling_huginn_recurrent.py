@@ -13,7 +13,7 @@ from ..base.base_model import ForwardCall, newest_columns, pool, row_distributio
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.stacked_depth import StackedDepthModel
 from ..config.fields import shown
-from ..depth.depth_cache import DepthCache, DepthCacheView
+from ..depth.depth_cache import DepthCache, DepthLayer
 from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
 from ..depth.packed_rows import PackedRows
 from ..heads.causal import ForCausalLM
@@ -74,7 +74,8 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
 
     def new_cache(self, max_depth: int | None = None) -> DepthCache:
         steps = self.cache_steps(max_depth)
-        return DepthCache(steps, self.signature(), self.config.layers_per_step, self.outer_layers)
+        outer = [DepthLayer() for _ in range(self.outer_layers)]
+        return DepthCache(steps, self.signature(), self.config.layers_per_step, outer)
 
     def signature(self) -> str:
         return f"{super().signature()}, {len(self.prelude)} before them and {len(self.coda)} after"
@@ -83,15 +84,13 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         cache, new = call.cache, newest_columns(mask, hidden.shape[1])
         context = self.context(hidden, mask, call)
 
-        def through(
-            layers: nn.ModuleList, states: torch.Tensor, first: int
-        ) -> tuple[torch.Tensor, DepthCacheView | None]:
+        def through(layers: nn.ModuleList, states: torch.Tensor, first: int) -> tuple:
             """States (B, S, E) after layers that are applied once, and what is to be cached of them."""
-            view = None if cache is None else cache.outer_view(mask, first, first + len(layers))
+            view = None if cache is None else cache.view(mask, slice(first, first + len(layers)))
             plain = call._replace(record_states=False)
             return run_layers(layers, states, new, context, plain, view, self.config).hidden_states, view
 
-        def decoded(states: torch.Tensor) -> tuple[torch.Tensor, DepthCacheView | None]:
+        def decoded(states: torch.Tensor) -> tuple:
             """Running states (B, S, 2 E) after the coda, (B, S, E)."""
             found, view = through(self.coda, self.norm(self.watched(states)), len(self.prelude))
             return torch.where(new[..., None], self.norm(found), 0.0), view

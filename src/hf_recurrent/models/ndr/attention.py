@@ -13,7 +13,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 
-from ..ops.attention import Attention, AttentionOutput, KeyValue, PastKeyValue
+from ..ops.attention import Attention, AttentionOutput, KeyValue
 from ..ops.graphs import in_graph
 from ..ops.initialization import initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
@@ -52,7 +52,7 @@ class RoutingContext(NamedTuple):
     key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
     position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and absolute positions
     places: torch.Tensor | None  # (B, K) position of each key in its sequence, None if it is its column
-    past: PastKeyValue | None = None
+    past: tuple | None = None
 
     @classmethod
     def from_mask(

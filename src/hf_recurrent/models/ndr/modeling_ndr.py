@@ -14,7 +14,6 @@ from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import SharedBlockModel
 from ..depth.act import ACT
 from ..depth.alignment import Alignment
-from ..depth.depth_cache import DepthCacheView
 from ..depth.halting import HaltingStrategy
 from ..depth.layouts import Layout
 from ..depth.loop import DepthOutput
@@ -182,7 +181,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         """Always: halted tokens are still computed and attended to."""
         return True
 
-    def trained_strategy(self, call: ForwardCall, max_depth: int, cache: DepthCacheView | None) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.config
         if config.halting == "none":
             return super().trained_strategy(call, max_depth, cache)

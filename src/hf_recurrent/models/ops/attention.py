@@ -57,39 +57,6 @@ class Rotations(NamedTuple):
 NO_ROTATIONS = Rotations(None, None)
 
 
-class PastKeyValue(NamedTuple):
-    """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
-
-    New ones go after them or, with `places` (B, Q), into a window of fixed size, whose last place is for padding and
-    masked.
-    """
-
-    key: torch.Tensor
-    value: torch.Tensor
-    places: torch.Tensor | None = None
-
-    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values extended by those of new tokens, (B, H, Q, D) each; the tensors held here do not change."""
-        # a cache may come from a call in another precision
-        old_key, old_value = self.key.to(key.dtype), self.value.to(value.dtype)
-        if self.places is None:
-            return torch.cat((old_key, key), dim=2), torch.cat((old_value, value), dim=2)
-        index = self.places[:, None, :, None].expand_as(key)
-        return old_key.scatter(2, index, key), old_value.scatter(2, index, value)
-
-    def of_batch(self, states: torch.Tensor) -> torch.Tensor:
-        """States (B, ...) of the rows that have queries, in the rows that have keys."""
-        return states
-
-    def of_queries(self, states: torch.Tensor) -> torch.Tensor:
-        """The inverse of `of_batch`."""
-        return states
-
-    def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
-        """Extended keys or values (B, H, P', D) without the place for padding."""
-        return states if self.places is None else states[:, :, :-1]
-
-
 class KeptKeyValue(NamedTuple):
     """Keys and values (B, H, Q, D) of an earlier step, which tokens that have stopped keep.
 
@@ -119,7 +86,8 @@ class PaddedContext(NamedTuple):
 
     attention_mask: Mask | None  # as transformers' mask helpers build it for the implementation
     rotations: Rotations
-    past: PastKeyValue | tuple[PastKeyValue, ...] | None = None  # of each layer, where a step has several
+    # keys and values of earlier tokens; of each layer, where a step has several
+    past: tuple | None = None
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection

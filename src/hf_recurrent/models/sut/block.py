@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..ops.attention import KeyValue, PastKeyValue
+from ..ops.attention import KeyValue
 from ..ops.layers import Dropout
 from ..ops.masks import Mask
 from ..ops.row_groups import place
@@ -31,7 +31,7 @@ class SUTContext(NamedTuple):
     served: torch.Tensor | None = None  # (n,) indices of the tokens that attend and have experts, None for all present
     fresh: torch.Tensor | None = None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
     frozen: KeyValue | None = None  # (B * S, H, D) each, of the step before
-    past: PastKeyValue | None = None  # of earlier tokens
+    past: tuple | None = None  # of earlier tokens
     memory: KeyValue | None = None  # (B, K', H, D) each, of another stack's states
     memory_visible: Mask | None = None  # (R, 1, 1, K') bool
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..depth.depth_cache import DepthCache, DepthCacheView, DepthLayer
+from ..depth.cache import CacheLayer
+from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import relative_change
 from ..depth.layouts import Finished, Layout, of_live, row_answers
 from ..depth.loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
@@ -27,55 +28,31 @@ from .routed_attention import PackedQueries, Settings
 from .routing import RouterStatistics
 
 
-class SourceLayer(DepthLayer):
-    """Keys and values of another stack's states, which serve every depth step and every new token.
+class StackCache(DepthCache):
+    """A layer for each depth step and, of a decoder with an encoder, one after them for the encoder's states.
 
-    Attributes:
-        has_padding: whether padding is among them, which only a mask tells apart.
+    Its keys and values (B, H, S', D) serve every depth step and every new token.
     """
 
-    has_padding = False
-
-    def key_value(self) -> KeyValue | None:
-        """(B, S', H, D) each, None before the first call."""
-        if not self.is_initialized:
-            return None
-        return KeyValue(self.keys.transpose(1, 2), self.values.transpose(1, 2))
-
-    def write(self, key_value: KeyValue) -> None:
-        self.append(key_value.key.transpose(1, 2), key_value.value.transpose(1, 2), None)
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Nothing to do: removing target tokens does not change the source."""
-
-    def reset(self) -> None:
-        super().reset()
-        self.has_padding = False
-
-    def contents(self) -> dict[str, torch.Tensor]:
-        return super().contents() | ({"has_padding": torch.tensor(True)} if self.has_padding else {})
-
-    def restore(self, contents: dict[str, torch.Tensor]) -> None:
-        super().restore(contents)
-        self.has_padding = "has_padding" in contents
-
-
-class StackCache(DepthCache):
-    """A layer for each depth step and, of a decoder with an encoder, one after them for the encoder's states."""
-
     def __init__(self, depth: int, signature: str, attends_to_source: bool):
-        super().__init__(depth, signature)
-        self.attends_to_source = attends_to_source
-        if attends_to_source:
-            self.layers.append(SourceLayer())
+        super().__init__(depth, signature, outer_layers=[CacheLayer()] * attends_to_source)
 
     @property
-    def depth(self) -> int:
-        return len(self.layers) - self.attends_to_source
+    def source(self) -> KeyValue | None:
+        """(B, S', H, D) each, None before the first call, or without an encoder."""
+        tensors = self.layers[-1].tensors if len(self.layers) > self.depth else {}
+        return KeyValue(*(tensors[name].transpose(1, 2) for name in ("keys", "values"))) if tensors else None
 
     @property
-    def source(self) -> SourceLayer | None:
-        return self.layers[-1] if self.attends_to_source else None
+    def source_has_padding(self) -> bool:
+        """Whether padding is in the source, which only a mask tells apart."""
+        return "has_padding" in self.layers[-1].tensors
+
+    def write_source(self, key_value: KeyValue, mask: torch.Tensor) -> None:
+        """Keys and values (B, S', H, D) of a source, by its mask (B, S')."""
+        keys, values = (states.transpose(1, 2) for states in key_value)
+        padding = {} if in_graph() or bool(mask.all()) else {"has_padding": torch.tensor(True)}
+        self.layers[-1].replace({"keys": keys, "values": values, **padding})
 
 
 class AttentionInputs(NamedTuple):
@@ -133,7 +110,7 @@ class SparseLayout(Layout):
         self,
         strategy: LogStickBreaking,
         inputs: AttentionInputs,
-        cache: DepthCacheView | None,
+        cache,
         position_bias: nn.Module | None,
         units: torch.Tensor | None,
         settings: Settings,
@@ -379,7 +356,7 @@ def run_sparse(
     inputs: AttentionInputs,
     options: DepthOptions,
     settings: Settings,
-    cache: DepthCacheView | None = None,
+    cache=None,
     record_experts: bool = False,
 ) -> DepthOutput:
     """Apply one shared block until every token has halted (Algorithm 1 of the SUT paper).

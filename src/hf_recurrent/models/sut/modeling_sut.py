@@ -16,7 +16,6 @@ from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
-from ..depth.depth_cache import DepthCacheView
 from ..depth.exit_criteria import resolve_exit
 from ..depth.loop import DepthOutput
 from ..depth.objectives import prior_divergence, sampled_depth
@@ -228,7 +227,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         return self.final_norm(states)
 
-    def trained_strategy(self, call: ForwardCall, max_depth: int, cache: DepthCacheView | None) -> LogStickBreaking:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> LogStickBreaking:
         config = self.depth_config
         if config.halting == "none":
             if call.exit is None:
@@ -242,11 +241,11 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
     def source_inputs(self, hidden: torch.Tensor, call: ForwardCall) -> dict[str, torch.Tensor | KeyValue]:
         """Keys and values of the other stack's states, from the cache where it has them."""
         states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
-        cached = None if call.cache is None else call.cache.source.key_value()
+        cached = None if call.cache is None else call.cache.source
         # of a decoder whose source both stacks were given
         own_names = ("encoder_hidden_states", "encoder_attention_mask")
         names = ("encoder_outputs", "attention_mask") if self.input_prefix else own_names
-        if mask is None and cached is not None and call.cache.source.has_padding:
+        if mask is None and cached is not None and call.cache.source_has_padding:
             raise ValueError(
                 f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
             )
@@ -260,9 +259,7 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
                 )
             )
             if call.cache is not None:
-                call.cache.source.write(cached)
-                if not in_graph():
-                    call.cache.source.has_padding = not bool(mask.all())
+                call.cache.write_source(cached, mask)
         return {"memory": cached, "memory_mask": mask}
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentOutput:
