@@ -4,7 +4,7 @@ Shapes: B sequences, S tokens, R sequences with tokens in a chunk, N maximum num
 number of tokens of a chunk, M memory slots, E width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -37,20 +37,12 @@ class ChunkState:
         """The place of each token in its chunk, after the last one for padding: (R, N)."""
         return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
 
-    def counts_before(self, chunk: Chunk) -> torch.Tensor:
-        """Tokens (R,) of the chunk that were read before."""
-        counts = chunk.select(self.counts)
-        return counts if chunk.index == 0 else torch.zeros_like(counts)
-
     def extended(
         self, chunk: Chunk, states: torch.Tensor, rows: torch.Tensor | None = None, columns: slice = slice(None)
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (R', C + 1, E) with these states (R', W, E), and counts (R',), of the chunk's rows at `rows`."""
-        parts = (
-            self.places(chunk)[:, columns],
-            chunk.select(self.outputs),
-            self.counts_before(chunk) + chunk.valid.sum(-1),
-        )
+        counts = chunk.valid.sum(-1) + (chunk.select(self.counts) if chunk.index == 0 else 0)
+        parts = self.places(chunk)[:, columns], chunk.select(self.outputs), counts
         places, outputs, counts = parts if rows is None else (part.index_select(0, rows) for part in parts)
         return outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype)), counts
 
@@ -151,8 +143,9 @@ class ChunkRecurrentModel(BaseModel):
                 memories.append(state.memory)
             states, view = chunk.tokens(hidden), None
             if cached:
-                before, is_empty = state.counts_before(chunk), is_new or chunk.index > 0
-                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), before, is_empty)
+                before = state.counts if chunk.index == 0 else torch.zeros_like(state.counts)
+                is_empty = is_new or chunk.index > 0
+                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), chunk.select(before), is_empty)
             features = partial(self.chunk_features, state, chunk)
             context = self.context(states, chunk, state, view)
             output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
@@ -163,13 +156,11 @@ class ChunkRecurrentModel(BaseModel):
         if cached:
             fixed = {"memory": state.memory, "outputs": state.outputs, "fill": state.counts}
             cache.commit(fixed, state.cache.draft, mask, call.start)
-        depth = self.collect(chunks, outputs, *mask.shape, cached)
+        depth = self.collect(chunks, outputs, step_features, mask.shape, cached)
         if call.pool or call.record_states:
             last = self.updated_memory(state.memory, state.outputs, state.counts)
             memory_states = memory_after_each(memories, last, chunks) if call.record_states else (last,)
             depth = depth._replace(memory_states=memory_states)
-        if step_features:
-            depth = depth._replace(**steps_of_last_chunk(chunks, step_features, outputs, mask.shape[0]))
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def initial_state(self, hidden: torch.Tensor, call: ForwardCall) -> ChunkState:
@@ -237,9 +228,8 @@ class ChunkRecurrentModel(BaseModel):
         # those of padding after cached tokens may exceed the chunk
         places = chunk.positions.clamp_max(size - 1)
         rotations = Rotations(*(table[places] for table in state.rotations))
-        context = PaddedContext(
-            None, rotations, memory=chunk.select(state.memory) if cache is None else cache.memory(0)
-        )
+        memory = chunk.select(state.memory) if cache is None else cache.memory(0)
+        context = PaddedContext(None, rotations, memory=memory)
         if cache is not None:
             # sequences hold different numbers of cached tokens
             place, positions = torch.arange(size, device=states.device), chunk.positions.expand(states.shape[0], -1)
@@ -256,69 +246,67 @@ class ChunkRecurrentModel(BaseModel):
         return context._replace(attention_mask=mask)
 
     def collect(
-        self, chunks: list[Chunk], outputs: list[DepthOutput], batch_size: int, length: int, cached: bool
+        self,
+        chunks: list[Chunk],
+        outputs: list[DepthOutput],
+        features: list[list[torch.Tensor]],
+        size: tuple[int, int],
+        cached: bool,
     ) -> DepthOutput:
-        """One output of all chunks; values of tokens are in the order of the tokens.
+        """One output of all chunks; values of tokens are in the order of the tokens (B, S).
 
-        With a cache, attention weights are those of the places of a token's chunk, cached tokens included.
+        With a cache, attention weights are those of the places of a token's chunk, cached tokens included. `features`
+        (R, E) after each step, and halting distributions, are those of each sequence's last chunk.
         """
 
-        def merged(name: str, fill: float = 0.0) -> torch.Tensor | None:
+        def merged(name: str, join: Callable[[list[torch.Tensor]], torch.Tensor]):
             pieces = [getattr(output, name) for output in outputs]
-            if pieces[0] is None:
-                return None
-            if name == "hidden_states" or self.config.token_units:
-                return merge(chunks, pieces, batch_size, length, fill)
-            return merge_by_chunk(chunks, pieces, batch_size, fill)
+            if isinstance(pieces[0], tuple):
+                return tuple(join(list(step)) for step in zip(*pieces, strict=True))
+            return None if pieces[0] is None else join(pieces)
 
-        def by_step(name: str, merge_step) -> tuple[torch.Tensor, ...] | None:
-            if getattr(outputs[0], name) is None:
-                return None
-            steps = zip(*(getattr(output, name) for output in outputs), strict=True)
-            return tuple(merge_step(chunks, list(pieces), batch_size, length) for pieces in steps)
+        def tokens(pieces: list[torch.Tensor], fill: float = 0.0) -> torch.Tensor:
+            return merge(chunks, pieces, *size, fill)
 
-        def merge_heads(chunks: list[Chunk], pieces: list[torch.Tensor], *size: int) -> torch.Tensor:
-            return merge(chunks, [piece.transpose(1, 2) for piece in pieces], *size).transpose(1, 2)
+        def units(pieces: list[torch.Tensor], fill: float = 0.0) -> torch.Tensor:
+            return tokens(pieces, fill) if self.config.token_units else merge_by_chunk(chunks, pieces, size[0], fill)
 
-        return DepthOutput(
-            hidden_states=merged("hidden_states"),
-            ponder_cost=mean_over_chunks(chunks, [output.ponder_cost for output in outputs], batch_size),
-            ponder_steps=merged("ponder_steps", fill=-1),
-            halting_probabilities=merged("halting_probabilities"),
-            all_hidden_states=by_step("all_hidden_states", merge),
-            attentions=by_step("attentions", merge_heads if cached else merge_attention),
-            gates=by_step("gates", merge),
-            read_attentions=by_step("read_attentions", merge_heads),
+        def heads(pieces: list[torch.Tensor]) -> torch.Tensor:
+            return tokens([piece.transpose(1, 2) for piece in pieces]).transpose(1, 2)
+
+        def within(pieces: list[torch.Tensor]) -> torch.Tensor:
+            return merge_attention(chunks, pieces, *size)
+
+        def mean(costs: list[torch.Tensor]) -> torch.Tensor:
+            """(R,) -> (B,), over the chunks in which a sequence has tokens."""
+            pairs = [torch.stack((cost, torch.ones_like(cost)), dim=-1) for cost in costs]
+            total, number = merge_by_chunk(chunks, pairs, size[0], 0.0).sum(1).unbind(-1)
+            return total / number.clamp_min(1)
+
+        def last(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+            values = pieces[0].new_zeros(size[0], pieces[0].shape[-1])
+            for chunk, piece in zip(chunks, pieces, strict=True):
+                values = chunk.scatter(values, piece)
+            return values
+
+        depth = DepthOutput(
+            hidden_states=merged("hidden_states", tokens),
+            ponder_cost=merged("ponder_cost", mean),
+            ponder_steps=merged("ponder_steps", partial(units, fill=-1)),
+            halting_probabilities=merged("halting_probabilities", units),
+            all_hidden_states=merged("all_hidden_states", tokens),
+            attentions=merged("attentions", heads if cached else within),
+            gates=merged("gates", tokens),
+            read_attentions=merged("read_attentions", heads),
         )
-
-
-def steps_of_last_chunk(
-    chunks: list[Chunk], features: list[list[torch.Tensor]], outputs: list[DepthOutput], batch_size: int
-) -> dict[str, object]:
-    """Features after each step, and halting distribution, of each sequence's last chunk, as fields of `DepthOutput`."""
-
-    def last(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
-        values = pieces[0].new_zeros(batch_size, pieces[0].shape[-1])
-        for chunk, piece in zip(chunks, pieces, strict=True):
-            values = chunk.scatter(values, piece)
-        return values
-
-    pairs = zip(chunks, outputs, strict=True)
-    distributions = [row_distribution(output.halting_probabilities, chunk.mask, by_row=True) for chunk, output in pairs]
-    return {
-        "step_features": tuple(map(last, zip(*features, strict=True))),
-        "halting_distribution": None if distributions[0] is None else last(distributions),
-    }
-
-
-def mean_over_chunks(chunks: list[Chunk], costs: list[torch.Tensor | None], batch_size: int) -> torch.Tensor | None:
-    """Mean over the chunks in which a sequence has tokens: (R,) of each -> (B,)."""
-    if costs[0] is None:
-        return None
-    taken = merge_by_chunk(
-        chunks, [chunk.valid.any(-1).to(cost) for chunk, cost in zip(chunks, costs, strict=True)], batch_size, 0.0
-    )
-    return merge_by_chunk(chunks, costs, batch_size, 0.0).sum(1) / taken.sum(1).clamp_min(1)
+        if not features:
+            return depth
+        pairs = zip(chunks, outputs, strict=True)
+        halting = [row_distribution(output.halting_probabilities, chunk.mask, by_row=True) for chunk, output in pairs]
+        return depth._replace(
+            step_features=tuple(map(last, zip(*features, strict=True))),
+            halting_distribution=None if halting[0] is None else last(halting),
+        )
 
 
 def memory_after_each(

@@ -6,6 +6,7 @@ Shapes: B sequences, S columns, R sequences with tokens in a chunk, N maximum nu
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from ..ops.graphs import in_graph
 from ..ops.sharding import largest_over_ranks
@@ -65,57 +66,47 @@ def plan_chunks(
         keep_all: whether chunks also hold the sequences without tokens in them.
         sharded: whether all ranks must run the same number of chunks.
     """
-    (_, width), device = mask.shape, mask.device
-    size = chunk_size(config, width)
-    lengths = mask.sum(-1)
-    sizes = (lengths + config.num_chunks - 1) // config.num_chunks if config.chunking == "count" else size
+    width, device, by_count = mask.shape[1], mask.device, config.chunking == "count"
+    size, lengths = chunk_size(config, width), mask.sum(-1)
+    sizes = (lengths + config.num_chunks - 1) // config.num_chunks if by_count else size
     offset = torch.zeros_like(lengths) if num_cached is None else num_cached
     # a short sequence has small chunks, and so may have more of them than the longest one
-    num_chunks = min(config.num_chunks, width) if config.chunking == "count" else -(-width // size)
-    num_chunks += num_cached is not None
+    num_chunks = (min(config.num_chunks, width) if by_count else -(-width // size)) + (num_cached is not None)
     first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
-    starts, ends = first.clamp_min(0), torch.minimum(lengths, first + sizes)
-    counts = (ends - starts).clamp_min(0)  # (chunks, B)
+    starts = first.clamp_min(0)
+    counts = (torch.minimum(lengths, first + sizes) - starts).clamp_min(0)  # (chunks, B)
     order, _ = tokens_first(mask)
     traced = in_graph()
     known = [[0, min(size, width)]] * num_chunks if traced else counts.tolist()
-    last = max([0, *(i for i in range(num_chunks) if max(known[i]) > 0)])
+    last = max([0, *(i for i, here in enumerate(known) if max(here) > 0)])
     if sharded:
         last = largest_over_ranks(last, device)
+        missing = max(0, last + 1 - num_chunks)
+        starts, counts = (nn.functional.pad(each, (0, 0, 0, missing)) for each in (starts, counts))
+        known += [[0] * len(lengths)] * missing
 
     chunks = []
-    for i in range(last + 1):
-        max_count = max(known[i]) if i < num_chunks else 0
+    for i, here in enumerate(known[: last + 1]):
         # an input of padding only still needs a chunk
-        if max_count == 0 and last > 0 and not sharded:
+        if max(here) == 0 and last > 0 and not sharded:
             continue
-        column = torch.arange(max(max_count, 1), device=device)
-        here = counts[min(i, num_chunks - 1)] if i < num_chunks else torch.zeros_like(lengths)
-        start = starts[min(i, num_chunks - 1)]
+        present, sequences = [number for number, count in enumerate(here) if count], None
+        parts = order, starts[i], counts[i], offset
+        if not keep_all and not traced and 0 < len(present) < len(here):
+            sequences, here = torch.tensor(present, device=device), [here[number] for number in present]
+            parts = tuple(part[sequences] for part in parts)
+        tokens, start, count, before = parts
+        column = torch.arange(max(1, *here), device=device)
         chunk = Chunk(
             index=i,
-            sequences=None,
-            columns=order.gather(1, (start[:, None] + column).clamp_max(width - 1)),
-            positions=column[None] + (offset[:, None] if i == 0 and num_cached is not None else 0),
-            valid=column < here[:, None],
-            full=i < num_chunks and min(known[i]) == max_count > 0,
+            sequences=sequences,
+            columns=tokens.gather(1, (start[:, None] + column).clamp_max(width - 1)),
+            positions=column[None] + (before[:, None] if i == 0 and num_cached is not None else 0),
+            valid=column < count[:, None],
+            full=min(here) == max(here) > 0,
         )
-        present = [number for number, count in enumerate(known[i]) if count] if i < num_chunks else []
-        if not keep_all and not traced and 0 < len(present) < len(lengths):
-            chunk = select_sequences(chunk, torch.tensor(present, device=device), [known[i][n] for n in present])
         chunks.append(chunk)
     return chunks
-
-
-def select_sequences(chunk: Chunk, sequences: torch.Tensor, counts: list[int]) -> Chunk:
-    shared = chunk.positions.shape[0] == 1
-    return chunk._replace(
-        sequences=sequences,
-        columns=chunk.columns[sequences],
-        positions=chunk.positions if shared else chunk.positions[sequences],
-        valid=chunk.valid[sequences],
-        full=min(counts) == max(counts),
-    )
 
 
 def merge(
