@@ -70,7 +70,7 @@ class PastKeyValue(NamedTuple):
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values extended by those of new tokens, (n, H, N, D) each; the tensors held here do not change."""
         pairs = [*zip(self[:2], (self.of_keys(key), self.of_keys(value)), strict=True)]
-        if self.layer is not None:
+        if self.layer is not None and key.dtype == self.key.dtype:
             extended = [self.layer.appended(name, *pair) for name, pair in zip(("keys", "values"), pairs, strict=True)]
         else:
             # the cache may come from a call in another precision

@@ -43,9 +43,6 @@ class DepthLayer(CacheLayer):
 
         Earlier views of the buffer do not change.
         """
-        if new.dtype != old.dtype:
-            # the cache comes from a call in another precision
-            return torch.cat((old.to(new.dtype), new), dim=2)
         past_length, length = old.shape[2], old.shape[2] + new.shape[2]
         buffer = self.buffers.get(name)
         if (
