@@ -15,7 +15,7 @@ from transformers.utils.generic import can_return_tuple
 
 from ..config.cache_name import CACHE_NAME
 from ..config.fields import check_whole, shown
-from ..depth.cache import RecurrentCache, check_own_cache, keeps_cache
+from ..depth.cache import check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..depth.layouts import masked_mean
@@ -44,7 +44,7 @@ class ForwardCall(NamedTuple):
     record_halting: bool
     record_states: bool
     pool: bool
-    cache: RecurrentCache | None
+    cache: Cache | None
     start: torch.Tensor | None = None  # (B,) bool, sequences that forget their part of the cache
     model_kwargs: dict | None = None  # arguments of the architecture's own
     exit: ExitRule | None = None  # None for the model's own halting
@@ -146,7 +146,7 @@ class BaseModel(RecurrentPreTrainedModel):
         check_whole(max_depth, "max_depth")
         return self.config.num_hidden_layers if max_depth is None else max_depth
 
-    def call_depth(self, max_depth: int | None, cache: RecurrentCache | None) -> int | None:
+    def call_depth(self, max_depth: int | None, cache: Cache | None) -> int | None:
         return max_depth
 
     def resolve_exit(
@@ -240,7 +240,7 @@ class BaseModel(RecurrentPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
-        past_key_values: RecurrentCache | None = None,
+        past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -385,7 +385,7 @@ class BaseModel(RecurrentPreTrainedModel):
         inputs_embeds: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
         token_type_ids: torch.Tensor | None,
-        cache: RecurrentCache | None,
+        cache: Cache | None,
         max_depth: int | None,
     ) -> tuple[torch.Tensor, bool]:
         """Check inputs, mask, types and cache; see `check_inputs`."""
@@ -409,7 +409,7 @@ class BaseModel(RecurrentPreTrainedModel):
             self.check_padding(cache, attention_mask, full)
         return mask, full
 
-    def check_start(self, start: torch.Tensor, cache: RecurrentCache | None, mask: torch.Tensor) -> torch.Tensor | None:
+    def check_start(self, start: torch.Tensor, cache: Cache | None, mask: torch.Tensor) -> torch.Tensor | None:
         """Raise a ValueError unless `start_of_document` fits -> the mask (B,), None if there is nothing to reset."""
         meaning = f"one bool for each of the {mask.shape[0]} sequences"
         check_tensor("start_of_document", start, lambda dtype: dtype is torch.bool, (1,), meaning)
@@ -425,7 +425,7 @@ class BaseModel(RecurrentPreTrainedModel):
             )
         return start
 
-    def check_padding(self, cache: RecurrentCache, attention_mask: torch.Tensor | None, full: bool) -> None:
+    def check_padding(self, cache: Cache, attention_mask: torch.Tensor | None, full: bool) -> None:
         if attention_mask is not None:
             cache.has_padding = cache.has_padding or not full
         elif cache.has_padding:

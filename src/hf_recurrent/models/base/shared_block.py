@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.utils import logging
 
 from ..config.fields import shown
-from ..depth.cache import RecurrentCache
 from ..depth.depth_cache import is_prefill
 from ..depth.early_exit import EarlyExit, exit_indicator
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
@@ -124,7 +124,7 @@ class AdaptiveDepthModel(BaseModel):
         """Maximum of depth steps of a call."""
         return self.config.num_hidden_layers if call.max_depth is None else call.max_depth
 
-    def call_depth(self, max_depth: int | None, cache: RecurrentCache | None) -> int | None:
+    def call_depth(self, max_depth: int | None, cache: Cache | None) -> int | None:
         """`max_depth` of a call; in training it may be drawn."""
         # all pieces of a sequence that is read with a cache take the same steps
         fixed = self.config.depth_sampling == "fixed" or max_depth is not None or cache is not None

@@ -8,13 +8,14 @@ from typing import Unpack
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
 from ..config.fields import shown
-from ..depth.cache import RecurrentCache, keeps_cache
+from ..depth.cache import keeps_cache
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
@@ -124,7 +125,7 @@ torch.Size([1, 5])
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
-        past_key_values: RecurrentCache | None = None,
+        past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         detach: bool = False,
         start_of_document: torch.BoolTensor | None = None,

@@ -5,6 +5,7 @@ Shapes: B sequences, S source tokens, T target tokens, P cached target tokens, E
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
@@ -13,7 +14,7 @@ from ..base.arguments import supported
 from ..base.outputs import RecurrentSeq2SeqOutput, base_outputs
 from ..config.cache_name import CACHE_NAME
 from ..config.fields import shown
-from ..depth.cache import RecurrentCache, keeps_cache
+from ..depth.cache import keeps_cache
 from ..depth.exit_criteria import AnswerHead, ExitOptions
 from ..depth.objectives import objective_loss
 from ..ops.checks import check_ids, is_nan, refuse
@@ -117,7 +118,7 @@ def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput 
     return encoder_outputs
 
 
-def has_source(cache: RecurrentCache | None) -> bool:
+def has_source(cache: Cache | None) -> bool:
     """Whether a decoder's cache holds the keys and values of a source."""
     return getattr(cache, "source", None) is not None
 
@@ -153,7 +154,7 @@ class EncoderDecoder:
         for stack in (self.encoder, self.decoder):
             stack.config.vocab_size = self.config.vocab_size
 
-    def new_cache(self, max_depth: int | None = None) -> RecurrentCache:
+    def new_cache(self, max_depth: int | None = None) -> Cache:
         """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
         return self.decoder.new_cache(max_depth) if self.config.is_encoder_decoder else super().new_cache(max_depth)
 
@@ -180,7 +181,7 @@ class EncoderDecoder:
         inputs_embeds: torch.FloatTensor | None = None,
         decoder_inputs_embeds: torch.FloatTensor | None = None,
         encoder_outputs: ModelOutput | tuple | None = None,
-        past_key_values: RecurrentCache | None = None,
+        past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         max_depth: int | None = None,
         **options,
@@ -361,7 +362,7 @@ torch.Size([1, 3])
         inputs_embeds: torch.FloatTensor | None = None,
         decoder_inputs_embeds: torch.FloatTensor | None = None,
         encoder_outputs: ModelOutput | tuple | None = None,
-        past_key_values: RecurrentCache | None = None,
+        past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         labels: torch.LongTensor | None = None,
         output_attentions: bool | None = None,
