@@ -16,7 +16,7 @@ def config_of(model_type: str = "tlb", **fields):
 def chunks_of(config, mask: torch.Tensor) -> list[list[list[int]]]:
     """For each sequence of (B, S), the columns of each of its chunks."""
     chunks: list[list[list[int]]] = [[] for _ in mask]
-    for chunk in plan_chunks(config, mask, None, keep_all=False, sharded=False):
+    for chunk in plan_chunks(config, mask, None, sharded=False):
         rows = range(len(mask)) if chunk.sequences is None else chunk.sequences.tolist()
         for row, columns, valid in zip(rows, chunk.columns, chunk.valid, strict=True):
             if bool(valid.any()):

@@ -85,9 +85,10 @@ def losing_a_weight(save):
     return planted
 
 
-def crop_without_sums(self, number):
-    kept = {name: value if name == "sums" else value[:, :, :number] for name, value in self.tensors.items()}
-    self.replace(kept)
+def forget_but_sums(self, number):
+    for layer in self.layers:
+        kept = {name: each if name == "sums" else each[:, :, :-number] for name, each in layer.tensors.items()}
+        layer.replace(kept if number < self.length else {})
 
 
 def steps_of_other_beams(generated, calls, end):
@@ -115,9 +116,9 @@ PLANTED = {
         "saving and loading",
     ),
     "sums that cropping leaves": (
-        depth_cache.DepthLayer,
-        "crop",
-        crop_without_sums,
+        depth_cache.DepthCache,
+        "forget",
+        forget_but_sums,
         "gut ForCausalLM",
         "cropping a cache",
     ),
@@ -150,17 +151,17 @@ def test_a_planted_fault_is_found(name):
     assert str(fault.case) in str(found)
 
 
-def unclear(self, tokens_to_remove):
+def unclear(self, number):
     raise ValueError("no")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("crop", "message"),
-    [(lambda self, tokens_to_remove: None, "was not refused"), (unclear, "is not refused clearly: no")],
+    ("forget", "message"),
+    [(lambda self, number: None, "was not refused"), (unclear, "is not refused clearly: no")],
 )
-def test_a_refusal_that_is_missing_or_unclear_is_found(crop, message):
-    with mock.patch.object(rnn_cache.StateLayer, "crop", crop):
+def test_a_refusal_that_is_missing_or_unclear_is_found(forget, message):
+    with mock.patch.object(rnn_cache.StateCache, "forget", forget):
         found = campaign(seconds=60, seed=3, heads=[("rnn", "ForCausalLM")], properties=["cropping a cache"], faults=1)
     assert found.faults[0].verdict.kind == "failed"
     assert re.search(rf"crop\(-\d+\) {message}", found.faults[0].verdict.message)

@@ -24,7 +24,7 @@ from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 
 
 class ChunkState:
-    """Recurrent state from chunk to chunk, updated in place; see `ChunkStateLayer`."""
+    """Recurrent state from chunk to chunk, updated in place; see `ChunkCache`."""
 
     def __init__(self, memory: torch.Tensor, outputs: torch.Tensor, counts: torch.Tensor, rotations: Rotations):
         self.memory = memory  # (B, M, E)
@@ -84,8 +84,7 @@ class ChunkRecurrentModel(BaseModel):
         """As of other models; values of chunks are (B, K, ...)."""
         if self.config.token_units:
             return values
-        sharded = is_sharded(self)
-        chunks = plan_chunks(self.config, mask, None, keep_all=sharded, sharded=sharded)
+        chunks = plan_chunks(self.config, mask, None, is_sharded(self))
         pieces = [
             chunk.select(values[:, number])[:, None].expand(-1, chunk.valid.shape[1], *values.shape[2:])
             for number, chunk in enumerate(chunks)
@@ -121,9 +120,9 @@ class ChunkRecurrentModel(BaseModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, cache = self.config, call.cache
-        sharded, cached = is_sharded(self), cache is not None
+        cached, is_new = cache is not None, cache is None or not cache.state
         check_length(config, hidden, chunk_size(config, mask.shape[1]))
-        state, is_new = self.initial_state(hidden, call), not cached or not cache.state
+        state = self.initial_state(hidden, call)
         # a graph does not know which chunks are complete, and would compute two for the token
         one_token = in_graph() and mask.shape[1] == 1 and not is_new
         if one_token:
@@ -133,7 +132,7 @@ class ChunkRecurrentModel(BaseModel):
             state.memory = torch.where(complete[:, None, None], updated, state.memory)
             state.counts = state.counts.masked_fill(complete, 0)
             self.project_memory(state)
-        chunks = plan_chunks(config, mask, state.counts if cached else None, keep_all=sharded, sharded=sharded)
+        chunks = plan_chunks(config, mask, state.counts if cached else None, is_sharded(self))
         chunks = chunks[:1] if one_token else chunks
         memories, outputs, step_features = [], [], []
         for chunk in chunks:

@@ -8,8 +8,7 @@ from ..depth.chunk_cache import ChunkCache
 class BlockCache(ChunkCache):
     """Two blocks of keys and values a layer, and state vectors; of constant size, however long the context.
 
-    Layer 0 is a `ChunkStateLayer` with `fill` and `ragged` alone, of blocks. Each further one belongs to a layer of the
-    model.
+    Layer 0 holds `fill` and `ragged` alone, of blocks. Each further one belongs to a layer of the model.
     Shapes: B sequences, W tokens of a block, H heads, D head dim, S state vectors, E width, M slots.
 
     `previous_key`, `previous_value` (B, W, H, D): of the last complete block, zeros before the first.

@@ -28,8 +28,11 @@ def with_cache_named(name: str, arguments: dict) -> dict:
     Raises:
         TypeError: there are caches under both names.
     """
-    found = [value for key in ("cache", OLD_NAME) if (value := arguments.get(key)) is not None]
-    if len(found) == 2:
+    other = OLD_NAME if name == "cache" else "cache"
+    if other not in arguments:
+        return arguments
+    arguments = dict(arguments)
+    cache = arguments.pop(other)
+    if cache is not None and arguments.get(name) is not None:
         raise TypeError(f"`cache` and `{OLD_NAME}` are two names of one argument: pass one of them")
-    others = {key: value for key, value in arguments.items() if key not in ("cache", OLD_NAME)}
-    return {**others, name: found[0]} if found else others
+    return arguments if cache is None else {**arguments, name: cache}

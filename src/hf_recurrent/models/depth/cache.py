@@ -45,9 +45,6 @@ class CacheLayer(DynamicLayer):
     def offload(self) -> None:
         self.apply(lambda tensor: tensor.to("cpu", non_blocking=True))
 
-    def crop(self, tokens_to_remove: int) -> None:
-        """Nothing to do: entries after the end are masked."""
-
 
 class PastKeyValue(NamedTuple):
     """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
@@ -137,6 +134,8 @@ class CacheView:
 class RecurrentCache(Cache):
     """A list of layers, the number of cached columns, and the signature of the model that they belong to.
 
+    Caches define `forget(number)`, which takes back the last tokens, or raises a ValueError if it cannot.
+
     Args:
         depth: depth steps that there are layers for.
         signature: see `BaseModel.signature`.
@@ -172,15 +171,16 @@ class RecurrentCache(Cache):
 
     def write(self, tensors: list[Tensors], num_columns: int) -> None:
         """Replace the contents of all layers by those after so many new columns."""
+        in_graph = self.in_graph
         for layer, new in zip(self.layers, tensors, strict=True):
-            if self.in_graph and new.keys() == layer.tensors.keys():
+            if in_graph and new.keys() == layer.tensors.keys():
                 # one of the new ones may be one of the old ones, under another name
                 for name, tensor in {name: tensor.clone() for name, tensor in new.items()}.items():
                     layer.tensors[name].copy_(tensor)
             else:
                 layer.replace(new)
         # a graph would be traced again for each length
-        if not self.in_graph:
+        if not in_graph:
             self.length += num_columns
 
     @property
@@ -253,7 +253,7 @@ class RecurrentCache(Cache):
             raise ValueError(f"crop({number}): the cache holds {self.length} tokens; pass {-self.length} for all")
         if number:
             with self.unchanged_by_errors():
-                super().crop(number)
+                self.forget(-number)
                 self.length += number
 
     def keep_for_crops(self) -> None:
@@ -340,8 +340,8 @@ def keeps_cache(call: Callable[..., Result]) -> Callable[..., Result]:
     @wraps(call)
     def kept(*args, **kwargs) -> Result:
         kwargs = with_cache_named(OLD_NAME, kwargs)
-        caches = (value for value in (*args, *kwargs.values()) if isinstance(value, Cache))
-        unchanged = getattr(next(caches, None), "unchanged_by_errors", None)
+        cache = kwargs.get(OLD_NAME) or next((value for value in args if isinstance(value, Cache)), None)
+        unchanged = getattr(cache, "unchanged_by_errors", None)
         if unchanged is None or torch.compiler.is_compiling():
             return call(*args, **kwargs)
         with unchanged():

@@ -13,55 +13,23 @@ from ..ops.attention import KeyValue, PackedContext
 from .cache import CacheLayer, CacheView, PastKeyValue, RecurrentCache, Tensors
 
 
-class ChunkStateLayer(CacheLayer):
-    """The recurrent state from chunk to chunk.
-
-    `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the current chunk, the last place for padding; `fill`
-    (B,) number of tokens in the current chunk; `ragged` (B,) whether there is trailing padding, so that the last
-    columns are not the last tokens. A complete chunk is written into the memory when the next token comes, so that it
-    can still be cropped.
-
-    Args:
-        part: of a text that is read at once, in messages.
-    """
-
-    def __init__(self, part: str):
-        super().__init__()
-        self.part = part
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last `-tokens_to_remove` tokens.
-
-        Raises:
-            ValueError: tokens of a chunk that has been written into the memory.
-        """
-        if self.tensors["ragged"].any():
-            raise ValueError(
-                f"crop({tokens_to_remove}): a sequence has trailing padding, so its last columns are not its last "
-                "tokens; crop before reading padding, or read the shorter context again"
-            )
-        num_tokens = int(self.tensors["fill"].min())
-        if num_tokens < -tokens_to_remove:
-            raise ValueError(
-                f"crop({tokens_to_remove}): a sequence has only {num_tokens} tokens in its current {self.part}, and "
-                "earlier ones are merged into its memory or states; crop fewer, or copy.deepcopy the cache before "
-                "going on"
-            )
-        self.tensors = {**self.tensors, "fill": self.tensors["fill"] + tokens_to_remove}
-
-
 class ChunkCache(RecurrentCache):
     """Memory slots and the tokens of the current chunk; of constant size, however long the context.
 
-    Layer 0 is the `ChunkStateLayer`. Each further one belongs to a depth step: `key` and `value` (B, H, C + 1, D) of
-    the chunk, `memory_key` and `memory_value` (B, M, H, D), and `sums` (B, C + 1, F) if halting depends on running
-    means.
+    Layer 0 is the state from chunk to chunk: `memory` (B, M, E); `outputs` (B, C + 1, E) final states of the current
+    chunk, the last place for padding; `fill` (B,) number of tokens in the current chunk; `ragged` (B,) whether there is
+    trailing padding, so that the last columns are not the last tokens. A complete chunk is written into the memory when
+    the next token comes, so that it can still be cropped.
+
+    Each further layer belongs to a depth step: `key` and `value` (B, H, C + 1, D) of the chunk, `memory_key` and
+    `memory_value` (B, M, H, D), and `sums` (B, C + 1, F) if halting depends on running means.
     """
 
+    # of a text that is read at once, in messages
     part = "chunk"
 
     def __init__(self, depth: int, signature: str):
-        super().__init__([ChunkStateLayer(self.part), *(CacheLayer() for _ in range(depth))], depth, signature)
+        super().__init__([CacheLayer() for _ in range(depth + 1)], depth, signature)
 
     @property
     def state(self) -> Tensors:
@@ -93,6 +61,25 @@ class ChunkCache(RecurrentCache):
         if before is not None:
             ragged = ragged | (before if start is None else before & ~start)
         self.write([{**state, "ragged": ragged}, *steps], mask.shape[1])
+
+    def forget(self, number: int) -> None:
+        """Forget the last tokens.
+
+        Raises:
+            ValueError: tokens of a chunk that has been written into the memory.
+        """
+        if self.state["ragged"].any():
+            raise ValueError(
+                f"crop({-number}): a sequence has trailing padding, so its last columns are not its last tokens; crop "
+                "before reading padding, or read the shorter context again"
+            )
+        num_tokens = int(self.state["fill"].min())
+        if num_tokens < number:
+            raise ValueError(
+                f"crop({-number}): a sequence has only {num_tokens} tokens in its current {self.part}, and earlier "
+                "ones are merged into its memory or states; crop fewer, or copy.deepcopy the cache before going on"
+            )
+        self.layers[0].replace({**self.state, "fill": self.state["fill"] - number})
 
 
 class ChunkCacheView(CacheView):

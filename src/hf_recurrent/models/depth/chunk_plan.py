@@ -56,15 +56,12 @@ def chunk_size(config, width: int) -> int:
     return -(-width // (config.num_chunks if config.chunking == "count" else -(-width // config.chunk_size)))
 
 
-def plan_chunks(
-    config, mask: torch.Tensor, num_cached: torch.Tensor | None, keep_all: bool, sharded: bool
-) -> list[Chunk]:
+def plan_chunks(config, mask: torch.Tensor, num_cached: torch.Tensor | None, sharded: bool) -> list[Chunk]:
     """Divide the tokens of (B, S), wherever their padding is, into chunks.
 
     Args:
         num_cached: (B,) cached tokens of the current chunks, None without a cache.
-        keep_all: whether chunks also hold the sequences without tokens in them.
-        sharded: whether all ranks must run the same number of chunks.
+        sharded: whether all ranks must run the same number of chunks, which also hold sequences without tokens in them.
     """
     width, device, by_count = mask.shape[1], mask.device, config.chunking == "count"
     size, lengths = chunk_size(config, width), mask.sum(-1)
@@ -92,7 +89,7 @@ def plan_chunks(
             continue
         present, sequences = [number for number, count in enumerate(here) if count], None
         parts = order, starts[i], counts[i], offset
-        if not keep_all and not traced and 0 < len(present) < len(here):
+        if not (sharded or traced) and 0 < len(present) < len(here):
             sequences, here = torch.tensor(present, device=device), [here[number] for number in present]
             parts = tuple(part[sequences] for part in parts)
         tokens, start, count, before = parts

@@ -57,29 +57,6 @@ class DepthLayer(CacheLayer):
         buffer[:, :, past_length:length] = new
         return buffer[:, :, :length]
 
-    def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last `-tokens_to_remove` tokens.
-
-        Raises:
-            ValueError: more tokens than there are running sums.
-        """
-        if self.tensors["keys"].shape[2] == -tokens_to_remove:
-            self.reset()
-            return
-        sums = self.tensors.get("sums")
-        if sums is not None and sums.shape[1] <= -tokens_to_remove:
-            raise ValueError(
-                f"crop({tokens_to_remove}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
-                "crop fewer, or read the shorter context again"
-            )
-        # without buffers, because tensors that were taken from the cache before would change with what is appended
-        self.replace(
-            {
-                name: tensor[:, :tokens_to_remove] if name == "sums" else tensor[:, :, :tokens_to_remove]
-                for name, tensor in self.tensors.items()
-            }
-        )
-
 
 class DepthCache(RecurrentCache):
     """One layer for each of `depth` steps, with the keys and values of every token and, if halting depends on
@@ -113,6 +90,30 @@ class DepthCache(RecurrentCache):
             num_columns=mask.shape[1],
             num_new=mask.shape[1] - self.length,
         )
+
+    def forget(self, number: int) -> None:
+        """Forget the last tokens, in all layers that hold keys of tokens.
+
+        Raises:
+            ValueError: more tokens than there are running sums.
+        """
+        for layer in self.layers:
+            if not isinstance(layer, DepthLayer):
+                continue
+            if number == self.length:
+                layer.reset()
+                continue
+            if "sums" in layer.tensors and layer.tensors["sums"].shape[1] <= number:
+                raise ValueError(
+                    f"crop({-number}): running sums are cached for the last {MAX_CACHED_SUMS} tokens only; "
+                    "crop fewer, or read the shorter context again"
+                )
+            kept = {}
+            for name, tensor in layer.tensors.items():
+                dim = 1 if name == "sums" else 2
+                kept[name] = tensor.narrow(dim, 0, tensor.shape[dim] - number)
+            # without buffers: tensors that were taken from the cache before would change with what is appended
+            layer.replace(kept)
 
     def keep_for_crops(self) -> None:
         self.max_sums = None

@@ -8,22 +8,17 @@ from ..depth.cache import CacheLayer, RecurrentCache
 from .lstm import where_sequences
 
 
-class StateLayer(CacheLayer):
-    """The state of one layer, under its fields' names."""
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Raise a ValueError: a recurrent state cannot forget its last tokens."""
-        raise ValueError(
-            f"crop({tokens_to_remove}): a recurrent state holds no single tokens to take back; copy.deepcopy the "
-            "cache before reading on, or read the shorter context again"
-        )
-
-
 class StateCache(RecurrentCache):
-    """The states after the last token of each sequence; of constant size, however long the context."""
+    """The states after the last token of each sequence, under their fields' names; of constant size."""
 
     def __init__(self, depth: int, signature: str):
-        super().__init__([StateLayer() for _ in range(depth)], depth, signature)
+        super().__init__([CacheLayer() for _ in range(depth)], depth, signature)
+
+    def forget(self, number: int) -> None:
+        raise ValueError(
+            f"crop({-number}): a recurrent state holds no single tokens to take back; copy.deepcopy the cache before "
+            "reading on, or read the shorter context again"
+        )
 
     def states(self, kind: type[tuple], start: torch.Tensor | None = None) -> list[tuple | None]:
         """The state of each layer, None before the first token; zeros for the sequences of `start` (B,)."""
