@@ -72,9 +72,10 @@ def plan_chunks(config, mask: torch.Tensor, num_cached: torch.Tensor | None, sha
     first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
     starts = first.clamp_min(0)
     counts = (torch.minimum(lengths, first + sizes) - starts).clamp_min(0)  # (chunks, B)
-    order, _ = tokens_first(mask)
     traced = in_graph()
     known = [[0, min(size, width)]] * num_chunks if traced else counts.tolist()
+    is_full = not traced and sum(map(sum, known)) == mask.numel()
+    order = torch.arange(width, device=device).expand_as(mask) if is_full else tokens_first(mask)[0]
     last = max([0, *(i for i, here in enumerate(known) if max(here) > 0)])
     if sharded:
         last = largest_over_ranks(last, device)
@@ -110,6 +111,11 @@ def merge(
     chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: int, length: int, fill: float = 0.0
 ) -> torch.Tensor:
     """Values of tokens in their columns: (R, N, ...) of each chunk -> (B, S, ...), `fill` elsewhere."""
+    if all(chunk.full and chunk.sequences is None for chunk in chunks):
+        # without padding, chunks are consecutive columns
+        merged = torch.cat(pieces, dim=1)
+        if merged.shape[1] == length:
+            return merged
     targets, device = [], pieces[0].device
     for chunk in chunks:
         sequence = torch.arange(batch_size, device=device) if chunk.sequences is None else chunk.sequences
