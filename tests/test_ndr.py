@@ -153,7 +153,7 @@ def test_causal_geometric_attention_is_stick_breaking():
     with torch.no_grad():
         output = model(ids, output_attentions=True, output_hidden_states=True)
         states = output.hidden_states[0]
-        query, key = map(attention.by_head, attention.project(states)[:2])
+        query, key = (attention.heads(each(states)).transpose(1, 2) for each in (attention.q_proj, attention.k_proj))
         left = (attention.direction_scale * attention.direction(states) + attention.match_bias).unflatten(-1, (-1, 2))
         scores = attention.scale * (query + attention.content_bias[:, None]) @ key.transpose(-1, -2)
         match = (scores + left[..., 0].transpose(1, 2)[..., None]).sigmoid()
@@ -243,7 +243,7 @@ def test_products_that_float16_cannot_hold(attention):
     with torch.no_grad():
         states = model.get_input_embeddings()(batch["input_ids"])
         layer = model.model.block.attention
-        query, key = map(layer.by_head, layer.project(states)[:2])
+        query, key = (layer.heads(each(states)).transpose(1, 2) for each in (layer.q_proj, layer.k_proj))
         assert (query @ key.transpose(-1, -2)).abs().max() > torch.finfo(torch.float16).max
     half = model.half()
     assert half(**batch).logits.isfinite().all()

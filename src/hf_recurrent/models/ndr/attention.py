@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 
 from ..ops.attention import Attention, AttentionOutput, KeyValue
 from ..ops.graphs import in_graph
-from ..ops.initialization import initialized_linear, torch_default, uniform_between
+from ..ops.initialization import Initializer, initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
 from ..ops.masks import Mask, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
@@ -99,45 +99,45 @@ class RoutingContext(NamedTuple):
 class RoutingAttention(Attention):
     """Projections and cache; subclasses define `compute_attention`.
 
-    It goes from queries (B, H, Q, D), keys and values (B, H, K, D) and terms (B, Q, T) to (B, H, Q, D), and weights.
+    It goes from queries (B, H, Q, D), keys and values (B, H, K, D), the context and `terms` (B, Q, T) to (B, H, Q, D),
+    and weights.
+
+    Args:
+        query, key_value, output: initializers; those of the authors' softmax attention if None.
     """
 
-    def __init__(self, config):
-        super().__init__(config)
+    def __init__(
+        self,
+        config,
+        query: Initializer = uniform_between,
+        key_value: Initializer | None = None,
+        output: Initializer = torch_default,
+    ):
         width, inner_size = config.hidden_size, config.num_attention_heads * config.head_dim
         # the reference draws keys and values as one matrix
-        stored = (width, 2 * inner_size)
-        self.set_initializers(
-            query=uniform_between, key_value=partial(uniform_between, fans=stored), output=torch_default
-        )
-
-    def set_initializers(self, query, key_value, output) -> None:
+        key_value = key_value or partial(uniform_between, fans=(width, 2 * inner_size))
+        super().__init__(config, initializers=(key_value, output))
         self.q_proj.initializer = query
-        self.k_proj.initializer = self.v_proj.initializer = key_value
-        self.o_proj.initializer = output
 
     def dropped(self, keys: torch.Tensor) -> torch.Tensor:
         return dropout(keys, self.config.attention_dropout, self.training)
 
-    def project(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(..., E) -> queries, keys and values (..., H * D), and terms of scores (..., T), if there are any."""
-        return self.q_proj(states), self.k_proj(states), self.v_proj(states)
+    def terms(self, states: torch.Tensor) -> list[torch.Tensor]:
+        """Further inputs of scores from states (..., E), (..., T) each."""
+        return []
 
     def keys_values(self, states: torch.Tensor) -> KeyValue:
         """(B, Q, E) -> (B, Q, H, D) each."""
         return KeyValue(*(self.heads(layer(states)) for layer in (self.k_proj, self.v_proj)))
 
-    def by_head(self, projected: torch.Tensor) -> torch.Tensor:
-        """(B, Q, H * D) -> (B, H, Q, D)."""
-        return self.heads(projected).transpose(1, 2)
-
     def forward(self, states: torch.Tensor, context: RoutingContext | GroupedRows) -> AttentionOutput:
         """One step of states (B, Q, E), or of packed tokens (N, E)."""
-        query, key, value, *terms = self.project(states)
+        query, terms = self.heads(self.q_proj(states)), self.terms(states)
+        key, value = self.keys_values(states)
         if isinstance(context, GroupedRows):
             attended = self.attend_groups((query, self.dropped(key), value, *terms), context)
-            return AttentionOutput(self.o_proj(attended), None, self.heads(key), self.heads(value))
-        query, key, value = (self.by_head(projected) for projected in (query, key, value))
+            return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+        query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
         if context.past is not None:
             key, value = context.past.extended(key, value)
         attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
@@ -146,82 +146,13 @@ class RoutingAttention(Attention):
     # between graphs, as `SelfAttention.attend_tokens`
     @torch.compiler.disable
     def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped: GroupedRows) -> torch.Tensor:
-        """Attention of packed projections (N, ...) -> (N, H * D)."""
+        """Attention of packed projections (N, ...) -> (N, H, D)."""
         rows = []
         for group in grouped.groups:
             query, key, value, *terms = (grouped.spread(states, group) for states in projected)
-            heads = (self.by_head(states) for states in (query, key, value))
-            attended, _ = self.compute_attention(*heads, group.context, *terms)
-            rows.append(attended.transpose(1, 2).flatten(-2))
+            heads = (states.transpose(1, 2) for states in (query, key, value))
+            rows.append(self.compute_attention(*heads, group.context, *terms)[0].transpose(1, 2))
         return grouped.gather(rows)
-
-
-class AbsoluteAttention(RoutingAttention):
-    """Softmax over content alone; positions are in the embeddings."""
-
-    def dropped(self, keys: torch.Tensor) -> torch.Tensor:
-        """Probabilities are dropped instead of keys."""
-        return keys
-
-    def compute_attention(self, query, key, value, context, terms=None):
-        inputs = (tensor.transpose(1, 2) for tensor in (query, key, value))
-        attended, weights = self.attend(*inputs, context.attention_mask, self.config.is_causal)
-        return attended.transpose(1, 2), weights
-
-
-class RelativeAttention(RoutingAttention):
-    """Softmax over content and distance (Transformer-XL), with one learned temperature for all heads."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
-        self.position_bias = nn.Parameter(torch.empty(config.num_attention_heads, config.head_dim))
-        self.scale = nn.Parameter(torch.empty(1))
-        self.initializer = initialize_scores
-
-    def compute_attention(self, query, key, value, context, terms=None):
-        # scaled before the product, which could overflow in half precision
-        biases = (self.content_bias, self.position_bias)
-        content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
-        position_keys = self.dropped(context.position_keys.to(query.dtype))
-        scores = content_query @ key.transpose(-1, -2)
-        scores = scores + self.position_scores(position_query, position_keys, context, terms)
-        if context.attention_mask is not None:
-            scores = scores + context.attention_mask
-        weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32 if scores.dtype.itemsize < 4 else None).to(
-            value.dtype
-        )
-        return weights @ value, weights
-
-    def position_scores(
-        self,
-        query: torch.Tensor,
-        position_keys: torch.Tensor,
-        context: RoutingContext,
-        terms: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """(B, H, Q, D) queries and (H, 2K - 1, D) keys of positions -> (B, H, Q, K)."""
-        return by_distance(query, position_keys)
-
-
-class AbsoluteRelativeAttention(RelativeAttention):
-    """Relative attention in which every head gates, for each token, distances and absolute positions (appendix B)."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.distance_gate = initialized_linear(config.hidden_size, config.num_attention_heads, torch_default)
-
-    def project(self, states):
-        return *super().project(states), self.distance_gate(states).sigmoid()
-
-    def position_scores(self, query, position_keys, context, terms):
-        share = terms.transpose(1, 2)[..., None]
-        num_keys = (position_keys.shape[1] + 1) // 2
-        place_keys = position_keys[:, num_keys - 1 :]
-        if context.places is not None:
-            place_keys = place_keys[:, context.places].transpose(0, 1)
-        by_place = query @ place_keys.transpose(-1, -2)
-        return torch.lerp(by_place, by_distance(query, position_keys), share.to(by_place.dtype))
 
 
 class GeometricAttention(RoutingAttention):
@@ -231,25 +162,22 @@ class GeometricAttention(RoutingAttention):
     """
 
     def __init__(self, config):
-        super().__init__(config)
         # the reference initialises each head as a map of its own
         width, head_dim = config.hidden_size, config.head_dim
         into, out = (partial(uniform_between, fans=fans) for fans in ((width, head_dim), (head_dim, width)))
-        self.set_initializers(query=into, key_value=into, output=out)
+        super().__init__(config, into, into, out)
         self.direction = initialized_linear(width, 2 * config.num_attention_heads, torch_default)
         self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, head_dim))
-        self.scale = nn.Parameter(torch.empty(1))
-        self.direction_scale = nn.Parameter(torch.empty(1))
-        self.match_bias = nn.Parameter(torch.empty(1))
+        self.scale, self.direction_scale, self.match_bias = (nn.Parameter(torch.empty(1)) for _ in range(3))
         self.initializer = initialize_scores
 
-    def project(self, states):
-        return *super().project(states), self.direction_scale * self.direction(states) + self.match_bias
+    def terms(self, states: torch.Tensor) -> list[torch.Tensor]:
+        return [self.direction_scale * self.direction(states) + self.match_bias]
 
-    def compute_attention(self, query, key, value, context, terms=None):
+    def compute_attention(self, query, key, value, context, terms):
         left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
         bias = self.content_bias[:, None]
-        causal, normalize = self.config.is_causal, self.config.normalize_attention
+        options = context.key_mask, self.config.is_causal, self.config.normalize_attention
         # a model created on a machine with a GPU may still run on the CPU
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
         half = query.dtype in (torch.float16, torch.bfloat16)
@@ -257,12 +185,73 @@ class GeometricAttention(RoutingAttention):
             # autocast adds in float32
             query = (self.scale * (query + bias)).to(key.dtype)
         if fused:
-            return geometric_attention_triton(query, key, value, left, right, context.key_mask, causal, normalize), None
+            return geometric_attention_triton(query, key, value, left, right, *options), None
         content = query @ key.transpose(-1, -2)
         if not half:
             # cheaper than biasing and scaling D numbers for each query, but the product may overflow in half precision
             content = torch.addcmul(self.scale * (bias @ key.transpose(-1, -2)), content, self.scale)
-        return attend_nearest(content, value, left, right, context.key_mask, causal, normalize)
+        return attend_nearest(content, value, left, right, *options)
+
+
+class AbsoluteAttention(RoutingAttention):
+    """Softmax over content alone; positions are in the embeddings."""
+
+    def dropped(self, keys: torch.Tensor) -> torch.Tensor:
+        """Probabilities are dropped instead of keys."""
+        return keys
+
+    def compute_attention(self, query, key, value, context):
+        inputs = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        attended, weights = self.attend(*inputs, context.attention_mask, self.config.is_causal)
+        return attended.transpose(1, 2), weights
+
+
+class RelativeAttention(RoutingAttention):
+    """Softmax over content and distance (Transformer-XL), with one learned temperature for all heads.
+
+    In "absolute_relative" attention every head gates, for each token, distances and absolute positions (appendix B).
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        num_heads = config.num_attention_heads
+        self.content_bias, self.position_bias = (
+            nn.Parameter(torch.empty(num_heads, config.head_dim)) for _ in range(2)
+        )
+        self.scale = nn.Parameter(torch.empty(1))
+        self.initializer, self.distance_gate = initialize_scores, None
+        if config.attention == "absolute_relative":
+            self.distance_gate = initialized_linear(config.hidden_size, num_heads, torch_default)
+
+    def terms(self, states: torch.Tensor) -> list[torch.Tensor]:
+        return [] if self.distance_gate is None else [self.distance_gate(states).sigmoid()]
+
+    def compute_attention(self, query, key, value, context, terms=None):
+        # scaled before the product, which could overflow in half precision
+        biases = (self.content_bias, self.position_bias)
+        content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
+        position_keys = self.dropped(context.position_keys.to(query.dtype))
+        positions = by_distance(position_query, position_keys)
+        if terms is not None:
+            place_keys = position_keys[:, position_keys.shape[1] // 2 :]
+            if context.places is not None:
+                place_keys = place_keys[:, context.places].transpose(0, 1)
+            by_place = position_query @ place_keys.transpose(-1, -2)
+            positions = torch.lerp(by_place, positions, terms.transpose(1, 2)[..., None].to(by_place.dtype))
+        scores = content_query @ key.transpose(-1, -2) + positions
+        if context.attention_mask is not None:
+            scores = scores + context.attention_mask
+        precise = torch.promote_types(scores.dtype, torch.float32)
+        weights = scores.softmax(-1, dtype=precise).to(value.dtype)
+        return weights @ value, weights
+
+
+ATTENTIONS = {
+    "absolute": AbsoluteAttention,
+    "relative": RelativeAttention,
+    "absolute_relative": RelativeAttention,
+    "geometric": GeometricAttention,
+}
 
 
 @torch.no_grad()
@@ -293,11 +282,3 @@ def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tenso
     # row i starts Q - 1 - i columns later: reading rows one column shorter aligns all starts
     shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
     return shifted.unflatten(-1, (num_queries, width - 1))[..., :num_keys]
-
-
-ATTENTIONS = {
-    "absolute": AbsoluteAttention,
-    "relative": RelativeAttention,
-    "absolute_relative": AbsoluteRelativeAttention,
-    "geometric": GeometricAttention,
-}

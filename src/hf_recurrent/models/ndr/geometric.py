@@ -9,6 +9,7 @@ stands in column `i + K - Q`.
 """
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -26,55 +27,56 @@ SOFTPLUS_THRESHOLD = 50.0
 MIN_LOG_REMAINING = -80.0
 
 
+def cached_table(function: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """A function of Q, K and further arguments, whose small tables are computed once."""
+
+    @functools.lru_cache(maxsize=32)
+    def cached(*sizes):
+        # a later call may be differentiated
+        with torch.inference_mode(False):
+            return function(*sizes)
+
+    @functools.wraps(function)
+    def table(num_queries: int, num_keys: int, *others) -> tuple[torch.Tensor, ...]:
+        # a traced table is part of its graph
+        caches = not in_graph() and num_queries * num_keys <= MAX_CACHED_ENTRIES
+        return (cached if caches else function)(num_queries, num_keys, *others)
+
+    return table
+
+
 def offsets(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
     """Number of columns (Q, K) by which key j is right of query i."""
     columns = torch.arange(num_keys, device=device)
     return columns - columns[num_keys - num_queries :, None]
 
 
-def visiting_ranks(num_queries: int, num_keys: int, device: torch.device) -> torch.Tensor:
-    """Rank (Q, K) at which each query visits each key: itself at 0, then outward, right before left."""
+@cached_table
+def visiting_tables(
+    num_queries: int, num_keys: int, device: torch.device, farthest_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices (Q * K,) of flattened rows: to the order of visits, or its reverse, and back.
+
+    A query visits itself first, then goes outward, right before left. With the nearest first, the index back is that of
+    the place before a key's own, so that sums exclude the key.
+    """
     offset = offsets(num_queries, num_keys, device)
     distance, keys_on_right = offset.abs(), offset[:, -1:]
     keys_on_left = num_keys - 1 - keys_on_right
     # the nearer keys of its own side and of the other side
     rank_of_right = distance + torch.minimum(distance - 1, keys_on_left)
     rank_of_left = distance + torch.minimum(distance, keys_on_right)
-    return torch.where(offset > 0, rank_of_right, rank_of_left) * (offset != 0)
-
-
-def visiting_tables(
-    num_queries: int, num_keys: int, device: torch.device, farthest_first: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices (Q * K,) of flattened rows: to the order of visits, or its reverse, and back.
-
-    With the nearest first, the index back is that of the place before a key's own, so that sums exclude the key.
-    """
-    ranks = visiting_ranks(num_queries, num_keys, device)
-    columns = torch.arange(num_keys, device=device).expand_as(ranks)
+    ranks = torch.where(offset > 0, rank_of_right, rank_of_left) * (offset != 0)
     back = (ranks - 1).clamp(min=0)
     if farthest_first:
         ranks = back = num_keys - 1 - ranks
+    columns = torch.arange(num_keys, device=device).expand_as(ranks)
     there = torch.empty_like(ranks).scatter_(-1, ranks, columns)
     starts = torch.arange(num_queries, device=device)[:, None] * num_keys
     return (starts + there).flatten().int(), (starts + back).flatten().int()
 
 
-cached_visiting_tables = functools.lru_cache(maxsize=32)(visiting_tables)
-
-
-def can_cache(num_queries: int, num_keys: int) -> bool:
-    # a traced table is part of its graph
-    return not in_graph() and num_queries * num_keys <= MAX_CACHED_ENTRIES
-
-
-def tables_for(states: torch.Tensor, farthest_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Visiting tables for scores (..., Q, K)."""
-    size = states.shape[-2:]
-    tables = cached_visiting_tables if can_cache(*size) else visiting_tables
-    return tables(*size, states.device, farthest_first)
-
-
+@cached_table
 def side_tables(
     num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -88,20 +90,13 @@ def side_tables(
     return (offset < 0).to(dtype), (offset > 0).to(dtype), zeros.masked_fill_(hidden, -torch.inf)
 
 
-@functools.lru_cache(maxsize=32)
-def cached_side_tables(num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, causal: bool):
-    # a later call may be differentiated
-    with torch.inference_mode(False):
-        return side_tables(num_queries, num_keys, device, dtype, causal)
-
-
-def sums_along(values: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """Running sums of (..., Q, K) over the keys in an order, back at the columns of the keys.
+def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
+    """Running sums of (..., Q, K) over the keys in the order of visits or its reverse, at the columns of the keys.
 
     With saturated scores, sums over windows of columns would be differences of large numbers; these are not.
     """
-    there, back = tables
     num_queries, num_keys = values.shape[-2:]
+    there, back = visiting_tables(num_queries, num_keys, values.device, farthest_first)
     ordered = values.reshape(-1, num_queries * num_keys).index_select(1, there)
     sums = ordered.view(-1, num_queries, num_keys).cumsum_(-1)
     return sums.view_as(ordered).index_select(1, back).view(values.shape)
@@ -119,7 +114,7 @@ class GeometricWeights(torch.autograd.Function):
         # softplus(x) is minus the log of not matching
         log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
         matches = scores.sigmoid()
-        log_remaining = sums_along(log_misses, tables_for(scores, farthest_first=False)).neg_()
+        log_remaining = sums_along(log_misses, farthest_first=False).neg_()
         weights = nn.functional.threshold_(log_remaining, MIN_LOG_REMAINING, -torch.inf).exp_().mul_(matches)
         divided_by_sum = None
         if normalize:
@@ -137,11 +132,10 @@ class GeometricWeights(torch.autograd.Function):
         by_matches = None if grad_of_matches is None else grad_of_matches * matches * (1 - matches)
         if grad is None:
             return by_matches, None
-        farther = tables_for(weights, farthest_first=True)
         inner = weights * grad
         if divided_by_sum is not None:
             inner.addcmul_(weights, inner.sum(-1, keepdim=True) * divided_by_sum, value=-1)
-        found = inner.addcmul_(matches, sums_along(inner, farther), value=-1)
+        found = inner.addcmul_(matches, sums_along(inner, farthest_first=True), value=-1)
         return found if by_matches is None else found + by_matches, None
 
 
@@ -174,8 +168,7 @@ def geometric_scores(
     """
     num_queries, num_keys = content.shape[-2:]
     dtype = torch.promote_types(content.dtype, torch.float32)
-    tables = cached_side_tables if can_cache(num_queries, num_keys) else side_tables
-    on_left, on_right, own = tables(num_queries, num_keys, content.device, dtype, causal)
+    on_left, on_right, own = side_tables(num_queries, num_keys, content.device, dtype, causal)
     if causal:
         scores = content.to(dtype) + left.to(dtype)[..., None]
     else:

@@ -38,10 +38,6 @@ from .configuration_ndr import NDRConfig
 from .kernels import kernel_available
 
 
-def has_kernel() -> bool:
-    return torch.cuda.is_available() and kernel_available("cuda")
-
-
 class NDRPreTrainedModel(RecurrentPreTrainedModel):
     config: NDRConfig
     _no_split_modules = ["NDRBlock"]
@@ -51,15 +47,16 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
         kind = self.config.attention
         if kind == "absolute":
             return super().get_correct_attn_implementation(requested_attention, is_init_check)
+        has_kernel = kind == "geometric" and torch.cuda.is_available() and kernel_available("cuda")
         if requested_attention is None:
-            return "triton" if kind == "geometric" and has_kernel() else "eager"
+            return "triton" if has_kernel else "eager"
         known = ("eager", "triton") if kind == "geometric" else ("eager",)
         if requested_attention not in known:
             raise ValueError(
                 f"attn_implementation is {requested_attention!r} but scores of {kind} attention are not plain products "
                 f"of queries and keys: use {' or '.join(map(repr, known))}"
             )
-        if requested_attention == "triton" and not has_kernel():
+        if requested_attention == "triton" and not has_kernel:
             raise ValueError(
                 "attn_implementation is 'triton' but a CUDA device or Triton, 3.4 or later, is missing: use 'eager', "
                 "which computes the same"
@@ -152,8 +149,13 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
         cache = None if call.cache is None else call.cache.view(mask)
-        hidden = self.with_positions(hidden, mask)
-        keys = self.position_keys_of(mask.shape[1])
+        keys, attention = None, self.config.attention
+        if attention == "absolute":
+            places = token_positions(mask)[:, -hidden.shape[1] :]
+            hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
+        elif attention != "geometric":
+            # nothing but a device and a dtype: linear layers of eight bits do not tell theirs
+            keys = self.position_keys(mask.shape[1], self.embed_tokens.weight.new_empty(0))
         context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
         depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
         if cache is not None:
@@ -161,20 +163,6 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if alignment is not None:
             depth = alignment.restore(depth)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
-
-    def with_positions(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Embeddings (B, S, E) with sinusoids, if attention has no positions, by the mask (B, P + S)."""
-        if self.config.attention != "absolute":
-            return hidden
-        places = token_positions(mask)[:, -hidden.shape[1] :]
-        return self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
-
-    def position_keys_of(self, length: int) -> torch.Tensor | None:
-        """Keys of the positions of rows of at most `length` tokens, if attention has any."""
-        if self.config.attention not in ("relative", "absolute_relative"):
-            return None
-        # nothing but a device and a dtype: linear layers of eight bits do not tell theirs
-        return self.position_keys(length, self.embed_tokens.weight.new_empty(0))
 
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:
