@@ -64,44 +64,34 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
 
     def depth_blocks(self, max_depth: int) -> Sequence[nn.Module]:
         groups, depth = self.groups, self.config.num_hidden_layers
-        if max_depth > depth and self.config.step_classifiers == "separate":
-            raise ValueError(
-                f"max_depth is {max_depth}, but each depth step of this model has a classifier of its own "
-                f"(step_classifiers='separate'): pass at most {depth}"
-            )
+        separate = self.config.step_classifiers == "separate"
+        if max_depth > depth and (separate or len(groups) > 1):
+            reason = f"the depth steps of this model are divided among {len(groups)} groups of layers"
+            if separate:
+                reason = "each depth step of this model has a classifier of its own (step_classifiers='separate')"
+            raise ValueError(f"max_depth is {max_depth}, but {reason}: pass at most {depth}")
         if len(groups) == 1:
             return groups
-        if max_depth > depth:
-            raise ValueError(
-                f"max_depth is {max_depth}, but the depth steps of this model are divided among {len(groups)} groups "
-                f"of layers: pass at most {depth}"
-            )
         return [groups[int(step / (depth / len(groups)))] for step in range(max_depth)]
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        positions = call.model_kwargs.get("position_ids")
+        positions, most = call.model_kwargs.get("position_ids"), self.config.max_position_embeddings
         if positions is None:
             positions = token_positions(mask)
         else:
-            most, remedy = self.config.max_position_embeddings, "pass positions that have an embedding"
+            remedy = "pass positions that have an embedding"
             check_given_positions("position_ids", positions, tuple(mask.shape))
             refuse(unknown_ids("position_ids", positions, most, remedy, field="max_position_embeddings"))
-        hidden = self.widened(hidden, positions)
-        context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
-        depth = self.run_depth(hidden, mask, context, call, None)
-        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
-
-    def widened(self, hidden: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Input states (..., E) from embeddings of tokens with their types, at these positions (...)."""
-        length, most = hidden.shape[-2], self.config.max_position_embeddings
-        if length > most and not in_graph() and int(positions.max()) >= most:
+        if mask.shape[1] > most and not in_graph() and int(positions.max()) >= most:
             raise ValueError(
                 f"a sequence has {int(positions.max()) + 1} tokens, but this model has embeddings of {most} positions "
                 "(max_position_embeddings): cut it, for example with the tokenizer's truncation=True"
             )
-        return self.embedding_proj(
-            self.embedding_dropout(self.embedding_norm(hidden + self.embed_positions(positions)))
-        )
+        hidden = self.embedding_norm(hidden + self.embed_positions(positions))
+        hidden = self.embedding_proj(self.embedding_dropout(hidden))
+        context = PaddedContext(visible_keys(self.config, hidden, mask), NO_ROTATIONS)
+        depth = self.run_depth(hidden, mask, context, call, None)
+        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def features(self, states, mask, rows=None, columns=None) -> torch.Tensor:
         pooled = pool(states, mask, "cls")

@@ -1,25 +1,72 @@
 """Causal models whose depth step is a stack of layers with rotary positions, as Ouro and Huginn have it.
 
-Shapes: B sequences, S tokens, P cached tokens, E width.
+Shapes: B sequences, S tokens, P cached tokens, E width; states are (B, S, E), or (N, E) in a packed context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..depth.depth_cache import DepthCache
 from ..depth.early_exit import RunOn
 from ..depth.halting import HaltingStrategy
 from ..depth.layouts import Layout, PaddedLayout
 from ..depth.loop import DepthOptions, FixedDepth
-from ..ops.attention import PaddedContext, Rotations
+from ..ops.attention import KeyValue, PackedContext, PaddedContext, Rotations
 from ..ops.checks import check_given_positions, refuse
 from ..ops.graphs import in_graph
+from ..ops.layers import RMSNorm
 from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
+from ..ops.transformer_block import BlockOutput
 from .base_model import DepthModel, ForwardCall, newest_columns
 from .shared_block import SharedBlockModel, check_never_halting
+
+
+class SandwichLayer(nn.Module):
+    """Attention and a feed-forward network, each with a root mean square norm before it and after it.
+
+    Architectures define `updated(states, attended)`: the states after the layer, from the states before it and what
+    these attended to.
+
+    Args:
+        slides: whether tokens attend within a window.
+    """
+
+    def __init__(self, config, attention: nn.Module, feed_forward: nn.Module, slides: bool = False):
+        super().__init__()
+        self.slides = slides
+        self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
+            RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
+        )
+        self.attention, self.feed_forward = attention, feed_forward
+
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
+        normed = self.attention_norm(hidden_states)
+        attended, weights, key, value = self.attention(normed, normed, context)
+        return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
+
+
+def apply_layers(
+    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext
+) -> BlockOutput:
+    """The output of layers one after another, which are one depth step.
+
+    Attention weights are those of the layers' heads, layer by layer. Keys and values are a tuple of each layer's in a
+    padded context, and in others side by side, as those of further heads.
+    """
+    outputs: list[BlockOutput] = []
+    for number, layer in enumerate(layers):
+        own = context.of_layer(number, len(layers))
+        own = own._replace(attention_mask=context.window_mask) if layer.slides else own
+        outputs.append(layer(hidden_states, own))
+        hidden_states = outputs[-1].hidden_states
+    pairs = [KeyValue(output.key, output.value) for output in outputs]
+    key, value = zip(*pairs, strict=True) if isinstance(context, PaddedContext) else context.of_step(pairs)
+    weights = None if outputs[0].attentions is None else torch.cat([output.attentions for output in outputs], dim=1)
+    return BlockOutput(hidden_states, weights, None, None, key, value)
 
 
 def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:

@@ -11,10 +11,10 @@ from torch import nn
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..base.stacked_depth import SandwichLayer, apply_layers
 from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
 from ..ops.initialization import Initializer, LearnedTensor, initialized_linear
-from ..ops.layers import RMSNorm
-from ..ops.transformer_block import BlockOutput, apply_layers
+from ..ops.transformer_block import BlockOutput
 
 
 def cut_normal(linear: nn.Linear, std: float) -> None:
@@ -56,10 +56,6 @@ class FusedAttention(SelfAttention):
             query, key = query + query_bias, key + key_bias
         return self.rotate(query, rotations.query), self.rotate(key, rotations.key), value
 
-    def alone(self, states: torch.Tensor) -> torch.Tensor:
-        """Attention of tokens (..., E) that see themselves only, each of which has all of its weight."""
-        return self.o_proj(self.qkv_proj(states).chunk(3, dim=-1)[2])
-
 
 class FusedGatedUnit(nn.Module):
     """`W2 (SiLU(a) * b)` with `[a; b] = W1 x`, without biases."""
@@ -75,32 +71,21 @@ class FusedGatedUnit(nn.Module):
         return self.down_proj(nn.functional.silu(gate) * inner)
 
 
-class HuginnLayer(nn.Module):
+class HuginnLayer(SandwichLayer):
     """`a = N2(x + Attention(N1 x))`, `y = N4(a + GLU(N3 a))`, each N a root mean square norm (section 3.2)."""
 
-    slides = False
-
     def __init__(self, config, layer_idx: int):
-        super().__init__()
-        self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
-            RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
-        )
-        self.attention = FusedAttention(config, layer_idx)
-        self.feed_forward = FusedGatedUnit(config)
-
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
-        normed = self.attention_norm(hidden_states)
-        attended, weights, key, value = self.attention(normed, normed, context)
-        return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
+        super().__init__(config, FusedAttention(config, layer_idx), FusedGatedUnit(config))
 
     def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """States (..., E) after the layer, from those before it and what they attended to."""
         states = self.attended_norm(attended + states)
         return self.fed_norm(self.feed_forward(self.feed_forward_norm(states)) + states)
 
     def alone(self, states: torch.Tensor) -> torch.Tensor:
-        """States (..., E) of tokens that see themselves only."""
-        return self.updated(states, self.attention.alone(self.attention_norm(states)))
+        """States (..., E) of tokens that see themselves only, each of which has all of its attention's weight."""
+        attention = self.attention
+        value = attention.qkv_proj(self.attention_norm(states)).chunk(3, dim=-1)[2]
+        return self.updated(states, attention.o_proj(value))
 
 
 class OuterLayer(GradientCheckpointingLayer, HuginnLayer):

@@ -67,15 +67,9 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
     def embedded(self, *inputs: torch.Tensor | None) -> torch.Tensor:
         return super().embedded(*inputs) * math.sqrt(self.config.hidden_size)
 
-    @property
-    def outer_layers(self) -> int:
-        """Layers of the prelude and the coda."""
-        return len(self.prelude) + len(self.coda)
-
     def new_cache(self, max_depth: int | None = None) -> DepthCache:
-        steps = self.cache_steps(max_depth)
-        outer = [DepthLayer() for _ in range(self.outer_layers)]
-        return DepthCache(steps, self.signature(), self.config.layers_per_step, outer)
+        outer = [DepthLayer() for _ in range(len(self.prelude) + len(self.coda))]
+        return DepthCache(self.cache_steps(max_depth), self.signature(), self.config.layers_per_step, outer)
 
     def signature(self) -> str:
         return f"{super().signature()}, {len(self.prelude)} before them and {len(self.coda)} after"
@@ -97,7 +91,9 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
 
         embedded, prelude = through(self.prelude, hidden, 0)
         core = None if cache is None else cache.view(mask)
-        depth = self.run_depth(self.started(embedded, call), new, context, call, core)
+        # running states are both, side by side
+        started = torch.cat((self.initial_states(embedded, call.model_kwargs.get("initial_states")), embedded), dim=-1)
+        depth = self.run_depth(started, new, context, call, core)
         if call.record_steps:
             features = [decoded(states)[0] for states in depth.all_hidden_states[1:]]
             depth = depth._replace(
@@ -114,23 +110,17 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
             all_hidden_states=None if recorded is None else tuple(map(self.watched, recorded)),
         )
 
-    def started(self, embedded: torch.Tensor, call: ForwardCall | None = None) -> torch.Tensor:
-        """Running states before the first step: initial states and embedded inputs (..., E), side by side."""
-        given = None if call is None else call.model_kwargs.get("initial_states")
-        if given is None:
-            given = self.drawn_states(embedded)
-        else:
+    def initial_states(self, embedded: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
+        """States (B, S, E) of tokens before the first step: the given ones, or the config's."""
+        config = self.config
+        if given is not None:
             check_embeddings("initial_states", given, embedded.shape[-1])
             if given.shape != embedded.shape:
                 raise ValueError(
                     f"`initial_states` has shape {tuple(given.shape)}: the inputs have {tuple(embedded.shape[:2])} "
                     f"tokens, pass {tuple(embedded.shape)}, one state for each"
                 )
-        return torch.cat((given.to(embedded.dtype), embedded), dim=-1)
-
-    def drawn_states(self, embedded: torch.Tensor) -> torch.Tensor:
-        """Initial states (..., E) of tokens, by the config."""
-        config = self.config
+            return given.to(embedded.dtype)
         if config.initial_state == "zero" or (config.initial_state == "random_in_training" and not self.training):
             return torch.zeros_like(embedded)
         noise = nn.init.trunc_normal_(torch.empty_like(embedded), a=-STATE_CUT, b=STATE_CUT)

@@ -3,7 +3,6 @@
 Shapes: E width; tensors are (B, S, E) in a padded context and (N, E) in a packed one.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,26 +24,6 @@ class BlockOutput(NamedTuple):
     # keys and values for later steps or calls, see `AttentionOutput`; of each layer, where a step has several
     key: torch.Tensor | tuple[torch.Tensor, ...]
     value: torch.Tensor | tuple[torch.Tensor, ...]
-
-
-def apply_layers(
-    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext
-) -> BlockOutput:
-    """The output of layers one after another, which are one depth step.
-
-    Attention weights are those of the layers' heads, layer by layer. Keys and values are a tuple of each layer's in a
-    padded context, and in others side by side, as those of further heads.
-    """
-    outputs: list[BlockOutput] = []
-    for number, layer in enumerate(layers):
-        own = context.of_layer(number, len(layers))
-        own = own._replace(attention_mask=context.window_mask) if layer.slides else own
-        outputs.append(layer(hidden_states, own))
-        hidden_states = outputs[-1].hidden_states
-    pairs = [KeyValue(output.key, output.value) for output in outputs]
-    key, value = zip(*pairs, strict=True) if isinstance(context, PaddedContext) else context.of_step(pairs)
-    weights = None if outputs[0].attentions is None else torch.cat([output.attentions for output in outputs], dim=1)
-    return BlockOutput(hidden_states, weights, None, None, key, value)
 
 
 class TransformerBlock(GradientCheckpointingLayer):

@@ -8,7 +8,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..base.base_model import ForwardCall
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..base.stacked_depth import StackedDepthModel
+from ..base.stacked_depth import SandwichLayer, StackedDepthModel, apply_layers
 from ..depth.halting import HaltingStrategy
 from ..depth.stick_breaking import StickBreaking
 from ..heads.causal import ForCausalLM
@@ -20,29 +20,22 @@ from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import LinearHaltingHead
 from ..ops.layers import RMSNorm
-from ..ops.transformer_block import BlockOutput, apply_layers
+from ..ops.transformer_block import BlockOutput
 from .configuration_ouro_recurrent import OuroRecurrentConfig
 
 
-class OuroLayer(GradientCheckpointingLayer):
+class OuroLayer(GradientCheckpointingLayer, SandwichLayer):
     """`a = x + N2 Attention(N1 x)`, `y = a + N4 GLU(N3 a)`, each N a root mean square norm."""
 
     def __init__(self, config, layer_idx: int):
-        super().__init__()
-        self.slides = layer_idx in config.sliding_layers
-        self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
-            RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
-        )
-        self.attention = RotaryAttention(config, layer_idx)
-        self.attention.window = config.sliding_window if self.slides else None
-        self.feed_forward = GatedLinearUnit(config, ACT2FN[config.hidden_act])
+        slides = layer_idx in config.sliding_layers
+        attention = RotaryAttention(config, layer_idx)
+        attention.window = config.sliding_window if slides else None
+        super().__init__(config, attention, GatedLinearUnit(config, ACT2FN[config.hidden_act]), slides)
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
-        normed = self.attention_norm(hidden_states)
-        attended, weights, key, value = self.attention(normed, normed, context)
-        attended = hidden_states + self.attended_norm(attended)
-        updated = attended + self.fed_norm(self.feed_forward(self.feed_forward_norm(attended)))
-        return BlockOutput(updated, weights, None, None, key, value)
+    def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        states = states + self.attended_norm(attended)
+        return states + self.fed_norm(self.feed_forward(self.feed_forward_norm(states)))
 
 
 class OuroBlock(nn.Module):
@@ -74,19 +67,13 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
 
     def __init__(self, config: OuroRecurrentConfig):
         super().__init__(config)
+        self.rotary_scaling = config.rotary_scaling
+        self.window = config.sliding_window if config.sliding_layers else None
         self.build_embedding(config)
         self.block = OuroBlock(config)
         if config.halting != "none":
             self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
-
-    @property
-    def rotary_scaling(self) -> dict | None:
-        return self.config.rotary_scaling
-
-    @property
-    def window(self) -> int | None:
-        return self.config.sliding_window if self.config.sliding_layers else None
 
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
         mixes = self.config.depth_objective == "mixture"
