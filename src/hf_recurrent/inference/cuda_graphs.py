@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
@@ -60,14 +61,6 @@ def uncached_autocast() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-class Piece(NamedTuple):
-    """A graph, and the loop over depth whose step it ends with, if it does, with the units (U,) that then live."""
-
-    graph: torch.cuda.CUDAGraph
-    loop: object | None = None
-    live: torch.Tensor | None = None
-
-
 class Captured:
     """A call as CUDA graphs, to be run again on the same memory.
 
@@ -79,7 +72,8 @@ class Captured:
 
     def __init__(self, call: Callable[[], Any], place: CaptureStream, by_step: bool = False):
         self.place = place
-        self.pieces: list[Piece] = []
+        # graphs, each with the loop over depth whose step it ends with, if it does, and the units (U,) that then live
+        self.pieces: list[tuple[torch.cuda.CUDAGraph, object | None, torch.Tensor | None]] = []
         self.states: dict[object, NamedTuple] = {}
         # cycles hold on to what earlier calls made on other streams
         gc.collect()
@@ -101,56 +95,37 @@ class Captured:
 
     def end(self, loop: object | None, live: torch.Tensor | None) -> None:
         self.graph.capture_end()
-        self.pieces.append(Piece(self.graph, loop, live))
+        self.pieces.append((self.graph, loop, live))
 
     def end_of_step(self, state: NamedTuple, loop: object) -> NamedTuple:
-        if loop in self.states:
-            copy_into(self.states[loop], state)
+        kept = self.states.get(loop)
+        if kept is None:
+            kept = self.states[loop] = tree_map_only(torch.Tensor, torch.clone, state)
         else:
-            self.states[loop] = map_tensors(torch.clone, state)
-        self.end(loop, self.states[loop].live)
+            for memory, value in zip(tree_leaves(kept), tree_leaves(state), strict=True):
+                if isinstance(value, torch.Tensor) and value.data_ptr() != memory.data_ptr():
+                    if (value.shape, value.dtype) != (memory.shape, memory.dtype):
+                        raise ValueError(
+                            f"a state changes from step to step: {memory.dtype} {tuple(memory.shape)}, then "
+                            f"{value.dtype} {tuple(value.shape)}"
+                        )
+                    memory.copy_(value)
+        self.end(loop, kept.live)
         self.begin()
-        return self.states[loop]
+        return kept
 
     def replay(self) -> Any:
         """Run the graphs; steps that are left when no unit lives are left out."""
-        ended, count = None, LiveCount()
-        for before, piece in zip([None, *self.pieces], self.pieces, strict=False):
-            if piece.loop is not None and piece.loop is ended:
+        ended, latest, count = None, None, LiveCount()
+        for graph, loop, live in self.pieces:
+            if loop is not None and loop is ended:
                 continue
-            if before is None or piece.loop is not before.loop:
-                count = LiveCount()
-            piece.graph.replay()
-            if piece.loop is not None and count.poll(piece.live) == 0:
-                ended = piece.loop
+            if loop is not latest:
+                latest, count = loop, LiveCount()
+            graph.replay()
+            if loop is not None and count.poll(live) == 0:
+                ended = loop
         return self.outputs
-
-
-def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
-    """The same tuples and outputs with `function` of their tensors."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, ModelOutput):
-        return type(value)(**{name: map_tensors(function, each) for name, each in value.items()})
-    if isinstance(value, tuple):
-        found = [map_tensors(function, each) for each in value]
-        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
-    return value
-
-
-def copy_into(memory: Any, value: Any) -> None:
-    """Copy the tensors of a tuple into those of another one, of the same shapes and dtypes."""
-    if isinstance(value, torch.Tensor):
-        if (value.shape, value.dtype) != (memory.shape, memory.dtype):
-            raise ValueError(
-                f"a state changes from step to step: {memory.dtype} {tuple(memory.shape)}, then {value.dtype} "
-                f"{tuple(value.shape)}"
-            )
-        if value.data_ptr() != memory.data_ptr():
-            memory.copy_(value)
-    elif isinstance(value, tuple):
-        for kept, each in zip(memory, value, strict=True):
-            copy_into(kept, each)
 
 
 class GraphedModel:
@@ -208,7 +183,7 @@ class GraphedModel:
                 del self.calls[next(iter(self.calls))]
             for name, value in inputs.items():
                 memory[name].copy_(value, non_blocking=True)
-            return map_tensors(torch.clone, captured.replay())
+            return tree_map_only(torch.Tensor, torch.clone, captured.replay())
 
     def captured(self, inputs: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], Captured]:
         """Memory of inputs, and the pass over them."""

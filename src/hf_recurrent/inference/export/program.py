@@ -45,8 +45,7 @@ class Exportable(nn.Module):
         others = {"token_type_ids": token_type_ids, "decoder_input_ids": decoder_input_ids}
         given = {name: value for name, value in others.items() if value is not None}
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
-        found = {name: output.get(name) for name in OUTPUTS}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: output[name] for name in OUTPUTS if output.get(name) is not None}
 
 
 def reads_any_length(config) -> bool:
@@ -92,29 +91,21 @@ def dynamic_shapes(model: nn.Module, inputs: dict[str, torch.Tensor], rows: int,
 
 
 @contextmanager
-def loop_in_graph(model: nn.Module, wanted: bool) -> Iterator[None]:
-    """Whether traced calls of a model loop over depth until the last unit has stopped."""
+def traced(model: nn.Module, loop: bool) -> Iterator[None]:
+    """Let traced calls use products that every runtime has and, with `loop`, end when the last unit has stopped."""
+    attention, experts = model.config._attn_implementation, getattr(model.config, "_experts_implementation", None)
     parts = [part for part in model.modules() if hasattr(part, "loop_in_graph")]
     try:
         for part in parts:
-            part.loop_in_graph = wanted
-        yield
-    finally:
-        for part in parts:
-            del part.loop_in_graph
-
-
-@contextmanager
-def plain_operations(model: nn.Module) -> Iterator[None]:
-    """Attention and experts of a model as products that every runtime has."""
-    attention, experts = model.config._attn_implementation, getattr(model.config, "_experts_implementation", None)
-    try:
+            part.loop_in_graph = loop
         # exporters write SDPA out, with another order of its result in memory than the one that was traced
         model.set_attn_implementation("eager")
         if experts is not None:
             model.set_experts_implementation("batched_mm")
         yield
     finally:
+        for part in parts:
+            del part.loop_in_graph
         model.set_attn_implementation(attention)
         if experts is not None:
             model.set_experts_implementation(experts)
@@ -166,16 +157,16 @@ def export_program(
         if value < least:
             raise ValueError(f"{name} is {shown(value)}: pass {least} or more")
     wants_loop, refusal = depth == "loop", f"depth is 'loop', but the depth of {type(model).__name__} is fixed: "
-    reason = fixed_reason(model.config, options.get("exit_criterion")) if wants_loop else None
-    if reason is not None:
+    if wants_loop and (reason := fixed_reason(model.config, options.get("exit_criterion"))):
         raise ValueError(f"{refusal}{reason}")
     length = min(TRACED_TOKENS, tokens) if reads_any_length(model.config) else tokens
     inputs = example_inputs(model, min(TRACED_ROWS, rows), length, min(TRACED_TARGETS, tokens))
     shapes = dynamic_shapes(model, inputs, rows, tokens)
-    with inference_mode(model), loop_in_graph(model, wants_loop), plain_operations(model):
+    with inference_mode(model), traced(model, wants_loop):
         # what the model would refuse is refused in its words
-        Exportable(model, **options)(**inputs)
-        program = torch.export.export(Exportable(model, **options), (), kwargs=inputs, dynamic_shapes=shapes)
+        exportable = Exportable(model, **options)
+        exportable(**inputs)
+        program = torch.export.export(exportable, (), kwargs=inputs, dynamic_shapes=shapes)
     if wants_loop and not has_loop(program):
         raise ValueError(f"{refusal}halted units go on, or max_depth leaves nothing to decide")
     return program

@@ -20,8 +20,6 @@ from .program import Exportable, example_inputs, export_program, has_loop, reads
 
 # of the largest logit, what sums in another order may differ by
 TOLERANCE = 1e-4
-# of which an exporter reports what it has no use for
-EXPORTERS = ("torch.onnx", "onnxscript", "onnx_ir")
 
 Inputs = dict[str, torch.Tensor]
 Runner = Callable[[Inputs], list[torch.Tensor]]
@@ -46,19 +44,16 @@ class Format(NamedTuple):
 
 
 @contextmanager
-def quiet(*names: str) -> Iterator[None]:
-    """Only errors of these loggers, and no warnings of what they call."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
+def quiet() -> Iterator[None]:
+    """No warnings, and of loggers errors alone: exporters report what they have no use for."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 def write_torch(program: torch.export.ExportedProgram, outputs: list[str], path: Path) -> None:
@@ -78,7 +73,7 @@ def write_onnx(program: torch.export.ExportedProgram, outputs: list[str], path: 
         number = op.Reshape(op.Gather(op.Shape(self), op.Constant(value_int=dim)), op.Constant(value_ints=[1]))
         return op.TopK(self, number, axis=dim, largest=descending, sorted=True)
 
-    with quiet(*EXPORTERS):
+    with quiet():
         exported = torch.onnx.export(
             program,
             dynamo=True,
@@ -100,14 +95,14 @@ def load_onnx(path: Path) -> Runner:
 
 
 def write_executorch(program: torch.export.ExportedProgram, outputs: list[str], path: Path) -> None:
-    with quiet("executorch"):
+    with quiet():
         from executorch.exir import to_edge
 
         path.write_bytes(to_edge(program).to_executorch().buffer)
 
 
 def load_executorch(path: Path) -> Runner:
-    with quiet("executorch"):
+    with quiet():
         from executorch.runtime import Runtime
 
     method = Runtime.get().load_program(path).load_method("forward")
@@ -145,13 +140,20 @@ class Exported(NamedTuple):
     difference: float
 
 
-def require_packages(name: str) -> Format:
-    """The format of this name.
+def format_of(path: Path, name: str | None) -> str:
+    """The format of this name or, by default, the format that has the file's suffix.
 
     Raises:
         ValueError: there is no such format.
         ImportError: a package that it needs is not installed.
     """
+    if name is None:
+        name = next((name for name, each in FORMATS.items() if each.suffix == path.suffix), None)
+        if name is None:
+            known = ", ".join(f"{each.suffix} ({name})" for name, each in FORMATS.items())
+            raise ValueError(
+                f"output is {path}, whose format is not known: end it in one of {known}, or name the format"
+            )
     if name not in FORMATS:
         raise ValueError(f"format is {shown(name)}: expected one of {', '.join(FORMATS)}")
     missing = [package for package in FORMATS[name].packages if importlib.util.find_spec(package) is None]
@@ -159,22 +161,7 @@ def require_packages(name: str) -> Format:
         raise ImportError(
             f"format {name!r} needs what is not installed here ({', '.join(missing)}): {FORMATS[name].install}"
         )
-    return FORMATS[name]
-
-
-def format_of(path: Path, name: str | None) -> str:
-    """The format of this name or, by default, that of the file's suffix.
-
-    Raises:
-        ValueError: no format has the suffix.
-    """
-    if name is not None:
-        return name
-    found = next((name for name, each in FORMATS.items() if each.suffix == path.suffix), None)
-    if found is None:
-        known = ", ".join(f"{each.suffix} ({name})" for name, each in FORMATS.items())
-        raise ValueError(f"output is {path}, whose format is not known: end it in one of {known}, or name the format")
-    return found
+    return name
 
 
 def export_model(
@@ -200,24 +187,23 @@ def export_model(
     """
     path = Path(path)
     file_format = format_of(path, file_format)
-    chosen = require_packages(file_format)
     program = export_program(model, depth, rows=rows, tokens=tokens, **options)
-    shapes = [(rows_, tokens_) for rows_, tokens_ in ((1, 5), (2, 11), (4, 3)) if rows_ <= rows]
-    if not reads_any_length(model.config):
-        shapes = [(number, tokens) for number, _ in shapes]
+    lengths = (5, 11, 3) if reads_any_length(model.config) else (tokens,) * 3
     batches = [
-        example_inputs(model, number, min(length, tokens), min(4, tokens), seed=length) for number, length in shapes
+        example_inputs(model, number, min(length, tokens), min(4, tokens), seed=length)
+        for number, length in zip((1, 2, 4), lengths, strict=True)
+        if number <= rows
     ]
     with inference_mode(model):
         expected = [Exportable(model, **options)(**batch) for batch in batches]
     names = list(expected[0])
     try:
-        chosen.write(program, names, path)
+        FORMATS[file_format].write(program, names, path)
     except Exception as error:
         raise ValueError(
             f"{file_format} cannot express this graph of {type(model).__name__} with depth {depth!r}: {cause(error)}"
         ) from error
-    run = chosen.load(path)
+    run = FORMATS[file_format].load(path)
     with torch.no_grad():
         found = [dict(zip(names, (value.cpu() for value in run(batch)), strict=True)) for batch in batches]
     expected = [{name: value.cpu() for name, value in outputs.items()} for outputs in expected]
