@@ -16,7 +16,7 @@ from .ouro import OURO
 
 ORIGINALS = {original.model_type: original for original in (ALBERT, OURO, HUGINN)}
 # fields of transformers that a model keeps whatever its architecture is
-KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype")
+KEPT = ("id2label", "label2id", "problem_type", "pad_token_id", "bos_token_id", "eos_token_id", "dtype", "torch_dtype")
 # arguments of `from_pretrained` by which the config is found, too
 HUB_OPTIONS = (
     *("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token"),
@@ -95,8 +95,6 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     Raises:
         ValueError: a field that ours cannot express.
     """
-    # its old name
-    theirs = {"dtype": theirs.get("torch_dtype"), **theirs}
     fields = original.our_fields(theirs) | {name: theirs[name] for name in KEPT if theirs.get(name) is not None}
     # the dtype of the checkpoint, which is the default
     kwargs = {name: value for name, value in kwargs.items() if name not in ("dtype", "torch_dtype") or value != "auto"}
@@ -120,14 +118,13 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     original = next((each for each in ORIGINALS.values() if each.ours == model.config.model_type), None)
     if original is None:
         raise ValueError(f"the model is of architecture {model.config.model_type!r}, which no other package has")
-    folder, config = Path(folder), model.config.to_dict()
-    names = {ours: theirs for theirs, ours in original.their_names(model).items()}
+    folder, config, weights = Path(folder), model.config.to_dict(), model.state_dict()
     # what decides here in float32 is theirs in the dtype of the rest
-    state = {names[name]: tensor.to(model.dtype) for name, tensor in model.state_dict().items() if name in names}
+    state = {theirs: weights[ours].to(model.dtype) for theirs, ours in original.their_names(model).items()}
     state |= original.computed_tensors(model.config)
     fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
     suffix = type(model).__name__.removeprefix(original.architecture.prefix)
-    pabee = "WithPabee" if getattr(model.config, "step_classifiers", "shared") == "separate" else ""
+    pabee = "WithPabee" * (config.get("step_classifiers") == "separate")
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(state, folder, metadata={"format": "pt"})
     described = {"model_type": original.model_type, "architectures": [original.prefix + suffix + pabee]}
