@@ -209,7 +209,7 @@ def test_each_generated_token_draws_a_state_of_its_own(option):
 def test_noise_is_the_authors():
     """Of the deviation that they give it, whatever the width, and cut at three deviations."""
     model = make_language_model(VARIANT, initial_state="random")
-    noise = model.model.drawn_states(torch.empty(100, 1000))
+    noise = model.model.initial_states(torch.empty(100, 1000), None)
     std = math.sqrt(2 / 5)
     assert noise.abs().max() <= 3 * std
     assert noise.abs().max() > 2.9 * std

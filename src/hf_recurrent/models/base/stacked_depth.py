@@ -3,8 +3,7 @@
 Shapes: B sequences, S tokens, P cached tokens, E width; states are (B, S, E), or (N, E) in a packed context.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -98,10 +97,11 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
 
     depth_follows_length = False
     model_arguments = ("position_ids",)
-    # scaling of the frequencies of rotations, see `scaled_frequencies`
-    rotary_scaling: Mapping[str, Any] | None = None
-    # keys that tokens see in layers that slide; None if no layer does
-    window: int | None = None
+
+    @property
+    def window(self) -> int | None:
+        """Keys that tokens see in layers that slide; None if no layer does."""
+        return self.config.sliding_window if getattr(self.config, "sliding_layers", None) else None
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         if self.config.halting != "none":
@@ -150,7 +150,9 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     def rotations(self, positions: torch.Tensor) -> torch.Tensor:
         """The table of rotations of tokens at these positions (B, S)."""
         config = self.config
-        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, self.rotary_scaling))
+        # see `scaled_frequencies`
+        scaling = getattr(config, "rotary_scaling", None)
+        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
 
     def lay_out(
         self,

@@ -67,8 +67,6 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
 
     def __init__(self, config: OuroRecurrentConfig):
         super().__init__(config)
-        self.rotary_scaling = config.rotary_scaling
-        self.window = config.sliding_window if config.sliding_layers else None
         self.build_embedding(config)
         self.block = OuroBlock(config)
         if config.halting != "none":
