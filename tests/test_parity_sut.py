@@ -11,14 +11,13 @@ from safetensors.torch import load_file
 from hf_recurrent.models.ops.attention import KeyValue
 from hf_recurrent.models.sut import block as sut_block
 from hf_recurrent.models.sut import depth as sut_depth
-from hf_recurrent.models.sut import modeling_sut, routed_attention
+from hf_recurrent.models.sut import modeling_sut
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
-from hf_recurrent.models.sut.depth import pack_queries
 from hf_recurrent.models.sut.experts import FeedForwardExperts
-from hf_recurrent.models.sut.halting import LogStickBreaking
+from hf_recurrent.models.sut.halting import TokenStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.models.sut.routed_attention import RoutedAttention, Settings
-from hf_recurrent.models.sut.routing import Router
+from hf_recurrent.models.sut.routed_attention import PositionBias, RoutedAttention, SUTContext
+from hf_recurrent.models.sut.routing import Router, RouterStatistics
 from parity.reference import load_reference
 from parity.sparse_universal import statistics
 from support.golden import load_case
@@ -162,12 +161,12 @@ def test_mixture_of_feed_forward_networks(implementation):
     total = None
     for call, inputs, mask in (("call1", "x1", "mask_binary"), ("call2", "x2", "mask_soft")):
         states, token_weights = io[inputs].flatten(0, 1), io[mask].flatten()
-        routing = router(states, token_weights, statistics=True)
-        result = experts(states, routing.index, routing.gates)
+        index, gates, sums = router(states, token_weights, statistics=True)
+        result = experts(states, index, gates)
         torch.testing.assert_close(result.unflatten(0, (3, 10)), io[f"{call}.y"], atol=2e-6, rtol=0)
         routed = token_weights > 0
-        assert torch.equal(routing.index[routed], io[f"{call}.topk_idx"].flatten(0, 1)[routed])
-        total = routing.statistics if total is None else total.plus(routing.statistics)
+        assert torch.equal(index[routed], io[f"{call}.topk_idx"].flatten(0, 1)[routed])
+        total = sums if total is None else RouterStatistics(*map(torch.add, total, sums))
         after = "after_call1" if call == "call1" else "after_both_calls"
         for name, value in statistics(total).items():
             torch.testing.assert_close(value, io[f"{after}.{name}"], atol=2e-6, rtol=2e-6)
@@ -189,25 +188,20 @@ def test_mixture_of_attention_heads(name, implementation):
         if name != "momha_cross":
             attention.position_bias.table.weight.copy_(weights["rel_pos_emb"][..., 1:-1])
     shape = io["query"].shape[:2]
-    packing = pack_queries(None, shape, 0, torch.device("cpu"))
+    context, column = SUTContext(shape, shape, None, None, None), torch.arange(shape[1])
     if attention.position_bias is not None:
-        packing = packing._replace(index=attention.position_bias.index(packing.distances(shape[1])))
+        index, entries = attention.position_bias.index((column - column[:, None])[None])
+        context = context._replace(index=index, entries=entries)
     keys = ~io["key_padding_mask"][:, None, None]
     causal = keys & torch.ones(shape[1], keys.shape[-1]).tril().bool()
     for kind, mask, visible in (("binary", "mask_binary", keys), ("soft", "mask_soft", keys), ("causal", None, causal)):
         if f"{kind}.y" not in io:
             continue
         token_weights = io[mask or "mask_binary"].flatten()
-        result = attention(
-            io["query"].flatten(0, 1),
-            token_weights,
-            KeyValue(*attention.keys_values(io["kv_source"])),
-            visible,
-            packing,
-            Settings.of_config(config),
-        )
-        torch.testing.assert_close(result.hidden_states.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
-        assert (result.hidden_states[token_weights == 0] == 0).all()
+        keys_values = KeyValue(*(each.transpose(1, 2) for each in attention.keys_values(io["kv_source"])))
+        result, *_ = attention(io["query"].flatten(0, 1), token_weights, keys_values, visible, context)
+        torch.testing.assert_close(result.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
+        assert (result[token_weights == 0] == 0).all()
 
 
 def decided_too_late(strategy, state, features, step):
@@ -215,21 +209,23 @@ def decided_too_late(strategy, state, features, step):
 
 
 def with_frozen_states(strategy, state, candidate, step):
-    return commit(LogStickBreaking(strategy.head, strategy.threshold, strategy.max_depth, True), state, candidate, step)
+    return commit(
+        TokenStickBreaking(strategy.head, strategy.threshold, strategy.max_depth, True), state, candidate, step
+    )
 
 
 def all_heads_equal(self, states):
     return states.topk(self.per_token).indices * 0
 
 
-decide, commit, keys_values = LogStickBreaking.decide, LogStickBreaking.commit, sut_block.SUTBlock.keys_values
-index = routed_attention.WindowBias.index
+decide, commit = TokenStickBreaking.decide, TokenStickBreaking.commit
+index = PositionBias.index
 # case, object and function to break, what to break it with
 MUTATIONS = {
-    "layer numbers": ("encdec_full", LogStickBreaking, "decide", decided_too_late),
+    "layer numbers": ("encdec_full", TokenStickBreaking, "decide", decided_too_late),
     "copied states": (
         "encoder_halting",
-        LogStickBreaking,
+        TokenStickBreaking,
         "commit",
         with_frozen_states,
     ),
@@ -242,14 +238,14 @@ MUTATIONS = {
     "experts": ("encoder_no_halting", Router, "choose", all_heads_equal),
     "distances": (
         "encoder_no_halting",
-        routed_attention.WindowBias,
+        PositionBias,
         "index",
         lambda self, distances: index(self, -distances),
     ),
     "weightless statistics": (
         "encdec_full",
         sut_depth,
-        "remaining_mass",
+        "token_weights",
         lambda state: state.live.float(),
     ),
     "first position": ("encoder_no_halting", modeling_sut, "FIRST_POSITION", 0),

@@ -46,7 +46,9 @@ class Probe:
             routers["cross_attn"] = stack.block.cross_attention.router
         for name, router in routers.items():
             calls = self.routings.setdefault(name, [])
-            self.stops.append(record_calls(router, lambda args, output, router=router: (router, args, output), calls))
+            self.stops.append(
+                record_calls(router, lambda args, output, router=router: (router, args[:2], output), calls)
+            )
 
     def stop(self) -> None:
         for stop in self.stops:
@@ -68,13 +70,13 @@ class Probe:
             results["soft_halted"] = torch.stack([*sources[1:], self.final[0]])
         for name, calls in self.routings.items():
             results |= {f"{name}.{key}": value for key, value in routing_results(calls, shape).items()}
-            total = sum_statistics(output.statistics for _, _, output in calls)
+            total = sum_statistics(output[2] for _, _, output in calls)
             results |= {f"{name}.{key}": value for key, value in statistics(total).items()}
         return {f"{prefix}.{name}": value for name, value in results.items()}
 
     def halting(self, mask: torch.Tensor, weights: torch.Tensor) -> dict[str, torch.Tensor]:
         """Halting under the authors' names, from `weights` (L, B, S)."""
-        log_go, log_halt = (torch.stack(each).unflatten(1, mask.shape) for each in zip(*self.gates, strict=True))
+        log_go, log_halt = (torch.stack(each).log().unflatten(1, mask.shape) for each in zip(*self.gates, strict=True))
         log_continue = log_go.cumsum(0)
         before = torch.cat((torch.zeros_like(log_go[:1]), log_continue[:-1]))
         alpha = (log_halt + before).exp()
@@ -93,11 +95,11 @@ def routing_results(calls: list, shape: torch.Size) -> dict[str, torch.Tensor]:
     """A router's choices in each depth step, under the authors' names."""
     named: dict[str, list[torch.Tensor]] = {"idx": [], "gates": [], "probs": [], "expert_size": []}
     normalizers = []
-    for router, (states, weights), output in calls:
+    for router, (states, weights), (index, gates, _) in calls:
         logits = router.output(router.hidden(states).tanh())
         normalizers.append((logits * (weights > 0)[:, None]).logsumexp(-1))
-        dense = torch.zeros_like(logits).scatter(-1, output.index, output.gates)
-        named["idx"].append(output.index.unflatten(0, shape))
+        dense = torch.zeros_like(logits).scatter(-1, index, gates)
+        named["idx"].append(index.unflatten(0, shape))
         named["gates"].append(dense.unflatten(0, shape))
         named["probs"].append((logits.softmax(-1) * (weights > 0)[:, None]).unflatten(0, shape))
         named["expert_size"].append((dense > 0).sum(0))
@@ -107,10 +109,7 @@ def routing_results(calls: list, shape: torch.Size) -> dict[str, torch.Tensor]:
 
 
 def sum_statistics(each) -> RouterStatistics:
-    first, *rest = each
-    for other in rest:
-        first = first.plus(other)
-    return first
+    return RouterStatistics(*map(sum, zip(*each, strict=True)))
 
 
 def statistics(total: RouterStatistics) -> dict[str, torch.Tensor]:

@@ -3,6 +3,9 @@
 Shapes: B sequences, S source tokens, T target tokens, P cached target tokens, E width, V token ids.
 """
 
+from functools import wraps
+from typing import Unpack
+
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
@@ -10,21 +13,21 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from ..base.arguments import supported
-from ..base.outputs import RecurrentSeq2SeqOutput, base_outputs
-from ..config.cache_name import CACHE_NAME
+from ..base.arguments import RecurrentKwargs, supported
+from ..base.base_model import BaseModel
+from ..base.outputs import RecurrentOutput, RecurrentSeq2SeqOutput, base_outputs
 from ..config.fields import shown
 from ..depth.cache import keeps_cache
-from ..depth.exit_criteria import AnswerHead, ExitOptions
-from ..depth.objectives import objective_loss
+from ..depth.objectives import objective_loss, sampled_depth
 from ..ops.checks import check_ids, is_nan, refuse
 from ..ops.graphs import in_graph
 from ..ops.initialization import embedding_like, initialized_linear
 from ..ops.layers import at_least_float32, of_tokens
 from ..ops.losses import NO_TARGET, fraction_of_step, num_labelled
-from ..ops.sharding import is_sharded
+from ..ops.sharding import is_sharded, same_on_all_ranks
 from .causal import check_kept, kept_states, next_token_targets
 from .generation import RecurrentGenerationMixin
+from .head import Head
 
 
 def smoothed_cross_entropies(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -100,33 +103,10 @@ def check_target_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
     return labels
 
 
-def as_model_output(encoder_outputs: ModelOutput | tuple | None) -> ModelOutput | None:
-    """Encoder outputs as a record; the first of a tuple are the last states.
-
-    Raises:
-        ValueError: they are neither, or without states.
-    """
-    if encoder_outputs is None:
-        return None
-    if isinstance(encoder_outputs, tuple) and encoder_outputs:
-        encoder_outputs = BaseModelOutput(last_hidden_state=encoder_outputs[0])
-    if not isinstance(encoder_outputs, ModelOutput) or encoder_outputs.get("last_hidden_state") is None:
-        raise ValueError(
-            f"`encoder_outputs` is {shown(encoder_outputs)}: pass what the stack `encoder` returned, or a tuple that "
-            "begins with its final states"
-        )
-    return encoder_outputs
-
-
-def has_source(cache: Cache | None) -> bool:
-    """Whether a decoder's cache holds the keys and values of a source."""
-    return getattr(cache, "source", None) is not None
-
-
 class EncoderDecoder:
     """Two stacks, `encoder` and `decoder`, with `config.is_encoder_decoder`; otherwise the one stack of the base class.
 
-    The stacks' own arguments include `encoder_hidden_states`.
+    The arguments of a stack include `encoder_hidden_states` and `encoder_attention_mask`.
     """
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -140,35 +120,10 @@ class EncoderDecoder:
         if self.config.tie_word_embeddings:
             self.decoder.embed_tokens = value
 
-    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
-        embedding = super().resize_token_embeddings(*args, **kwargs)
-        self.resize_decoder(*args, **kwargs)
-        return embedding
-
-    def resize_decoder(self, *args, **kwargs) -> None:
-        """Resize the decoder's embeddings like the encoder's."""
-        if not self.config.is_encoder_decoder:
-            return
-        if not self.config.tie_word_embeddings:
-            self.decoder.resize_token_embeddings(*args, **kwargs)
-        for stack in (self.encoder, self.decoder):
-            stack.config.vocab_size = self.config.vocab_size
-
-    def new_cache(self, max_depth: int | None = None) -> Cache:
-        """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
-        return self.decoder.new_cache(max_depth) if self.config.is_encoder_decoder else super().new_cache(max_depth)
-
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        *args,
-        **kwargs,
-    ):
-        """Run one stack, or both; see `forward_stacks`."""
-        if self.config.is_encoder_decoder:
-            return self.forward_stacks(input_ids, attention_mask, *args, **kwargs)
-        return super().forward(input_ids, attention_mask, *args, **kwargs)
+    # `generate` looks for the arguments of an encoder in its signature
+    @wraps(BaseModel.forward)
+    def forward(self, *args, **kwargs) -> RecurrentOutput:
+        return (self.forward_stacks if self.config.is_encoder_decoder else super().forward)(*args, **kwargs)
 
     @keeps_cache
     @can_return_tuple
@@ -191,10 +146,10 @@ class EncoderDecoder:
         Args:
             input_ids: (B, S), or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
             attention_mask: (B, S), 1 at source tokens; padding may be on either side.
-            decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` those that are new.
+            decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` the new tokens.
             decoder_attention_mask: (B, T), or (B, P + T) with a cache.
             encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
-                the router losses are those of the decoder only.
+                the router losses count the decoder only.
             past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
                 source, which need not be passed again, and is ignored if it is; its mask is needed if it has padding.
             use_cache: start a cache if none is passed.
@@ -206,21 +161,22 @@ class EncoderDecoder:
         Raises:
             ValueError: as the stacks; or no target.
         """
-        options = supported(options)
-        encoder_outputs = as_model_output(encoder_outputs)
-        if encoder_outputs is None and input_ids is None and inputs_embeds is None and has_source(past_key_values):
-            encoder_outputs = BaseModelOutput()
+        options = supported(options) | {"pooling": False, "return_dict": True}
         encoder_steps, decoder_steps = self.stack_steps(max_depth)
-        if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids,
-                attention_mask,
-                inputs_embeds=inputs_embeds,
-                max_depth=encoder_steps,
-                pooling=False,
-                return_dict=True,
-                **options,
+        if isinstance(encoder_outputs, tuple) and encoder_outputs:
+            encoder_outputs = BaseModelOutput(last_hidden_state=encoder_outputs[0])
+        if encoder_outputs is not None and getattr(encoder_outputs, "last_hidden_state", None) is None:
+            raise ValueError(
+                f"`encoder_outputs` is {shown(encoder_outputs)}: pass what the stack `encoder` returned, or a tuple "
+                "that begins with its final states"
             )
+        if encoder_outputs is None:
+            is_read = getattr(past_key_values, "source", None) is not None
+            if input_ids is None and inputs_embeds is None and is_read:
+                encoder_outputs = BaseModelOutput()
+            else:
+                inputs = {"inputs_embeds": inputs_embeds, "max_depth": encoder_steps, **options}
+                encoder_outputs = self.encoder(input_ids, attention_mask, **inputs)
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             raise ValueError(
                 "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass the decoder's inputs, pass "
@@ -235,58 +191,35 @@ class EncoderDecoder:
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
             max_depth=decoder_steps,
-            pooling=False,
-            return_dict=True,
             **options,
         )
-        return self.merge_outputs(encoder_outputs, decoded)
+        # records of the decoder have its prefix, other fields none
+        fields = {f"decoder_{name}" if name in OF_DECODER else name: value for name, value in decoded.items()}
+        named = ((f"encoder_{name}", value) for name, value in encoder_outputs.items())
+        fields |= {name: value for name, value in named if name in RecurrentSeq2SeqOutput.__dataclass_fields__}
+        if decoded.router_statistics is not None:
+            statistics = encoder_outputs.get("router_statistics") or ()
+            fields["router_statistics"] = (*statistics, *decoded.router_statistics)
+        return RecurrentSeq2SeqOutput(**fields)
 
     def stack_steps(self, max_depth: int | None) -> tuple[int | None, int | None]:
-        """`max_depth` of the encoder and of the decoder."""
-        return max_depth, max_depth
-
-    def merge_outputs(self, source: ModelOutput, target: ModelOutput) -> RecurrentSeq2SeqOutput:
-        """One output of both stacks; fields of the target's halting have no prefix."""
-        statistics = [each.get("router_statistics") for each in (source, target)]
-        return RecurrentSeq2SeqOutput(
-            last_hidden_state=target.last_hidden_state,
-            **{CACHE_NAME: getattr(target, CACHE_NAME)},
-            decoder_hidden_states=target.hidden_states,
-            decoder_attentions=target.attentions,
-            cross_attentions=target.cross_attentions,
-            ponder_cost=target.ponder_cost,
-            ponder_steps=target.ponder_steps,
-            halting_probabilities=target.halting_probabilities,
-            attention_experts=target.attention_experts,
-            cross_attention_experts=target.cross_attention_experts,
-            feed_forward_experts=target.feed_forward_experts,
-            step_features=target.get("step_features"),
-            halting_distribution=target.get("halting_distribution"),
-            encoder_last_hidden_state=source.last_hidden_state,
-            **{f"encoder_{name}": source.get(name) for name in ENCODER_FIELDS},
-            router_statistics=None if statistics[1] is None else (*(statistics[0] or ()), *statistics[1]),
-        )
+        """`max_depth` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
+        config, generator = self.config, self.depth_generator
+        if max_depth is not None or not self.training or config.depth_sampling == "fixed":
+            return max_depth, max_depth
+        for_encoder = int(torch.randint(2, (), generator=generator))
+        stack = self.encoder if for_encoder else self.decoder
+        drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
+        for_encoder, steps = same_on_all_ranks(drawn, self.device) if is_sharded(self) else drawn
+        return (steps, None) if for_encoder else (None, steps)
 
 
-ENCODER_FIELDS = (
-    "hidden_states",
-    "attentions",
-    "ponder_cost",
-    "ponder_steps",
-    "halting_probabilities",
-    "attention_experts",
-    "feed_forward_experts",
-    "step_features",
-    "halting_distribution",
-)
+OF_DECODER = ("hidden_states", "attentions")
 
 
-class ForConditionalGeneration(RecurrentGenerationMixin):
-    """Forward pass and head of an encoder-decoder model; an architecture adds `base_model_class` and
-    `GenerationMixin`.
-    """
+class ForConditionalGeneration(RecurrentGenerationMixin, Head):
+    """The head of an encoder-decoder model; an architecture adds `GenerationMixin`."""
 
-    base_model_class: type
     summary = "with an encoder, a decoder and a map to token ids, such as for translation or semantic parsing."
     example = (
         ", is_encoder_decoder=True",
@@ -306,13 +239,14 @@ torch.Size([1, 3])
                 "with is_encoder_decoder=True, or load the checkpoint with the class it was saved from"
             )
         super().__init__(config)
-        self.model = self.base_model_class(config)
-        self.lm_head = initialized_linear(
-            config.hidden_size, config.vocab_size, embedding_like(config.initializer_range), bias=False
-        )
+
+    def build_head(self, config) -> None:
+        initializer = embedding_like(config.initializer_range)
+        self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
         self._tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
-        self.build_probe(config, config.hidden_size)
-        self.post_init()
+
+    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+        return self.lm_head(features)
 
     def check_generation(self, chosen: dict) -> None:
         if is_sharded(self):
@@ -333,11 +267,6 @@ torch.Size([1, 3])
     def set_output_embeddings(self, value: nn.Linear) -> None:
         self.lm_head = value
 
-    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
-        embedding = super().resize_token_embeddings(*args, **kwargs)
-        self.model.resize_decoder(*args, **kwargs)
-        return embedding
-
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Decoder inputs (B, T) for labels (B, T)."""
         start = self.config.decoder_start_token_id
@@ -346,10 +275,6 @@ torch.Size([1, 3])
                 "config field `decoder_start_token_id` is None: set it to the id a decoder starts with, e.g. EOS"
             )
         return shifted_right(check_target_labels(labels), start, self.config.pad_token_id)
-
-    def decoder_mask(self, labels: torch.Tensor, ids: torch.Tensor | None, from_labels: bool) -> torch.Tensor | None:
-        """Attention mask of decoder inputs `ids` (B, T), passed or derived from labels; None for embeddings."""
-        return None if ids is None else read_mask(labels, None if from_labels else ids, self.config.pad_token_id)
 
     @keeps_cache
     @can_return_tuple
@@ -365,104 +290,87 @@ torch.Size([1, 3])
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         labels: torch.LongTensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        output_halting: bool = False,
-        output_experts: bool = False,
-        max_depth: int | None = None,
-        halting_threshold: float | None = None,
-        exit_criterion: str | None = None,
-        exit_threshold: float | None = None,
-        exit_patience: int | None = None,
-        min_depth: int | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **own_kwargs,
+        **kwargs: Unpack[RecurrentKwargs],
     ) -> RecurrentSeq2SeqOutput:
-        """Predict a target. Arguments are those of the base model, and:
+        """Predict a target.
 
         Args:
-            labels: (B, T) ids to predict, -100 for tokens without a target; without `decoder_input_ids` the inputs of
-                the decoder are the labels shifted by one, after `config.decoder_start_token_id`.
+            input_ids: (B, S) source ids, or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
+            attention_mask: (B, S), 1 at source tokens and 0 at padding, on either side.
+            decoder_input_ids: (B, T), or pass `decoder_inputs_embeds` (B, T, E); with `past_key_values` the new tokens.
+                By default the labels shifted by one, after `config.decoder_start_token_id`.
+            decoder_attention_mask: (B, T), or (B, P + T) with a cache.
+            encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
+                the router losses count the decoder only.
+            past_key_values: cache that an earlier call returned, which also holds the source; it is extended in place.
+            use_cache: start a cache if none is passed; by default only if one is passed.
+            labels: (B, T) ids to predict, -100 for tokens without a target.
             logits_to_keep: how many of the last target tokens to give logits for, 0 for all, or (n,) their indices.
             num_items_in_batch: labels of all accumulated batches, from `Trainer`: `loss` is then this batch's part.
-            own_kwargs: no others, unless they are None and known to transformers.
+            kwargs: see `RecurrentKwargs`; and `output_experts`, whether to return the experts of each token.
+
+        Returns:
+            `RecurrentSeq2SeqOutput` with `logits` (B, T, V), or of the tokens to keep.
 
         Raises:
-            ValueError: as the base model; or labels of another shape, out of range, or an empty target.
+            ValueError: see the base model; or labels of another shape, out of range, or an empty target.
         """
-        for name in supported(own_kwargs):
-            raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
         check_kept(logits_to_keep, labels is not None)
-        given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
+        inputs = given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
-            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        inputs = decoder_input_ids if given is None else given
+            inputs = decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         labels = check_target_labels(labels)
         targets = next_token_targets(inputs, self.config.vocab_size, None, None, labels, shifted_name="labels")
-        if targets is not None and decoder_attention_mask is None and past_key_values is None:
-            decoder_attention_mask = self.decoder_mask(labels, decoder_input_ids, from_labels=given is None)
+        marks = decoder_attention_mask is None and past_key_values is None and decoder_input_ids is not None
+        if targets is not None and marks:
+            decoder_attention_mask = read_mask(labels, given, self.config.pad_token_id)
+        target = {
+            "attention_mask": attention_mask,
+            "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask,
+            "decoder_inputs_embeds": decoder_inputs_embeds,
+            "answer_head": self.answer_head(),
+            "return_dict": True,
+        }
         outputs = self.model(
             input_ids,
-            attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
             inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
             encoder_outputs=encoder_outputs,
             past_key_values=past_key_values,
             use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            output_halting=output_halting,
-            output_experts=output_experts,
-            max_depth=max_depth,
-            halting_threshold=halting_threshold,
-            **ExitOptions(exit_criterion, exit_threshold, exit_patience, min_depth).named(),
-            answer_head=self.answer_head(),
-            return_dict=True,
+            **target,
             **(self.loss_options() if targets is not None else {}),
+            **kwargs,
         )
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
         keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
         logits = of_tokens(self.lm_head, states, decoder_attention_mask if keeps_all else None)
         refuse(*problems, is_nan("the logits are", logits))
-        loss = None
+        losses = {}
         if targets is not None:
-            loss = mean_over_labelled(self.token_losses(logits, targets), targets)
-        if targets is not None and self.supervises_steps:
-            decoder_inputs = {
-                "decoder_input_ids": decoder_input_ids,
-                "decoder_inputs_embeds": decoder_inputs_embeds,
-                "decoder_attention_mask": decoder_attention_mask,
-                "attention_mask": attention_mask,
-            }
-            loss = self.loss_of_steps(loss, outputs, targets, decoder_inputs)
-        fraction = fraction_of_step(labels, num_items_in_batch)
-        losses = self.losses(loss, outputs, num_labelled(targets), fraction)
+            loss = mean_over_labelled(smoothed_cross_entropies(logits, targets, self.config.label_smoothing), targets)
+            loss = self.loss_of_steps(loss, outputs, targets, target) if self.supervises_steps else loss
+            fraction = fraction_of_step(labels, num_items_in_batch)
+            losses = self.losses(loss, outputs, num_labelled(targets), fraction)
         return RecurrentSeq2SeqOutput(logits=logits, **losses, **base_outputs(outputs))
 
-    def answer_head(self) -> AnswerHead:
-        """The head as exit criteria use it."""
-        return AnswerHead(lambda states, steps: self.lm_head(states), getattr(self, "exit_probe", None))
-
-    def token_losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return smoothed_cross_entropies(logits, targets, self.config.label_smoothing)
-
     def loss_of_steps(
-        self, final_loss: torch.Tensor, outputs, targets: torch.Tensor, decoder_inputs: dict[str, torch.Tensor | None]
+        self, final_loss: torch.Tensor, outputs, targets: torch.Tensor, target: dict[str, object]
     ) -> torch.Tensor:
         """Mean of the losses over the decoder's steps, and over the encoder's, the other stack at its full depth.
 
         Args:
             final_loss: loss with both stacks at full depth.
             outputs: of both stacks, with `step_features`.
-            decoder_inputs: arguments of the base model besides the source.
+            target: arguments of the base model besides the source.
         """
         config = self.config
 
         def losses(states: torch.Tensor) -> torch.Tensor:
-            return self.token_losses(of_tokens(self.lm_head, states, targets != NO_TARGET), targets)
+            logits = of_tokens(self.lm_head, states, targets != NO_TARGET)
+            return smoothed_cross_entropies(logits, targets, config.label_smoothing)
 
         decoded = [losses(states) for states in outputs.step_features]
         decoder_loss = objective_loss(config, decoded, outputs.halting_distribution)
@@ -475,13 +383,7 @@ torch.Size([1, 3])
         encoded, distribution = [], outputs.encoder_halting_distribution
         for states in outputs.encoder_step_features[:-1]:
             source = BaseModelOutput(last_hidden_state=states)
-            states = self.model(
-                encoder_outputs=source,
-                max_depth=len(decoded),
-                answer_head=self.answer_head(),
-                return_dict=True,
-                **decoder_inputs,
-            ).last_hidden_state
+            states = self.model(encoder_outputs=source, max_depth=len(decoded), **target).last_hidden_state
             encoded.append(mean_over_labelled(losses(states), targets))
         encoded.append(final_loss)
         if distribution is not None:

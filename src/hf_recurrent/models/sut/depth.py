@@ -14,17 +14,19 @@ from torch import nn
 from ..depth.cache import CacheLayer
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import relative_change
+from ..depth.halting import HaltingStrategy
 from ..depth.layouts import Finished, Layout, of_live, row_answers
-from ..depth.loop import DepthOptions, DepthOutput, LiveCount, Trace, assemble, iterate
+from ..depth.loop import LiveCount, Trace, assemble
 from ..depth.unit_states import select_units
 from ..ops.attention import KeyValue
-from ..ops.checks import has_gaps
+from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.graphs import in_graph
+from ..ops.masks import Mask
 from ..ops.positions import token_positions
 from ..ops.row_groups import place
-from .block import SUTBlock, SUTBlockOutput, SUTContext
-from .halting import LogStickBreaking, LogStickBreakingState, remaining_mass
-from .routed_attention import PackedQueries, Settings
+from .block import SUTBlock, SUTBlockOutput
+from .halting import token_weights
+from .routed_attention import SUTContext
 from .routing import RouterStatistics
 
 
@@ -39,56 +41,19 @@ class StackCache(DepthCache):
 
     @property
     def source(self) -> KeyValue | None:
-        """(B, S', H, D) each, None before the first call, or without an encoder."""
+        """(B, H, S', D) each, None before the first call, or without an encoder."""
         tensors = self.layers[-1].tensors if len(self.layers) > self.depth else {}
-        return KeyValue(*(tensors[name].transpose(1, 2) for name in ("keys", "values"))) if tensors else None
+        return KeyValue(tensors["keys"], tensors["values"]) if tensors else None
 
     @property
     def source_has_padding(self) -> bool:
         """Whether padding is in the source, which only a mask tells apart."""
         return "has_padding" in self.layers[-1].tensors
 
-    def write_source(self, key_value: KeyValue, mask: torch.Tensor) -> None:
-        """Keys and values (B, S', H, D) of a source, by its mask (B, S')."""
-        keys, values = (states.transpose(1, 2) for states in key_value)
+    def write_source(self, source: KeyValue, mask: torch.Tensor) -> None:
+        """Keys and values (B, H, S', D) of a source, by its mask (B, S')."""
         padding = {} if in_graph() or bool(mask.all()) else {"has_padding": torch.tensor(True)}
-        self.layers[-1].replace({"keys": keys, "values": values, **padding})
-
-
-class AttentionInputs(NamedTuple):
-    """Inputs of attention, besides states: masks, and another stack's states."""
-
-    mask: torch.Tensor  # (B, P + S) bool, True at tokens
-    length: int  # S
-    is_causal: bool
-    memory: KeyValue | None = None  # (B, K', H, D) each
-    memory_mask: torch.Tensor | None = None  # (B, K') bool
-
-    @property
-    def new_mask(self) -> torch.Tensor:
-        """(B, S) bool, True at new tokens."""
-        return self.mask[:, -self.length :]
-
-
-def pack_queries(
-    units: torch.Tensor | None, shape: tuple[int, int], offset: int, device: torch.device
-) -> PackedQueries:
-    """Pack the tokens with these flat numbers (n,), ascending, or all, into the narrowest rectangle."""
-    batch, length = shape
-    if units is None:
-        columns = torch.arange(offset, offset + length, device=device)[None]
-        return PackedQueries(None, batch, length, columns, None)
-    row = units // length
-    counts = torch.bincount(row, minlength=batch)
-    rows = counts.nonzero().squeeze(-1)
-    width = int(counts.max())
-    first = counts.cumsum(0) - counts
-    new_row = (counts > 0).cumsum(0) - 1
-    places = new_row[row] * width + torch.arange(units.shape[0], device=device) - first[row]
-    columns = torch.full((rows.shape[0] * width,), offset, device=device)
-    columns = columns.scatter(0, places, units % length + offset).unflatten(0, (-1, width))
-    every_row = rows.shape[0] == batch
-    return PackedQueries(places, rows.shape[0], width, columns, None if every_row else rows)
+        self.layers[-1].replace({"keys": source.key, "values": source.value, **padding})
 
 
 class SparseLayout(Layout):
@@ -98,9 +63,11 @@ class SparseLayout(Layout):
     token must take every step, those that have halted are still present, but neither attend nor have experts.
 
     Args:
-        position_bias: of attention within the stack, if it has one.
+        block: the one that is iterated.
+        mask: (B, P + S) bool, True at tokens.
         units: (n,) numbers of the tokens that are computed, None for all.
-        settings: the block's.
+        memory: keys and values (B, H, K', D) of another stack's states, and their mask (B, K'), if it is attended to.
+        statistics: whether routers sum up their statistics.
         serves_live: whether only live tokens attend and have experts, among those that are present.
     """
 
@@ -108,29 +75,29 @@ class SparseLayout(Layout):
 
     def __init__(
         self,
-        strategy: LogStickBreaking,
-        inputs: AttentionInputs,
-        cache,
-        position_bias: nn.Module | None,
+        block: SUTBlock,
+        strategy: HaltingStrategy,
+        mask: torch.Tensor,
         units: torch.Tensor | None,
-        settings: Settings,
-        *,
+        cache,
+        memory: tuple[KeyValue, torch.Tensor] | None,
+        statistics: bool,
         serves_live: bool = False,
     ):
-        self.strategy, self.inputs, self.cache = strategy, inputs, cache
-        # a traced loop takes a tuple from outside, and no other kind of shape
-        self.shape = tuple(inputs.new_mask.shape)
-        self.position_bias, self.settings = position_bias, settings
+        self.attention, self.strategy, self.mask, self.cache = block.attention, strategy, mask, cache
+        # B and S; a traced loop takes a tuple from outside, and no other kind of shape
+        self.shape = mask.shape[0], mask.shape[1] if cache is None else cache.num_new
+        self.offset = mask.shape[1] - self.shape[1]
+        self.memory, self.statistics = memory, statistics
         self.live_count = LiveCount() if serves_live else None
-        self.device = inputs.mask.device
-        self.offset = inputs.mask.shape[1] - inputs.length
         self.frozen: KeyValue | None = None
-        # tokens with new keys, if they differ from those present, and their soft states
-        self.leaving_units: torch.Tensor | None = None
-        self.leaving_source: torch.Tensor | None = None
-        # columns can serve as positions if there are no gaps, as in causal models
-        has_other_positions = not inputs.is_causal and (in_graph() or has_gaps(inputs.mask))
-        self.positions = token_positions(inputs.mask) if has_other_positions else None
+        # tokens with new keys and their soft states, if those differ from the tokens present
+        self.leaving: tuple[torch.Tensor | None, torch.Tensor] | None = None
+        # columns serve as positions where all rows have the same, or no gaps, as in causal models
+        if self.attention.config.is_causal or (units is None and not in_graph() and bool(mask.all())):
+            self.positions = torch.arange(mask.shape[1], device=mask.device)[None]
+        else:
+            self.positions = token_positions(mask)
         self.present = units
         self.pack(None)
 
@@ -138,34 +105,51 @@ class SparseLayout(Layout):
         """Lay out the queries of the tokens at these indices (m,) among those present, of all if None."""
         self.served = served
         if served is not None and served.numel() == 0:
+            self.context = self.context._replace(served=served)
             return
-        queries = pack_queries(self.served_units, self.shape, self.offset, self.device)
-        if self.position_bias is not None:
-            distances = queries.distances(self.inputs.mask.shape[1], self.positions)
-            queries = queries._replace(index=self.position_bias.index(distances))
-        self.queries = queries
-        visible = queries.select(self.inputs.mask)[:, None, None]
-        if self.inputs.is_causal:
-            key = torch.arange(self.inputs.mask.shape[1], device=self.device)
-            visible = visible & (key <= queries.columns[:, None, :, None])
+        config, units, device = self.attention.config, self.served_units, self.mask.device
+        rectangle, places, sequences = self.shape, None, None
+        columns = torch.arange(self.offset, self.mask.shape[1], device=device)[None]
+        if units is not None:
+            length, number = self.shape[1], torch.arange(units.shape[0], device=device)
+            sequences, row, counts = (units // length).unique_consecutive(return_inverse=True, return_counts=True)
+            rectangle = len(counts), int(counts.max())
+            # of each token after the first one of its row
+            places = row * rectangle[1] + number - (counts.cumsum(0) - counts)[row]
+            columns = torch.full((rectangle[0] * rectangle[1],), self.offset, device=device)
+            columns = columns.scatter(0, places, units % length + self.offset).unflatten(0, rectangle)
+            sequences = None if rectangle[0] == self.shape[0] else sequences
+
+        def implemented(visible: torch.Tensor) -> Mask:
+            if not is_flex(config):
+                return visible
+            # one for each expert
+            per_token = config.attention_experts_per_token if visible.shape[2] > 1 else 1
+            return FlexMask(visible.repeat_interleave(per_token, dim=2))
+
+        context = SUTContext(self.shape, rectangle, places, sequences, None, statistics=self.statistics, served=served)
+        visible = context.select(self.mask)[:, None, None]
+        if config.is_causal:
+            visible = visible & (torch.arange(self.mask.shape[1], device=device) <= columns[:, None, :, None])
         elif in_graph():
             # a loop in a graph may not have the same memory twice
             visible = visible.clone()
-        self.visible = self.settings.mask(visible)
-        self.memory_visible = None
-        if self.inputs.memory is not None:
-            self.memory_visible = self.settings.mask(queries.select(self.inputs.memory_mask)[:, None, None])
-
-    @property
-    def mask(self) -> torch.Tensor:
-        """(B, P + S) bool, True at tokens."""
-        return self.inputs.mask
+        self.context = context = context._replace(visible=implemented(visible))
+        if self.attention.position_bias is not None:
+            positions = context.select(self.positions)
+            queries = positions.take_along_dim(columns, 1)
+            index, entries = self.attention.position_bias.index(positions[:, None] - queries[..., None])
+            self.context = context = context._replace(index=index, entries=entries)
+        if self.memory is not None:
+            memory, mask = self.memory
+            visible = implemented(context.select(mask)[:, None, None])
+            self.context = context._replace(memory=memory, memory_visible=visible)
 
     @property
     def units(self) -> torch.Tensor:
         """Flat places (n,) of the tokens present in (B, S)."""
         if self.present is None:
-            return torch.arange(self.shape[0] * self.shape[1], device=self.device)
+            return torch.arange(self.shape[0] * self.shape[1], device=self.mask.device)
         return self.present
 
     @property
@@ -173,164 +157,119 @@ class SparseLayout(Layout):
         """Numbers (m,) of the tokens that attend and have experts, None for all of the batch."""
         return self.present if self.served is None else self.units[self.served]
 
-    def initial_state(self, hidden: torch.Tensor) -> LogStickBreakingState:
-        mask = self.inputs.new_mask.flatten()
-        return self.strategy.initial_state(hidden, mask if self.present is None else mask[self.present])
+    @property
+    def is_token(self) -> torch.Tensor:
+        """(n,) bool, False for padding that is present."""
+        mask = self.mask[:, self.offset :].flatten()
+        return mask if self.present is None else mask[self.present]
 
-    def row(self) -> torch.Tensor:
-        """(n,) row of each token present."""
-        return self.units // self.shape[1]
+    def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
+        return self.strategy.initial_state(hidden, self.is_token)
+
+    def lays_out(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of the tokens present in rows, zeros elsewhere: (n, ...) -> (B, S, ...)."""
+        return place(values, self.present, self.shape[0] * self.shape[1]).unflatten(0, self.shape)
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         change = relative_change(before, after)
         if not by_row:
             return change
-        row = self.row()
-        change = torch.where(self.inputs.new_mask.flatten()[self.units], change, 0.0)
-        return change.new_zeros(self.shape[0]).scatter_reduce(0, row, change, "amax")[row]
+        rows = torch.where(self.mask[:, self.offset :], self.lays_out(change), 0.0)
+        return rows.amax(-1)[self.units // self.shape[1]]
 
     def answers(
         self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
     ) -> torch.Tensor:
         if not by_row:
             return of_live(predict, live, states)
-        row, (batch, width) = self.row(), self.shape
-        rows = torch.arange(batch, device=self.device)
-        whole = place(states, self.present, batch * width).unflatten(0, self.shape)
-        live_rows = torch.zeros(batch, device=self.device).index_put((row,), live.float(), accumulate=True) > 0
-        return row_answers(predict, whole, self.inputs.new_mask, live_rows, rows, (0, width))[row]
+        (batch, width), mask = self.shape, self.mask[:, self.offset :]
+        rows, live = torch.arange(batch, device=states.device), self.lays_out(live).any(-1)
+        return row_answers(predict, self.lays_out(states), mask, live, rows, (0, width))[self.units // width]
 
-    def serve_live(self, live: torch.Tensor) -> "SparseLayout":
-        """A layout in which fewer tokens than before are served, if others have halted."""
-        count = None if self.live_count is None else self.live_count.poll(live)
-        if count is None or count == (live if self.served is None else self.served).numel():
-            return self
-        layout = copy.copy(self)
-        layout.pack(live.nonzero().squeeze(-1))
-        return layout
-
-    def fresh(self, state: LogStickBreakingState) -> tuple[torch.Tensor | None, torch.Tensor]:
+    def fresh(self, state: NamedTuple) -> tuple[torch.Tensor | None, torch.Tensor]:
         """The tokens (M,) whose soft states have changed since the latest keys, None for all in order; those states."""
-        if self.leaving_source is not None:
-            return self.leaving_units, self.leaving_source
+        if self.leaving is not None:
+            return self.leaving
         source = self.strategy.attended(state)
+        source = state.hidden if source is None else source
         return self.served_units, source if self.served is None else source.index_select(0, self.served)
 
-    def context(self, step: int, fresh: torch.Tensor | None) -> SUTContext:
-        return SUTContext(
-            queries=self.queries,
-            visible=self.visible,
-            shape=self.shape,
-            served=self.served,
-            fresh=fresh,
-            frozen=self.frozen,
-            past=None if self.cache is None else self.cache.past(step),
-            memory=self.inputs.memory,
-            memory_visible=self.memory_visible,
-            settings=self.settings,
-        )
-
-    def advance(
-        self, block: SUTBlock, state: LogStickBreakingState, step: int
-    ) -> tuple[SUTBlockOutput, "SparseLayout"]:
-        fresh, source = self.fresh(state)
-        weights = remaining_mass(getattr(state, "inner", state))
-        layout = copy.copy(self.serve_live(state.live))
-        output = block(state.hidden, weights, layout.context(step, fresh), source)
-        layout.leaving_units = layout.leaving_source = None
-        layout.write(step, output.frozen, output.extended)
+    def advance(self, block: SUTBlock, state: NamedTuple, step: int) -> tuple[SUTBlockOutput, "SparseLayout"]:
+        layout, (fresh, source) = copy.copy(self), self.fresh(state)
+        count = None if self.live_count is None else self.live_count.poll(state.live)
+        if count is not None and count < (state.live if self.served is None else self.served).numel():
+            layout.pack(state.live.nonzero().squeeze(-1))
+        past = None if self.cache is None else self.cache.past(step)
+        context = layout.context._replace(fresh=fresh, frozen=self.frozen, past=past)
+        output = block(state.hidden, token_weights(state), context, source)
+        if self.cache is not None:
+            self.cache.write(step, *output.extended)
+        layout.frozen, layout.leaving = output.frozen, None
         return output, layout
 
-    def write(self, step: int, frozen: KeyValue, extended: KeyValue) -> None:
-        self.frozen = frozen
-        if self.cache is not None:
-            self.cache.write(step, *(states.transpose(1, 2) for states in extended))
-
-    def complete_cache(self, block: SUTBlock, state: LogStickBreakingState) -> None:
-        """Cache, for the skipped steps, the keys and values of the final soft states."""
-        if self.cache is None:
-            return
-        layout, (fresh, source) = copy.copy(self), self.fresh(state)
-        while self.cache.num_written < self.cache.depth:
-            step = self.cache.num_written
-            layout.write(step, *block.written_keys_values(source, layout.context(step, fresh)))
-            fresh, source = self.units[:0], source[:0]
-
-    def compact(
-        self, state: LogStickBreakingState, keep: torch.Tensor
-    ) -> tuple["SparseLayout", LogStickBreakingState, Finished]:
-        """Keep the tokens at `keep` (n,)."""
-        finished = self.finish(state, (~state.live).nonzero().squeeze(-1))
+    def keep(self, state: NamedTuple, index: torch.Tensor) -> tuple["SparseLayout", NamedTuple]:
+        """The layout and the state of the tokens at `index` (n,) alone."""
         layout = copy.copy(self)
-        layout.leaving_units, layout.leaving_source = self.present, self.strategy.attended(state)
-        layout.present = self.units[keep]
-        layout.pack(None)
-        return layout, select_units(state, keep), finished
+        layout.leaving, layout.present = self.fresh(state), self.units[index]
+        layout.pack(None if index.numel() else index)
+        return layout, select_units(state, index)
 
-    def finish(self, state: LogStickBreakingState, index: torch.Tensor | None = None) -> Finished:
-        units = self.units
-        if index is not None:
-            state, units = select_units(state, index), units[index]
-        return Finished(units, *self.strategy.output(state))
+    def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["SparseLayout", NamedTuple, Finished]:
+        drop = (~state.live).nonzero().squeeze(-1)
+        finished = Finished(self.units[drop], *self.strategy.output(select_units(state, drop)))
+        return *self.keep(state, keep), finished
+
+    def complete_cache(self, block: SUTBlock, state: NamedTuple) -> None:
+        """Cache, for the skipped steps, the keys and values of the final soft states."""
+        if self.cache is None or self.cache.num_written == self.cache.depth:
+            return
+        layout, state = self.keep(state, self.units[:0])
+        while self.cache.num_written < self.cache.depth:
+            _, layout = layout.advance(block, state, self.cache.num_written)
+
+    def finish(self, state: NamedTuple) -> Finished:
+        return Finished(self.units, *self.strategy.output(state))
 
 
-class SparseTrace(Trace):
-    """`Trace` with the routers' choices and statistics.
+class RoutingTrace(Trace):
+    """`Trace` with the routers' choices and statistics, of which those that are not wanted are None."""
 
-    Args:
-        record_experts: whether to record which experts served each token.
-    """
+    def __init__(self, experts: bool, statistics: bool):
+        self.experts: list[list[torch.Tensor]] | None = [] if experts else None
+        self.statistics: list[tuple[RouterStatistics, ...]] | None = [] if statistics else None
 
-    def __init__(self, record_experts: bool):
-        self.record_experts = record_experts
-        self.experts: list[tuple[torch.Tensor, ...]] = []
-        self.statistics: tuple[RouterStatistics, ...] | None = None
+    def step(self, layout: SparseLayout, state: NamedTuple, output: SUTBlockOutput) -> None:
+        super().step(layout, state, output)
+        if self.experts is not None and output.experts:
+            live = state.live if layout.served is None else state.live[layout.served]
+            units = layout.units if layout.served is None else layout.served_units
+            chosen = (torch.where(live[:, None], experts, -1) for experts in output.experts)
+            self.experts.append([assemble([experts], units, self.num_units, -1) for experts in chosen])
+        if self.statistics is not None and output.statistics:
+            self.statistics.append(output.statistics)
 
-    def step(self, layout: SparseLayout, state: LogStickBreakingState, output: SUTBlockOutput) -> None:
-        if self.options.record_states:
-            attentions = self.of_all_tokens(layout, output.attentions)
-            across = self.of_all_tokens(layout, output.cross_attentions)
-            super().step(layout, state, output._replace(attentions=attentions, cross_attentions=across))
-        if self.record_experts:
-            self.experts.append(self.choices(layout, state.live, output))
-        if self.statistics is None:
-            self.statistics = output.statistics
-        elif output.statistics is not None:
-            pairs = zip(self.statistics, output.statistics, strict=True)
-            self.statistics = tuple(before.plus(new) for before, new in pairs)
+    def attention_maps(self, name: str, layout: SparseLayout) -> tuple[torch.Tensor, ...] | None:
+        """Attention of each step (B, k * H, S, K), zeros for padding, the heads of a token's first expert first."""
+        maps = []
+        # (R, H, Q, k, K) of each step
+        for weights in self.recorded(name) or ():
+            rows = layout.lays_out(layout.context.gather(weights.transpose(1, 2)))
+            maps.append(rows.permute(0, 3, 2, 1, 4).flatten(1, 2))
+        return tuple(maps) or None
 
-    def of_all_tokens(self, layout: SparseLayout, weights: torch.Tensor | None) -> torch.Tensor | None:
-        """Attention weights (R, H, Q, k, K) -> (B * S, H, k, K), zeros for padding."""
-        if weights is None:
-            return None
-        return place(layout.queries.gather(weights.transpose(1, 2)), layout.present, self.num_units)
-
-    def choices(self, layout: SparseLayout, live: torch.Tensor, output: SUTBlockOutput) -> tuple[torch.Tensor, ...]:
-        """Experts (B * S, k) of each router, -1 where a token was not served."""
-        if not output.experts:
-            return tuple(torch.full_like(index, -1) for index in self.experts[-1])
-        live = live if layout.served is None else live.index_select(0, layout.served)
-        routed = (torch.where(live[:, None], index, -1) for index in output.experts)
-        units = layout.units if layout.served is None else layout.served_units
-        return tuple(assemble([index], units, self.num_units, -1) for index in routed)
-
-    def stacked_experts(self, shape: tuple[int, int]) -> tuple[torch.Tensor, ...] | None:
-        """(B, S, L, k) of each router, -1 at steps never taken."""
-        if not self.experts:
-            return None
-        missing = self.options.max_depth - len(self.experts)
-        stacks = []
-        for taken in zip(*self.experts, strict=True):
-            values = [*taken, *[torch.full_like(taken[0], -1)] * missing]
-            stacks.append(torch.stack(values, dim=1).unflatten(0, shape))
-        return tuple(stacks)
-
-    def attention_maps(self, name: str, shape: tuple[int, int]) -> tuple[torch.Tensor, ...] | None:
-        """Attention of each step (B, k * H, S, K), the heads of a token's first expert first."""
-        values = self.recorded(name)
-        if values is None:
-            return None
-        return tuple(each.unflatten(0, shape).permute(0, 3, 2, 1, 4).flatten(1, 2) for each in values)
+    def extras(self, layout: SparseLayout, routers: tuple[str, ...]) -> dict:
+        """Fields of the model's output that other models do not have."""
+        found: dict = {"cross_attentions": self.attention_maps("cross_attentions", layout)}
+        if self.experts is not None:
+            missing = (0, 0, 0, self.options.max_depth - len(self.experts))
+            for name, steps in zip(routers, zip(*self.experts, strict=True), strict=True):
+                # (B, S, L, k), -1 where and when a token was not served
+                taken = nn.functional.pad(torch.stack(steps, dim=1), missing, value=-1)
+                found[f"{name}_experts"] = taken.unflatten(0, layout.shape)
+        if self.statistics is not None:
+            sums = (map(torch.stack, zip(*steps, strict=True)) for steps in zip(*self.statistics, strict=True))
+            found["router_statistics"] = tuple(RouterStatistics(*(each.sum(0) for each in fields)) for fields in sums)
+        return found
 
 
 def computed_units(mask: torch.Tensor, compaction: bool) -> torch.Tensor | None:
@@ -346,46 +285,3 @@ def packed(tensor: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
     """(B, S, ...) of the tokens with these numbers (n,), or of all places -> (n, ...)."""
     flat = tensor.flatten(0, 1)
     return flat if units is None else flat.index_select(0, units)
-
-
-def run_sparse(
-    block: SUTBlock,
-    strategy: LogStickBreaking,
-    states: torch.Tensor,
-    units: torch.Tensor | None,
-    inputs: AttentionInputs,
-    options: DepthOptions,
-    settings: Settings,
-    cache=None,
-    record_experts: bool = False,
-) -> DepthOutput:
-    """Apply one shared block until every token has halted (Algorithm 1 of the SUT paper).
-
-    The output's `extras` are L maps (B, k * H, S, K') of attention to the other stack, the experts (B, S, L, k) of each
-    router, and its statistics over all steps; each None if not recorded.
-
-    Args:
-        states: (n, d) input states.
-        units: (n,) numbers of their tokens, None for all places of the batch.
-        cache: a view of the cache, to which the new tokens' keys and values are added.
-        record_experts: whether to record which experts served each token.
-
-    Raises:
-        ValueError: a halting probability is NaN.
-    """
-    mask = inputs.new_mask
-    shape = mask.shape
-    # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
-    may_spare = options.compaction and not (options.record_states or in_graph())
-    can_halt = strategy.halts or strategy.exits
-    serves_live = may_spare and can_halt and not options.may_compact(strategy) and bool(mask.any())
-    position_bias = block.attention.position_bias
-    layout = SparseLayout(strategy, inputs, cache, position_bias, units, settings, serves_live=serves_live)
-    trace = SparseTrace(record_experts)
-    depth = iterate([block], strategy, layout, states, mask, options, trace)
-    if depth.all_hidden_states is not None:
-        spread = (place(each, units, mask.numel()).unflatten(0, shape) for each in depth.all_hidden_states)
-        depth = depth._replace(all_hidden_states=tuple(spread))
-    depth = depth._replace(attentions=trace.attention_maps("attentions", shape))
-    extras = (trace.attention_maps("cross_attentions", shape), trace.stacked_experts(shape), trace.statistics)
-    return depth._replace(extras=extras)

@@ -13,52 +13,51 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterfac
 
 from ..ops.graphs import in_graph
 from ..ops.layers import Dropout
+from ..ops.row_groups import place
 
 # grouped matrix products load rows in pieces of so many bytes
 GROUPED_BYTES = 16
 
 
 class Dispatch(NamedTuple):
-    """Assignments sorted by expert."""
+    """The assignments of tokens to experts, in the order in which matrix products take them."""
 
-    order: torch.Tensor  # (M,) assignment number `n * k + slot` of each place
-    inverse: torch.Tensor  # (M,) place of each assignment
-    counts: torch.Tensor  # (E,) assignments of each expert
-    expert: torch.Tensor  # (M,) expert of each place
-    per_token: int
+    expert: torch.Tensor  # (N, k)
+    order: torch.Tensor | None  # (M,) number `n * k + slot` of each assignment, sorted by expert; None if not sorted
+    ends: torch.Tensor | None  # (E,) int32, where each expert's assignments end; None likewise
 
     @classmethod
-    def from_index(cls, index: torch.Tensor, num_experts: int) -> "Dispatch":
-        """The dispatch to the experts (N, k) of each token."""
-        expert, order = index.flatten().sort(stable=True)
-        inverse = torch.empty_like(order).scatter(0, order, torch.arange(order.numel(), device=order.device))
-        counts = torch.zeros(num_experts, dtype=torch.long, device=order.device).scatter_add(
-            0, expert, torch.ones_like(expert)
-        )
-        return cls(order, inverse, counts, expert, index.shape[1])
+    def of_tokens(cls, expert: torch.Tensor, num_experts: int, implementation: str = "eager") -> "Dispatch":
+        """The dispatch to the experts (N, k), sorted if the implementation needs it."""
+        if num_experts == 1 or implementation == "batched_mm" or in_graph():
+            return cls(expert, None, None)
+        in_order, order = expert.flatten().sort(stable=True)
+        number = torch.arange(num_experts, device=order.device)
+        return cls(expert, order, torch.searchsorted(in_order, number, right=True, out_int32=True))
 
-    def to_experts(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Token states (N, in) -> (M, in), repeated and sorted by expert."""
-        return tokens.index_select(0, self.order // self.per_token)
+    def spread(self, states: torch.Tensor) -> torch.Tensor:
+        """States of tokens (N, in), or of assignments (N, k, in) -> (M, in) in the order of the dispatch."""
+        states = states.flatten(0, -2)
+        share = self.expert.numel() // states.shape[0]
+        if self.order is not None:
+            return states.index_select(0, self.order // share)
+        return states if share == 1 else states.repeat_interleave(share, dim=0)
 
-    def sort(self, assignments: torch.Tensor) -> torch.Tensor:
-        """(N, k, in) -> (M, in), sorted by expert."""
-        return assignments.flatten(0, 1).index_select(0, self.order)
-
-    def to_tokens(self, results: torch.Tensor) -> torch.Tensor:
-        """(M, out) back to (N, k, out)."""
-        return results.index_select(0, self.inverse).unflatten(0, (-1, self.per_token))
+    def collect(self, results: torch.Tensor) -> torch.Tensor:
+        """(M, out) in the order of the dispatch -> (N, k, out)."""
+        return place(results, self.order, results.shape[0]).unflatten(0, self.expert.shape)
 
 
 def expert_products(
-    states: torch.Tensor, weight: torch.Tensor, dispatch: Dispatch, bias: torch.Tensor | None = None
+    states: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor | None, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Each expert's map of its assignments, one expert after the other: (M, in), (E, in, out) -> (M, out)."""
-    # unbound at once: a gradient of each expert's own would be as large as all weights
-    pieces = zip(states.split(dispatch.counts.tolist()), weight.unbind(), strict=True)
-    if bias is None:
-        return torch.cat([piece @ matrix for piece, matrix in pieces])
-    return torch.cat([torch.addmm(shift, *pair) for shift, pair in zip(bias.unbind(), pieces, strict=True)])
+    pieces = (states,) if ends is None else states.tensor_split(ends.tolist()[:-1])
+    shifts = [None] * len(pieces) if bias is None else bias.unbind()
+    # unbound at once: the gradient of a single expert would be as large as all weights
+    maps = zip(pieces, weight.transpose(1, 2).unbind(), shifts, strict=True)
+    results = [nn.functional.linear(*each) for each in maps]
+    return results[0] if len(results) == 1 else torch.cat(results)
 
 
 def fits_grouped_products(sizes: tuple[int, ...], dtype: torch.dtype) -> bool:
@@ -74,6 +73,11 @@ def can_group(weight: torch.Tensor) -> bool:
     return fits_grouped_products(tuple(weight.shape[1:]), weight.dtype)
 
 
+def narrow_uniform(weight: torch.Tensor) -> None:
+    """Initialise maps (E, in, out) as the reference implementation does, with much smaller weights than usual."""
+    init.uniform_(weight, -1 / weight.shape[1], 1 / weight.shape[1])
+
+
 class ExpertMap(nn.Module):
     """One linear map without bias for each of E experts."""
 
@@ -83,23 +87,18 @@ class ExpertMap(nn.Module):
 
     @staticmethod
     def initializer(module: "ExpertMap") -> None:
-        init.uniform_(module.weight, *expert_bounds(module.weight.shape[1]))
+        narrow_uniform(module.weight)
 
     def forward(self, states: torch.Tensor, dispatch: Dispatch, implementation: str) -> torch.Tensor:
-        """Sorted states (M, in) -> (M, out)."""
-        if self.weight.shape[0] == 1:
-            return states @ self.weight[0]
-        if implementation == "grouped_mm" and can_group(self.weight):
-            ends = dispatch.counts.cumsum(0, dtype=torch.int32)
-            return nn.functional.grouped_mm(states.to(self.weight.dtype).contiguous(), self.weight, offs=ends)
-        if implementation == "batched_mm" or in_graph():
-            return torch.bmm(states[:, None], self.weight[dispatch.expert]).squeeze(1)
-        return expert_products(states, self.weight, dispatch)
-
-
-def expert_bounds(fan_in: int) -> tuple[float, float]:
-    """Initial range of weights in the reference implementation, much narrower than usual."""
-    return -1 / fan_in, 1 / fan_in
+        """States of tokens (N, in), or of their assignments (N, k, in) -> (N, k, out)."""
+        states, weight = dispatch.spread(states), self.weight
+        if weight.shape[0] > 1 and dispatch.order is None:
+            results = torch.bmm(states[:, None], weight[dispatch.expert.flatten()]).squeeze(1)
+        elif weight.shape[0] > 1 and implementation == "grouped_mm" and can_group(weight):
+            results = nn.functional.grouped_mm(states.to(weight.dtype), weight, offs=dispatch.ends)
+        else:
+            results = expert_products(states, weight, dispatch.ends)
+        return dispatch.collect(results)
 
 
 def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
@@ -138,26 +137,20 @@ class FeedForwardExperts(nn.Module):
 
     @staticmethod
     def initializer(module: "FeedForwardExperts") -> None:
-        for weight, bias in (
-            (module.up_proj, module.up_proj_bias),
-            (module.down_proj, module.down_proj_bias),
-        ):
-            init.uniform_(weight, *expert_bounds(weight.shape[1]))
+        for weight, bias in ((module.up_proj, module.up_proj_bias), (module.down_proj, module.down_proj_bias)):
+            narrow_uniform(weight)
             bound = 1 / math.sqrt(weight.shape[2])
             init.uniform_(bias, -bound, bound)
 
     def forward(self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor):
         """(N, d) tokens, the experts (N, k) of each and their gates (N, k) -> (N, d)."""
-        if self.num_experts == 1:
-            inner = self.act_fn(torch.addmm(self.up_proj_bias[0], hidden_states, self.up_proj[0]))
-            return torch.addmm(self.down_proj_bias[0], inner, self.down_proj[0]) * top_k_weights
-        if in_graph():
+        if self.num_experts > 1 and in_graph():
             return self.all_experts(hidden_states, top_k_index, top_k_weights)
-        dispatch = Dispatch.from_index(top_k_index, self.num_experts)
-        states = dispatch.to_experts(hidden_states)
-        inner = self.act_fn(expert_products(states, self.up_proj, dispatch, self.up_proj_bias))
-        results = dispatch.to_tokens(expert_products(inner, self.down_proj, dispatch, self.down_proj_bias))
-        return (results * top_k_weights[..., None]).sum(1)
+        dispatch = Dispatch.of_tokens(top_k_index, self.num_experts)
+        states = dispatch.spread(hidden_states)
+        inner = self.act_fn(expert_products(states, self.up_proj, dispatch.ends, self.up_proj_bias))
+        results = expert_products(inner, self.down_proj, dispatch.ends, self.down_proj_bias)
+        return (dispatch.collect(results) * top_k_weights[..., None]).sum(1)
 
     def all_experts(self, hidden_states: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Every expert for every token, for graphs whose shapes cannot depend on the routing."""

@@ -5,20 +5,22 @@ Shapes: B sequences, S tokens, P cached tokens, T target tokens, d width, V toke
 
 import copy
 import math
+from functools import partial
 
 import torch
 from torch import nn
-from transformers import initialization as init
+from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 
-from ..base.base_model import ForwardCall, check_states
+from ..base.base_model import ForwardCall, check_states, newest_columns
 from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
 from ..depth.exit_criteria import resolve_exit
-from ..depth.loop import DepthOutput
-from ..depth.objectives import prior_divergence, sampled_depth
+from ..depth.halting import HaltingStrategy
+from ..depth.loop import DepthOutput, FixedDepth, iterate
+from ..depth.objectives import prior_divergence
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
@@ -31,14 +33,13 @@ from ..ops.checks import check_memory
 from ..ops.graphs import in_graph
 from ..ops.layers import Dropout
 from ..ops.positions import split_sinusoids, token_positions
-from ..ops.sharding import is_sharded, same_on_all_ranks, touch_all_parameters
-from .block import SUTBlock, router_names
+from ..ops.sharding import touch_all_parameters
+from .block import SUTBlock
 from .configuration_sut import SUTConfig
-from .depth import AttentionInputs, StackCache, computed_units, packed, run_sparse
+from .depth import RoutingTrace, SparseLayout, StackCache, computed_units, packed
 from .experts import fits_grouped_products
-from .halting import LogHaltingHead, LogStickBreaking
-from .routed_attention import Settings
-from .routing import router_loss
+from .halting import TokenHaltingHead, TokenStickBreaking
+from .routing import importance_loss, mutual_information_loss, switch_loss
 
 # fairseq counts positions from the number after its padding id
 FIRST_POSITION = 2
@@ -83,19 +84,27 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
 
     def set_attn_implementation(self, *args, **kwargs) -> None:
         super().set_attn_implementation(*args, **kwargs)
-        self._share_implementations()
+        self._update_stacks()
 
     def set_experts_implementation(self, *args, **kwargs) -> None:
         super().set_experts_implementation(*args, **kwargs)
-        self._share_implementations()
+        self._update_stacks()
 
-    def _share_implementations(self) -> None:
-        """Copy the implementations to the configs of both stacks."""
+    def resize_token_embeddings(self, *args, **kwargs) -> nn.Embedding:
+        embedding = super().resize_token_embeddings(*args, **kwargs)
+        decoder = getattr(self.base_model, "decoder", None)
+        if decoder is not None and not self.config.tie_word_embeddings:
+            decoder.resize_token_embeddings(*args, **kwargs)
+        self._update_stacks()
+        return embedding
+
+    def _update_stacks(self) -> None:
+        """Copy implementations and the size of the vocabulary to the configs of both stacks."""
         for module in self.modules():
-            config = getattr(module, "config", None)
-            if isinstance(module, RecurrentPreTrainedModel) and config is not self.config:
-                config._attn_implementation_internal = self.config._attn_implementation
-                config._experts_implementation_internal = self.config._experts_implementation
+            if isinstance(module, SUTPreTrainedModel) and module.config is not self.config:
+                module.config._attn_implementation_internal = self.config._attn_implementation
+                module.config._experts_implementation_internal = self.config._experts_implementation
+                module.config.vocab_size = self.config.vocab_size
 
     def loss_options(self) -> dict[str, bool]:
         return {**super().loss_options(), "output_router_statistics": self.config.router_loss != "none"}
@@ -111,28 +120,28 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         config = self.config
         if config.router_loss != "none":
             released = config.mutual_information_sign == "released"
-            each = [router_loss(statistics, config.router_loss, released) for statistics in outputs.router_statistics]
-            terms["router_loss"] = config.router_loss_weight * sum(each)
+            losses = {
+                "mutual_information": partial(mutual_information_loss, released_sign=released),
+                "switch": switch_loss,
+                "importance": importance_loss,
+            }
+            terms["router_loss"] = config.router_loss_weight * sum(
+                map(losses[config.router_loss], outputs.router_statistics)
+            )
         if config.aux_loss_reduction == "sum":
             return {name: term / num_targets for name, term in terms.items()}
         return terms
 
-    def _init_boundary_tokens(self, embedding: nn.Embedding) -> None:
-        super()._init_boundary_tokens(embedding)
-        if self.config.pad_token_id is not None:
-            table = embedding.weight.detach().clone()
-            table[self.config.pad_token_id] = 0.0
-            init.copy_(embedding.weight, table)
 
+class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
+    """One stack, which is a decoder if the config is causal; with `config.is_encoder_decoder` an encoder and a decoder.
 
-class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
-    """One stack: an encoder or, of a causal config, a decoder.
-
-    Its own arguments are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the stack that the
-    decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`.
+    Further arguments of one stack are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the
+    stack that the decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`. Two stacks
+    take the arguments of `forward_stacks`.
     """
 
-    cache_remembers_padding = True
+    may_have_two_stacks = cache_remembers_padding = True
     model_arguments = (
         "encoder_hidden_states",
         "encoder_attention_mask",
@@ -144,18 +153,30 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def __init__(self, config: SUTConfig, attends_to_source: bool = False):
         super().__init__(config)
-        self.build_stack(config, attends_to_source)
+        self.attends_to_source = attends_to_source
+        if config.is_encoder_decoder:
+            self.build_stacks(config)
+        else:
+            self.build_embedding(config, dropout=0.0)
+            self.embedding_dropout = Dropout(config.dropout)
+            self.block = SUTBlock(config, attends_to_source)
+            if config.halting != "none":
+                size, dropout = config.hidden_size, config.halting_dropout
+                self.halting_head = TokenHaltingHead(size, dropout, config.halting_bias_init)
+            norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+            self.final_norm = norm if config.layer_norm == "pre" else nn.Identity()
         self.post_init()
 
-    def build_stack(self, config: SUTConfig, attends_to_source: bool = False) -> None:
-        self.build_embedding(config, dropout=0.0)
-        self.embedding_dropout = Dropout(config.dropout)
-        self.block = SUTBlock(config, attends_to_source)
-        if config.halting != "none":
-            self.halting_head = LogHaltingHead(config.hidden_size, config.halting_dropout, config.halting_bias_init)
-        self.final_norm = (
-            nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps) if config.layer_norm == "pre" else nn.Identity()
-        )
+    def build_stacks(self, config: SUTConfig) -> None:
+        encoder, decoder = copy.deepcopy(config), copy.deepcopy(config)
+        for stack in (encoder, decoder):
+            stack.is_encoder_decoder = False
+            stack.depth_sampling, stack.depth_range = "fixed", None
+        decoder.is_causal, decoder.num_hidden_layers = True, config.num_decoder_layers
+        self.encoder, self.decoder = SUTModel(encoder), SUTModel(decoder, attends_to_source=True)
+        self.encoder.whole_config = self.decoder.whole_config = config
+        self.decoder.input_prefix = "decoder_"
+        self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
     @property
     def depth_config(self) -> SUTConfig:
@@ -178,11 +199,10 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
                     "SUTForConditionalGeneration"
                 )
 
-    @property
-    def attends_to_source(self) -> bool:
-        return self.block.cross_attention is not None
-
-    def new_cache(self, max_depth: int | None = None) -> StackCache:
+    def new_cache(self, max_depth: int | None = None) -> Cache:
+        """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
+        if self.config.is_encoder_decoder:
+            return self.decoder.new_cache(max_depth)
         return StackCache(self.cache_steps(max_depth), self.signature(), self.attends_to_source)
 
     def signature(self) -> str:
@@ -190,133 +210,99 @@ class SUTStack(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def embed(self, hidden: torch.Tensor, mask: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
         """Token embeddings (B, S, d) with scale and sinusoids, by the mask (B, P + S), zeros at padding -> (n, d)."""
-        length = hidden.shape[1]
-        places = packed(token_positions(mask)[:, -length:], units) if self.config.absolute_positions else None
-        states = self.with_positions(packed(hidden, units), places, mask.shape[1])
+        config, length, states = self.config, hidden.shape[1], packed(hidden, units)
+        if config.scale_embeddings:
+            states = states * math.sqrt(config.hidden_size)
+        if config.absolute_positions:
+            positions, index = packed(token_positions(mask)[:, -length:], units), None
+            # a table serves many tokens; a traced graph must not compare sizes
+            if not in_graph() and positions.shape[0] > mask.shape[1]:
+                index, positions = positions, torch.arange(mask.shape[1], device=mask.device)
+            vectors = split_sinusoids(positions + FIRST_POSITION, config.hidden_size).to(states.dtype)
+            states = states + (vectors if index is None else vectors.index_select(0, index))
         if units is None:
-            states = torch.where(mask[:, -length:].flatten()[:, None], states, 0.0)
+            states = torch.where(packed(mask[:, -length:], None)[:, None], states, 0.0)
         return self.embedding_dropout(states)
 
-    def with_positions(self, states: torch.Tensor, places: torch.Tensor | None, length: int) -> torch.Tensor:
-        """Token embeddings (n, d) with scale and sinusoids of their places (n,) below `length`."""
-        if self.config.scale_embeddings:
-            states = states * math.sqrt(self.config.hidden_size)
-        if not self.config.absolute_positions:
-            return states
-        return states + position_vectors(places, length, states.shape[-1]).to(states.dtype)
-
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        config, cache = self.config, None if call.cache is None else call.cache.view(mask)
-        inputs = AttentionInputs(mask, hidden.shape[1], config.is_causal)
-        if self.attends_to_source:
-            inputs = inputs._replace(**self.source_inputs(hidden, call))
+        """Algorithm 1 of the SUT paper: apply the block until every token has halted.
+
+        The output's `extras` are further fields of the model's output.
+
+        Raises:
+            ValueError: a halting probability is NaN.
+        """
+        new_mask = newest_columns(mask, hidden.shape[1])
+        cache = None if call.cache is None else call.cache.view(mask)
         max_depth = self.resolve_max_depth(call)
-        options = self.depth_options(call, max_depth)
-        strategy = self.strategy(call, max_depth, cache)
-        experts = bool(call.model_kwargs.get("output_experts"))
-        settings = Settings.of_config(config, bool(call.model_kwargs.get("output_router_statistics")))
-        units = computed_units(mask[:, -hidden.shape[1] :], options.compaction)
-        states = self.embed(hidden, mask, units)
-        depth = run_sparse(self.block, strategy, states, units, inputs, options, settings, cache, experts)
+        options, strategy = self.depth_options(call, max_depth), self.strategy(call, max_depth, cache)
+        can_halt = strategy.halts or strategy.exits
+        memory = self.source(hidden, call) if self.attends_to_source else None
+        units = computed_units(new_mask, options.compaction)
+        # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
+        may_spare = options.compaction and not (options.record_states or in_graph() or options.may_compact(strategy))
+        serves_live = may_spare and can_halt and bool(new_mask.any())
+        records = [bool(call.model_kwargs.get(name)) for name in ("output_experts", "output_router_statistics")]
+        layout = SparseLayout(self.block, strategy, mask, units, cache, memory, records[1], serves_live)
+        trace = RoutingTrace(*records)
+        depth = iterate([self.block], strategy, layout, self.embed(hidden, mask, units), new_mask, options, trace)
         if cache is not None:
             cache.commit()
-        states = check_states(self.readout(depth.hidden_states), mask[:, -hidden.shape[1] :])
-        depth = self.with_exit_steps(depth, call, max_depth)
-        return depth._replace(hidden_states=touch_all_parameters(states, self))
+        if not can_halt:
+            depth = depth._replace(ponder_steps=torch.where(new_mask, max_depth, -1))
+        if depth.all_hidden_states is not None:
+            depth = depth._replace(all_hidden_states=tuple(map(layout.lays_out, depth.all_hidden_states)))
+        states = check_states(self.readout(depth.hidden_states), new_mask)
+        return self.with_exit_steps(depth, call, max_depth)._replace(
+            hidden_states=touch_all_parameters(states, self),
+            attentions=trace.attention_maps("attentions", layout),
+            extras=trace.extras(layout, self.block.routers),
+        )
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:
         return self.final_norm(states)
 
-    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> LogStickBreaking:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.depth_config
         if config.halting == "none":
             if call.exit is None:
                 check_never_halting(call, max_depth, None if cache is None else cache.depth)
-            return LogStickBreaking(None, 1.0, max_depth, frozen=True)
+            strategy = FixedDepth()
+            strategy.token_units = True
+            return strategy
         threshold = self.own_threshold(call)
         frozen = config.halted_tokens == "frozen" or call.exit is not None
         mixes = config.depth_objective == "mixture"
-        return LogStickBreaking(self.halting_head, threshold, max_depth, frozen, mixes)
+        return TokenStickBreaking(self.halting_head, threshold, max_depth, frozen, mixes)
 
-    def source_inputs(self, hidden: torch.Tensor, call: ForwardCall) -> dict[str, torch.Tensor | KeyValue]:
-        """Keys and values of the other stack's states, from the cache where it has them."""
-        states, mask = (call.model_kwargs.get(name) for name in ("encoder_hidden_states", "encoder_attention_mask"))
-        cached = None if call.cache is None else call.cache.source
-        # of a decoder whose source both stacks were given
-        own_names = ("encoder_hidden_states", "encoder_attention_mask")
-        names = ("encoder_outputs", "attention_mask") if self.input_prefix else own_names
-        if mask is None and cached is not None and call.cache.source_has_padding:
+    def source(self, hidden: torch.Tensor, call: ForwardCall) -> tuple[KeyValue, torch.Tensor]:
+        """Keys and values (B, H, S', D) of the other stack's states, from the cache if it has them, and their mask."""
+        names = ("encoder_hidden_states", "encoder_attention_mask")
+        states, mask = (call.model_kwargs.get(name) for name in names)
+        key_value = None if call.cache is None else call.cache.source
+        if self.input_prefix:
+            # of a decoder whose source both stacks were given
+            names = ("encoder_outputs", "attention_mask")
+        if mask is None and key_value is not None and call.cache.source_has_padding:
             raise ValueError(
                 f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
             )
+        cached = None if key_value is None else [each.transpose(1, 2) for each in key_value]
         mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
-        if cached is None:
+        if key_value is None:
             units = computed_units(mask, self.depth_config.compaction)
-            cached = KeyValue(
-                *(
-                    place(projected, units, mask.numel()).unflatten(0, mask.shape)
-                    for projected in self.block.source_keys_values(packed(states, units))
-                )
-            )
+            projected = self.block.source_keys_values(packed(states, units))
+            whole = (place(each, units, mask.numel()).unflatten(0, mask.shape) for each in projected)
+            key_value = KeyValue(*(each.transpose(1, 2) for each in whole))
             if call.cache is not None:
-                call.cache.write_source(cached, mask)
-        return {"memory": cached, "memory_mask": mask}
+                call.cache.write_source(key_value, mask)
+        return key_value, mask
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentOutput:
-        plain = super().output(depth, mask, call, recorded)
-        (cross_attentions, experts, statistics), named = depth.extras, {}
-        if experts is not None:
-            named = {f"{name}_experts": ids for name, ids in zip(router_names(self.block), experts, strict=True)}
-        named["router_statistics"] = statistics
-        if not self.attends_to_source:
-            return RecurrentOutput(**{**plain, **named})
-        across = cross_attentions if recorded["attentions"] is not None else None
-        return RecurrentOutput(**{**plain, **named}, cross_attentions=across)
-
-
-class SUTModel(EncoderDecoder, SUTStack):
-    """One stack or, with `config.is_encoder_decoder`, two: the decoder attends to the encoder's final states.
-
-    Arguments are those of `SUTStack` or, of two stacks, of `EncoderDecoder.forward_stacks`.
-    """
-
-    may_have_two_stacks = True
-
-    def build_stack(self, config: SUTConfig, attends_to_source: bool = False) -> None:
-        if not config.is_encoder_decoder:
-            super().build_stack(config, attends_to_source)
-            return
-        encoder, decoder = copy.deepcopy(config), copy.deepcopy(config)
-        for stack in (encoder, decoder):
-            stack.is_encoder_decoder = False
-            stack.depth_sampling, stack.depth_range = "fixed", None
-        decoder.is_causal = True
-        decoder.num_hidden_layers = config.num_decoder_layers
-        self.encoder = SUTStack(encoder)
-        self.decoder = SUTStack(decoder, attends_to_source=True)
-        self.encoder.whole_config = self.decoder.whole_config = config
-        self.decoder.input_prefix = "decoder_"
-        self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
-
-    def stack_steps(self, max_depth: int | None) -> tuple[int | None, int | None]:
-        """`max_depth` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
-        config, generator = self.config, self.depth_generator
-        if max_depth is not None or not self.training or config.depth_sampling == "fixed":
-            return max_depth, max_depth
-        for_encoder = int(torch.randint(2, (), generator=generator))
-        stack = self.encoder if for_encoder else self.decoder
-        drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
-        for_encoder, steps = same_on_all_ranks(drawn, self.device) if is_sharded(self) else drawn
-        return (steps, None) if for_encoder else (None, steps)
-
-
-def position_vectors(positions: torch.Tensor, most: int, size: int) -> torch.Tensor:
-    """Sinusoids (n, size) of positions (n,) below `most`."""
-    # a traced graph must not compare sizes
-    if in_graph() or positions.shape[0] <= most:
-        return split_sinusoids(positions + FIRST_POSITION, size)
-    table = split_sinusoids(torch.arange(most, device=positions.device) + FIRST_POSITION, size)
-    return table.index_select(0, positions)
+        fields = {**super().output(depth, mask, call, recorded), **depth.extras}
+        if recorded["attentions"] is None:
+            fields["cross_attentions"] = None
+        return RecurrentOutput(**fields)
 
 
 class SUTForSequenceClassification(ForSequenceClassification, SUTPreTrainedModel):
@@ -348,24 +334,23 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
     may_have_two_stacks = True
 
     def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
-        """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released."""
-        if outputs.ponder_cost is None or self.config.halting == "none":
+        """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released.
+
+        Of other depth objectives it is the divergence of halting from its prior.
+        """
+        config, terms = self.config, []
+        if outputs.ponder_cost is None or config.halting == "none":
             return None
-        if self.config.depth_objective != "mixture":
-            # the divergence of halting from its prior
-            stacks = (
-                (outputs.get("encoder_halting_distribution"), outputs.encoder_ponder_steps),
-                (outputs.get("halting_distribution"), outputs.ponder_steps),
-            )
-            known = [(distribution, steps >= 0) for distribution, steps in stacks if distribution is not None]
-            terms = [prior_divergence(self.config, distribution)[mask].mean() for distribution, mask in known]
-            return self.config.depth_prior_weight * sum(terms) if terms else None
-        stacks = (
-            (outputs.encoder_ponder_cost, outputs.encoder_ponder_steps),
-            (outputs.ponder_cost, outputs.ponder_steps),
-        )
-        costs = [mean_over_tokens(*stack) for stack in stacks if stack[0] is not None]
-        return self.config.ponder_loss_weight * sum(costs)
+        mixture = config.depth_objective == "mixture"
+        for stack in ("encoder_", ""):
+            steps = outputs.get(f"{stack}ponder_steps")
+            values = outputs.get(f"{stack}ponder_cost" if mixture else f"{stack}halting_distribution")
+            if values is not None and mixture:
+                terms.append(mean_over_tokens(values, steps))
+            elif values is not None:
+                terms.append(prior_divergence(config, values)[steps >= 0].mean())
+        weight = config.ponder_loss_weight if mixture else config.depth_prior_weight
+        return weight * sum(terms) if terms else None
 
 
 def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
@@ -384,5 +369,4 @@ __all__ = [
     "SUTForTokenClassification",
     "SUTModel",
     "SUTPreTrainedModel",
-    "SUTStack",
 ]

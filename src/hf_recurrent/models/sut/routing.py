@@ -16,26 +16,14 @@ MASS_EPSILON = 1e-12
 
 
 class RouterStatistics(NamedTuple):
-    """Sums over the routed tokens, from which auxiliary losses are computed; those of several calls add up."""
+    """Sums over the routed tokens, from which auxiliary losses are computed; the sums of several calls add up."""
 
-    tokens: torch.Tensor  # scalar, tokens that were routed
-    mass: torch.Tensor  # scalar, sum of their weights
+    mass: torch.Tensor  # scalar, sum of the tokens' weights
     probabilities: torch.Tensor  # (E,)
     weighted_probabilities: torch.Tensor  # (E,)
     weighted_entropy: torch.Tensor  # scalar, nats
     gates: torch.Tensor  # (E,)
     assignments: torch.Tensor  # (E,) tokens of each expert
-
-    def plus(self, other: "RouterStatistics") -> "RouterStatistics":
-        return RouterStatistics(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-
-class Routing(NamedTuple):
-    """The experts of each token."""
-
-    index: torch.Tensor  # (N, k) long, by descending gate
-    gates: torch.Tensor  # (N, k), zero for tokens that are not routed
-    statistics: RouterStatistics | None
 
 
 class Router(nn.Module):
@@ -54,13 +42,19 @@ class Router(nn.Module):
         self.per_token = per_token
         self.sampled = sampled
 
-    def forward(self, states: torch.Tensor, weights: torch.Tensor, *, statistics: bool = False) -> Routing:
+    def forward(
+        self, states: torch.Tensor, weights: torch.Tensor, statistics: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, RouterStatistics | None]:
         """Route tokens.
 
         Args:
             states: (N, d).
             weights: (N,) weight of each token in the statistics; tokens of weight 0 are not routed.
             statistics: whether to sum up what auxiliary losses read.
+
+        Returns:
+            The experts (N, k) of each token by descending gate, the gates (N, k), which are 0 for tokens that are not
+            routed, and the statistics.
         """
         logits = at_least_float32(self.output(self.dropout(self.hidden(states).tanh())))
         routed = weights > 0
@@ -69,7 +63,7 @@ class Router(nn.Module):
         chosen = probabilities.gather(-1, index)
         gates = chosen / (chosen.sum(-1, keepdim=True) + GATE_EPSILON) * routed[:, None]
         sums = statistics_of(logits, probabilities, index, gates, weights) if statistics else None
-        return Routing(index, gates.to(states.dtype), sums)
+        return index, gates.to(states.dtype), sums
 
     def choose(self, probabilities: torch.Tensor) -> torch.Tensor:
         sampled = self.sampled if self.training else 0
@@ -91,7 +85,6 @@ def statistics_of(
     zeros = torch.zeros_like(probabilities)
     # products of matrices, which autocast computes in half precision, would overflow
     return RouterStatistics(
-        tokens=routed.sum(),
         mass=weights.sum(),
         probabilities=(routed[:, None] * probabilities).sum(0),
         weighted_probabilities=(weights[:, None] * probabilities).sum(0),
@@ -127,9 +120,3 @@ def importance_loss(statistics: RouterStatistics) -> torch.Tensor:
     if statistics.gates.numel() == 1:
         return statistics.gates.sum() * 0.0
     return statistics.gates.var() / (statistics.gates.mean() ** 2 + 1e-10)
-
-
-def router_loss(statistics: RouterStatistics, kind: str, released_sign: bool) -> torch.Tensor:
-    if kind == "mutual_information":
-        return mutual_information_loss(statistics, released_sign)
-    return switch_loss(statistics) if kind == "switch" else importance_loss(statistics)
