@@ -7,7 +7,7 @@ import transformers
 
 from hf_recurrent import ARCHITECTURES
 from support.compare import assert_close
-from test_token_heads_ecosystem import load_without_package
+from test_export import Case, check
 
 from .door import Room
 from .models import (
@@ -23,7 +23,6 @@ from .models import (
     fresh,
     live,
     refused,
-    variant_of,
 )
 
 ROOM = Room("Auto classes")
@@ -56,7 +55,7 @@ for auto_class in HEADS:
 
 @ROOM.door("trust_remote_code without this package")
 def enter_remote_code(architecture, folder):
-    load_without_package([(variant_of(architecture).name, TOKENS)], folder)
+    check([Case(architecture, TOKENS)], folder)
 
 
 @ROOM.door("dtype=torch.bfloat16")
