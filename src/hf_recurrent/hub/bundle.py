@@ -128,6 +128,7 @@ class Module:
             self.add(member, node.name)
 
     def add(self, node: ast.stmt, owner: str | None = None) -> None:
+        """Add a statement, which may be a member of the class `owner`."""
         first = min(each.lineno for each in (node, *getattr(node, "decorator_list", [])))
         while self.lines[first - 2].strip()[:1] in ("", "#"):
             first -= 1
@@ -243,11 +244,12 @@ def render(parts: Sequence[Part], homes: Mapping[str, str], classes: Sequence[st
     kept = set(parts)
     sections = [imports, *(f"# ---------- {module.path}\n\n{module.text(kept).strip()}" for module in modules)]
     future = [FUTURE] if any("annotations" in module.installed for module in modules) else []
+    names = ", ".join(classes) or "kernels"
     heading = [
-        f'"""{", ".join(classes) or "Kernels"} of {maker}: the code that a checkpoint runs.',
+        f'"""{modules[-1].about}',
         "",
-        "It was copied from the package, without what these classes do not use, and saving the model writes it again.",
-        "Read it before you pass `trust_remote_code=True`.",
+        *textwrap.wrap(f"Code of {names} from {maker}, and all that it uses, for inference and training.", WIDTH),
+        "Saving the model writes this file again. Read it before you pass `trust_remote_code=True`.",
         "",
         "Contents (line, module, subject):",
     ]
@@ -256,7 +258,7 @@ def render(parts: Sequence[Part], homes: Mapping[str, str], classes: Sequence[st
     for section, module in zip(sections, modules, strict=False):
         line += section.count("\n") + 3
         heading.append(f"{line:6} " + textwrap.shorten(f"{module.path}: {module.about}", WIDTH - 7, placeholder=" ..."))
-    sections += [f"__all__ = {classes}"] if classes else []
+    sections += [textwrap.fill(f"__all__ = {classes}", WIDTH, subsequent_indent="    ")] if classes else []
     return "\n\n".join(["\n".join([*heading, '"""']), *future, "\n\n\n".join(sections)]) + "\n"
 
 
