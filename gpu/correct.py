@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-from hf_recurrent.models.depth import launches
+from hf_recurrent.models.depth import layouts
 from perf.core import Table
 
 from . import imitation
@@ -98,7 +98,7 @@ class Case:
             found["without compaction"] = (compute(model, self.variant, there), whole)
             found["its gradients"] = (back(gradients(model, there)), expected_gradients)
             model.config.compaction = True
-        with mock.patch.object(launches, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR):
+        with mock.patch.object(layouts, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR):
             found["as small as it is"] = (compute(model, self.variant, there), whole)
         found["alone"] = self.alone(model, device, whole)
         if self.language and self.variant.chunking != "count":

@@ -12,7 +12,7 @@ from doc_parts.filling import DOCS, PART, filled, pages_with_parts
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.benchmarks import list_benchmarks
 from hf_recurrent.benchmarks.registry import get_benchmark
-from hf_recurrent.models.depth import packed_rows
+from hf_recurrent.models.depth import layouts
 from support.families import USUAL_PRODUCTS_TO_PACK
 
 WITH_PARTS = [path.relative_to(DOCS).as_posix() for path in pages_with_parts()]
@@ -73,7 +73,7 @@ def test_every_benchmark_has_a_page(name):
 )
 def test_blocks_print_what_the_page_shows(name, monkeypatch):
     monkeypatch.chdir(DOCS.parent)
-    monkeypatch.setattr(packed_rows, "MIN_PRODUCTS_TO_PACK", USUAL_PRODUCTS_TO_PACK)
+    monkeypatch.setattr(layouts, "MIN_PRODUCTS_TO_PACK", USUAL_PRODUCTS_TO_PACK)
     names: dict = {}
     for found in SHOWN.finditer(NOT_RUN.sub("", text_of(name))):
         printed = io.StringIO()

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from gpu import imitation
-from hf_recurrent.models.depth import launches, packed_rows
+from hf_recurrent.models.depth import layouts
 from hf_recurrent.models.ops import row_groups
 from support.compare import assert_close, assert_same, compute, gradients
 from support.families import (
@@ -44,7 +44,7 @@ def test_blocks_compute_tokens_alone(name, monkeypatch):
     if name in WHOLE_ROWS:
         assert seen[0].shape[0] == batch["attention_mask"].sum()
     seen.clear()
-    monkeypatch.setattr(packed_rows, "MIN_SHARE_TO_PACK", math.inf)
+    monkeypatch.setattr(layouts, "MIN_SHARE_TO_PACK", math.inf)
     assert_same(compute(model, variant, batch), packed)
     assert_same(gradients(model, batch), packed_gradients)
     assert {states.dim() for states in seen} == {3}
@@ -65,7 +65,7 @@ def test_packing_waits_until_it_spares_enough_products(monkeypatch):
     first_block(model.model).register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].dim()))
     spared = int((batch["attention_mask"] == 0).sum()) * model.config.hidden_size**2
     for least, dims in ((spared, 2), (spared + 1, 3)):
-        monkeypatch.setattr(packed_rows, "MIN_PRODUCTS_TO_PACK", least)
+        monkeypatch.setattr(layouts, "MIN_PRODUCTS_TO_PACK", least)
         compute(model, variant, batch)
         assert set(seen) == {dims}
         seen.clear()
@@ -77,7 +77,7 @@ def test_small_steps_are_not_made_smaller_on_an_accelerator(name, is_small, monk
     variant = BY_NAME[name]
     batch = make_batch(variant)
     expected, expected_gradients = compute(make_model(variant), variant, batch), gradients(make_model(variant), batch)
-    monkeypatch.setattr(launches, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR if is_small else 0)
+    monkeypatch.setattr(layouts, "MIN_PRODUCTS_ON_ACCELERATOR", USUAL_PRODUCTS_ON_ACCELERATOR if is_small else 0)
     shapes = set()
     with imitation.installed():
         model = make_model(variant).to("cuda")
@@ -121,7 +121,7 @@ def test_compacted_routers_compute_the_tokens_of_live_rows(name, exits, monkeypa
         live = [int(lengths[steps > step].sum()) for step in range(int(steps.max()))]
         # a few halted rows stay until dropping them pays
         assert sum(live) <= sum(seen[: len(live)]) <= 1.1 * sum(live)
-    monkeypatch.setattr(packed_rows, "MIN_SHARE_TO_PACK", math.inf)
+    monkeypatch.setattr(layouts, "MIN_SHARE_TO_PACK", math.inf)
     assert_same(compute(model, variant, batch, **options), packed)
     monkeypatch.undo()
     model.config.compaction = False
@@ -190,7 +190,7 @@ def test_layers_of_blocks_compute_tokens_alone(fields, causal_lm, monkeypatch):
     assert all(len(shape) == 1 for shape in seen)
     # the passes of both, four projections each; with feedback block by block
     assert sum(shape.numel() for shape in seen) == 2 * 4 * sum(lengths)
-    monkeypatch.setattr(packed_rows, "MIN_SHARE_TO_PACK", math.inf)
+    monkeypatch.setattr(layouts, "MIN_SHARE_TO_PACK", math.inf)
     assert_same(compute(model, variant, batch), packed)
     assert_same(gradients(model, batch), packed_gradients)
 
@@ -227,5 +227,5 @@ def test_the_first_tokens_of_a_cache_are_computed_alone(name, monkeypatch):
     first = [states for states in seen if states.dim() == 2]
     assert first
     assert len(first[0]) <= inputs["attention_mask"][:, :-2].sum()
-    monkeypatch.setattr(packed_rows, "MIN_SHARE_TO_PACK", math.inf)
+    monkeypatch.setattr(layouts, "MIN_SHARE_TO_PACK", math.inf)
     assert_close(read(-2), packed)

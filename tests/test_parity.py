@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from hf_recurrent.convert.dynamic_halt import ENCODERS
 from hf_recurrent.models.base import base_model, shared_block
 from hf_recurrent.models.base import chunk_model as chunk_loop
-from hf_recurrent.models.depth import packed_rows, stick_breaking
+from hf_recurrent.models.depth import layouts, stick_breaking
 from hf_recurrent.models.ops import memory
 from hf_recurrent.models.ops.positions import rotate, xpos_rotations
 from parity.reference import load_reference
@@ -129,7 +129,7 @@ MUTATIONS = {
     "positions": ("transformer_classifier", base_model, "xpos_rotations", no_positions),
     "xpos_scale": ("transformer_classifier", base_model, "xpos_rotations", short_scale),
     "halted_candidates": ("gut_end_flipflop", stick_breaking.StickBreaking, "features", only_live),
-    "running_mean": ("gut_end_flipflop", packed_rows, "running_sums", own_state),
+    "running_mean": ("gut_end_flipflop", layouts, "running_sums", own_state),
     "memory": ("tlb_classifier", memory.CrossAttention, "project", swapped),
     "chunk_size": ("tlb_classifier_balanced_chunks", chunk_loop, "chunk_size", as_long_as_asked),
     "chunk_positions": ("gutlb_classifier", chunk_loop, "xpos_rotations", no_positions),

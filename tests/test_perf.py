@@ -15,7 +15,7 @@ from hf_recurrent import (
 )
 from hf_recurrent.benchmarks.tokenizers import byte_tokenizer
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.models.depth import packed_rows
+from hf_recurrent.models.depth import layouts
 from perf import albert_exits, core, counted, language_exits, stored
 from perf.work import counted as work_of
 from support.compare import assert_close
@@ -135,7 +135,7 @@ def test_page_is_drawn_from_the_stored_results():
 @pytest.mark.parametrize("architecture", [slow(name) for name in counted.ARCHITECTURES])
 def test_counted_work_is_no_worse_than_the_stored(architecture, monkeypatch):
     # other tests pack batches of any size
-    monkeypatch.setattr(packed_rows, "MIN_PRODUCTS_TO_PACK", USUAL_PRODUCTS_TO_PACK)
+    monkeypatch.setattr(layouts, "MIN_PRODUCTS_TO_PACK", USUAL_PRODUCTS_TO_PACK)
     args = core.parse("counted", NOT_WORSE.arguments)
     before = [row for row in NOT_WORSE.table(counted.TITLE).rows if row["architecture"] == architecture]
     assert len(before) == 3

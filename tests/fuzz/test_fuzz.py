@@ -15,9 +15,9 @@ from fuzz.invariances import HEADS, Comparisons, campaign, drawn_case, usable_be
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.models.base import base_model
 from hf_recurrent.models.base.pretrained import RecurrentPreTrainedModel
-from hf_recurrent.models.depth import depth_cache, packed_rows, stick_breaking
+from hf_recurrent.models.depth import depth_cache, layouts, stick_breaking
 from hf_recurrent.models.heads import generation
-from hf_recurrent.models.ops import attention
+from hf_recurrent.models.ops import attention, masks
 from hf_recurrent.models.rnn import cache as rnn_cache
 from support.families import nightly
 
@@ -65,7 +65,7 @@ def without_padding_mask(states, mask):
 
 
 def every_key(config, states, mask, cache=None):
-    return attention.key_mask(config, states, mask)
+    return masks.key_mask(config, states, mask)
 
 
 def reversed_rows(compact):
@@ -102,12 +102,12 @@ def coarse_mean(states, mask):
 QUICK = ("a mean over padding", "rows in another order", "a weight that is not saved")
 EAGER, DECIDE = attention.eager_attention_forward, stick_breaking.StickBreaking.decide
 MEAN = base_model.masked_mean
-COMPACT, SAVE = packed_rows.PackedRows.compact, RecurrentPreTrainedModel.save_pretrained
+COMPACT, SAVE = layouts.PackedLayout.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
     "a mean over padding": (base_model, "masked_mean", without_padding_mask, "gut Model", "padding"),
     "no causal mask": (base_model, "visible_keys", every_key, "xpos_transformer ForCausalLM", "later tokens"),
-    "rows in another order": (packed_rows.PackedRows, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
+    "rows in another order": (layouts.PackedLayout, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
     "a weight that is not saved": (
         RecurrentPreTrainedModel,
         "save_pretrained",

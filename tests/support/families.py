@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import hf_recurrent  # noqa: F401  registers the architectures
-from hf_recurrent.models.depth import launches, packed_rows
+from hf_recurrent.models.depth import layouts
 
 STEPS = 6
 VOCAB_SIZE = 24
@@ -336,10 +336,10 @@ CACHED_VARIANTS = tuple(variant for variant in LANGUAGE_VARIANTS if variant.chun
 
 
 # models this small would not be worth packing, but are to show what large ones do
-USUAL_PRODUCTS_TO_PACK = packed_rows.MIN_PRODUCTS_TO_PACK
-packed_rows.MIN_PRODUCTS_TO_PACK = 0
-USUAL_PRODUCTS_ON_ACCELERATOR = launches.MIN_PRODUCTS_ON_ACCELERATOR
-launches.MIN_PRODUCTS_ON_ACCELERATOR = 0
+USUAL_PRODUCTS_TO_PACK = layouts.MIN_PRODUCTS_TO_PACK
+layouts.MIN_PRODUCTS_TO_PACK = 0
+USUAL_PRODUCTS_ON_ACCELERATOR = layouts.MIN_PRODUCTS_ON_ACCELERATOR
+layouts.MIN_PRODUCTS_ON_ACCELERATOR = 0
 
 
 def tiered(variants: tuple[Variant, ...]) -> list:

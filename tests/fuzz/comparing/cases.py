@@ -9,10 +9,10 @@ from unittest import mock
 import torch
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.models.depth import packed_rows
+from hf_recurrent.models.depth import layouts
 
 # models this small would not be worth packing, but are to show what large ones do
-packed_rows.MIN_PRODUCTS_TO_PACK = 0
+layouts.MIN_PRODUCTS_TO_PACK = 0
 # standard deviation of what is added to parameters of halting heads
 HALTING_SPREAD = 2.0
 

@@ -18,10 +18,10 @@ from ..config.fields import check_whole, shown
 from ..depth.cache import check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
-from ..depth.layouts import masked_mean
-from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from ..depth.halting import FixedDepth
+from ..depth.layouts import lay_out, masked_mean
+from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import halting_distribution
-from ..depth.packed_rows import lay_out_rows
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.checks import check_inputs, check_not_nan, check_tensor, has_gaps
 from ..ops.flex_attention import is_flex
@@ -534,8 +534,8 @@ def run_layers(
 ) -> DepthOutput:
     """Fixed depth: each layer once, over (B, S, E)."""
     strategy = FixedDepth()
-    options = DepthOptions(max_depth=len(layers), record_states=call.record_states)
-    layout, hidden = lay_out_rows(config, strategy, hidden, mask, context, cache, options)
+    options = DepthOptions(max_depth=len(layers), record_states=call.record_states, full=call.full)
+    layout = lay_out(config, strategy, hidden, mask, context, cache, options)
     depth = iterate(list(layers), strategy, layout, hidden, mask, options)
     check_not_nan("the states are", depth.hidden_states)
     return depth

@@ -147,7 +147,8 @@ class ChunkRecurrentModel(BaseModel):
                 view = state.cache.of_chunk(chunk.sequences, state.places(chunk), chunk.select(before), is_empty)
             features = partial(self.chunk_features, state, chunk)
             context = self.context(states, chunk, state, view)
-            output = self.run_chunk(states, chunk.mask, context, call._replace(features=features), view)
+            own = call._replace(features=features, full=chunk.full)
+            output = self.run_chunk(states, chunk.mask, context, own, view)
             if call.record_steps and call.pool:
                 step_features.append([features(each, chunk.valid) for each in output.all_hidden_states[1:]])
             state.append(chunk, output.hidden_states)

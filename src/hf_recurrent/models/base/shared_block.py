@@ -12,16 +12,12 @@ from transformers.cache_utils import Cache
 from transformers.utils import logging
 
 from ..config.fields import shown
-from ..depth.depth_cache import is_prefill
 from ..depth.early_exit import EarlyExit, exit_indicator
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
-from ..depth.halting import HaltingStrategy
-from ..depth.launches import is_launch_bound
-from ..depth.layouts import Layout, PackedLayout
-from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
+from ..depth.halting import FixedDepth, HaltingStrategy
+from ..depth.layouts import lay_out
+from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import sampled_depth
-from ..depth.packed_rows import lay_out_rows
-from ..depth.prefill import PrefillLayout
 from ..depth.stick_breaking import StickBreaking
 from ..ops.attention import PaddedContext
 from ..ops.checks import check_halting_threshold, check_not_nan
@@ -189,6 +185,7 @@ class AdaptiveDepthModel(BaseModel):
             cap_depth_by_length=self.depth_follows_length and call.exit is None,
             steps_without_gradient=0 if backprop is None else max(0, max_depth - backprop),
             loop_in_graph=self.loop_in_graph,
+            full=call.full,
         )
 
     def with_exit_steps(self, depth: DepthOutput, call: ForwardCall, max_depth: int) -> DepthOutput:
@@ -236,34 +233,14 @@ class SharedBlockModel(AdaptiveDepthModel):
         """Whether the tokens of a row leave the loop together."""
         return getattr(strategy, "by_row", not strategy.token_units)
 
-    def lay_out(
-        self,
-        strategy: HaltingStrategy,
-        options: DepthOptions,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        cache,
-    ) -> tuple[Layout, torch.Tensor]:
-        """The layout of (B, S, E) from which halted units can leave, if they may, and its states."""
-        config, by_row = self.config, self.stays_whole(strategy)
-        may_pack = not is_launch_bound(mask.device, mask.numel(), hidden.shape[-1]) and PackedLayout.can_hold(config)
-        if not by_row and options.may_compact(strategy) and may_pack:
-            if cache is None:
-                return PackedLayout.pack(config, strategy, hidden, mask, context)
-            if is_prefill(cache, mask) and bool(mask.any()):
-                return PrefillLayout.prefill(config, strategy, hidden, mask, context, cache)
-        # with cached tokens halted ones are still attended to, so that they leave with their rows
-        can_compact = by_row or cache is not None
-        return lay_out_rows(config, strategy, hidden, mask, context, cache, options, can_compact)
-
     def run_depth(
         self, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext, call: ForwardCall, cache
     ) -> DepthOutput:
         max_depth = self.resolve_max_depth(call)
         strategy = self.strategy(call, max_depth, cache)
         options = self.depth_options(call, max_depth)
-        layout, hidden = self.lay_out(strategy, options, hidden, mask, context, cache)
+        leaving = "rows" if self.stays_whole(strategy) else "tokens"
+        layout = lay_out(self.config, strategy, hidden, mask, context, cache, options, leaving)
         depth = iterate(self.depth_blocks(max_depth), strategy, layout, hidden, mask, options)
         if not strategy.halts:
             check_not_nan("the states are", depth.hidden_states)

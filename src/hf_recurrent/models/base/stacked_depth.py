@@ -10,9 +10,8 @@ from torch import nn
 
 from ..depth.depth_cache import DepthCache
 from ..depth.early_exit import RunOn
-from ..depth.halting import HaltingStrategy
-from ..depth.layouts import Layout, PaddedLayout
-from ..depth.loop import DepthOptions, FixedDepth
+from ..depth.halting import FixedDepth, HaltingStrategy
+from ..depth.loop import DepthOptions
 from ..ops.attention import KeyValue, PackedContext, PaddedContext, Rotations
 from ..ops.checks import check_given_positions, refuse
 from ..ops.graphs import in_graph
@@ -153,17 +152,3 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
         # see `scaled_frequencies`
         scaling = getattr(config, "rotary_scaling", None)
         return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
-
-    def lay_out(
-        self,
-        strategy: HaltingStrategy,
-        options: DepthOptions,
-        hidden: torch.Tensor,
-        mask: torch.Tensor,
-        context: PaddedContext,
-        cache,
-    ) -> tuple[Layout, torch.Tensor]:
-        if self.window is None:
-            return super().lay_out(strategy, options, hidden, mask, context, cache)
-        # masks of windows are made for whole rows
-        return PaddedLayout(self.config, strategy, mask, context, cache), hidden

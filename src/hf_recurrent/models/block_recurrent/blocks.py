@@ -22,11 +22,11 @@ from functools import cached_property
 
 import torch
 
-from ..depth.packed_rows import sparing_pays
+from ..depth.layouts import packing_pays
 from ..ops.graphs import in_graph
+from ..ops.positions import tokens_first
 from ..ops.row_groups import GroupedRows, RowGroup, similar_rows
 from ..ops.sharding import largest_over_ranks
-from ..ops.token_order import tokens_first
 
 
 class RegularBlocks:
@@ -308,7 +308,7 @@ def blocks_of_call(
     num_tokens, longest = sum(ends) - sum(firsts), max(end - first for first, end in zip(firsts, ends, strict=True))
     if num_blocks == 1 and not keep_all:
         num_queries = max(1, longest)
-    may_pack = num_blocks > 1 or (num_cached is None and sparing_pays(batch_size * longest, num_tokens, size))
+    may_pack = num_blocks > 1 or (num_cached is None and packing_pays(batch_size * longest, num_tokens, size))
     if may_pack and not (keep_all or sharded):
         num_queries, order = None, totals.argsort(descending=True, stable=True)
         cached, totals = cached[order], totals[order]

@@ -6,7 +6,8 @@ Shapes: B sequences, Q queries, K keys, H heads, D head dim, W tokens of a windo
 import torch
 from torch import nn
 
-from ..ops.flex_attention import FlexMask, PositionScores, attention_function, is_flex
+from ..ops.attention import attention_function
+from ..ops.flex_attention import FlexMask, PositionScores, is_flex
 from ..ops.initialization import LearnedTensor
 from ..ops.layers import dropout
 from ..ops.positions import t5_buckets

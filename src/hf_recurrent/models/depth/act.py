@@ -54,12 +54,8 @@ class ACT(HaltingStrategy):
         needs_every_step: bool = False,
         padding_in_ponder_cost: bool = False,
     ):
-        self.head = head
-        self.threshold = threshold
-        self.max_depth = max_depth
-        self.universal = universal
-        self.needs_every_step = needs_every_step
-        self.padding_in_ponder_cost = padding_in_ponder_cost
+        self.head, self.threshold, self.max_depth, self.universal = head, threshold, max_depth, universal
+        self.needs_every_step, self.padding_in_ponder_cost = needs_every_step, padding_in_ponder_cost
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> ACTState:
         """The state before any step; padding has halted already."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from ..ops.graphs import in_graph
-from ..ops.token_order import tokens_first
+from ..ops.positions import tokens_first
 from .loop import DepthOutput
 
 

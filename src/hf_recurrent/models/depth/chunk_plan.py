@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ..ops.graphs import in_graph
+from ..ops.positions import tokens_first
 from ..ops.sharding import largest_over_ranks
-from ..ops.token_order import tokens_first
 
 
 class Chunk(NamedTuple):

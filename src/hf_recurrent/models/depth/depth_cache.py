@@ -206,10 +206,3 @@ class DepthCacheView(CacheView):
                 draft["sums"] = sums if self.cache.max_sums is None else sums[:, -self.cache.max_sums :]
             layer.tensors = {**layer.tensors, **draft}
         self.cache.length = self.num_columns
-
-
-def is_prefill(cache, mask: torch.Tensor) -> bool:
-    """Whether several tokens are the first ones of a cache's view, so that they may be computed without padding."""
-    if cache is None or torch.is_grad_enabled() or in_graph():
-        return False
-    return cache.is_empty and mask.shape[1] > 1

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import torch
 
-from ..ops.graphs import in_graph, is_captured
+from ..ops.graphs import is_captured
 from .exit_criteria import OF_ONE, OF_TWO, ExitRule
-from .halting import HaltingStrategy
+from .halting import HaltingStrategy, all_live, expand_units
 from .layouts import Layout
-from .stick_breaking import expand_units
 
 
 class WrappedStrategy(HaltingStrategy):
@@ -21,9 +20,8 @@ class WrappedStrategy(HaltingStrategy):
 
     def __init__(self, inner: HaltingStrategy):
         self.inner = inner
-        self.halts, self.token_units = inner.halts, inner.token_units
-        self.running_mean, self.needs_candidate = inner.running_mean, inner.needs_candidate
-        self.first_decision = inner.first_decision
+        for name in ("halts", "token_units", "running_mean", "needs_candidate", "first_decision"):
+            setattr(self, name, getattr(inner, name))
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:
         return self.inner.features(state.inner, candidate)
@@ -48,14 +46,6 @@ class ExitState(NamedTuple):
     @property
     def probability(self) -> torch.Tensor:
         return self.inner.probability
-
-    def selected(
-        self,
-        select: Callable[[NamedTuple], NamedTuple],
-        select_unit: Callable[[torch.Tensor], torch.Tensor],
-    ) -> "ExitState":
-        """The state of some units, by functions that select from the inner state and from tensors (U, ...)."""
-        return ExitState(select(self.inner), *(select_unit(tensor) for tensor in self[1:]))
 
 
 class EarlyExit(WrappedStrategy):
@@ -88,12 +78,8 @@ class EarlyExit(WrappedStrategy):
         watched: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ):
         super().__init__(inner)
-        self.watched = watched
-        self.rule = rule
-        self.predict = predict
-        self.max_depth = max_depth
-        self.token_units = token_units
-        self.by_row = by_row
+        self.rule, self.predict, self.max_depth, self.watched = rule, predict, max_depth, watched
+        self.token_units, self.by_row = token_units, by_row
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> ExitState:
         steps = torch.zeros_like(live, dtype=torch.long)
@@ -107,9 +93,7 @@ class EarlyExit(WrappedStrategy):
 
     def commit(self, state: ExitState, candidate: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
-        # an accelerator would wait for the host, and a traced graph must not depend on data
-        asks = state.live.device.type == "cpu" and not in_graph()
-        if not (asks and bool(state.live.all())):
+        if not all_live(state.live):
             hidden = torch.where(expand_units(state.live, inner.hidden, inner.unit), inner.hidden, state.hidden)
             inner = inner._replace(hidden=hidden)
         return state._replace(inner=inner, steps=state.steps + state.live)

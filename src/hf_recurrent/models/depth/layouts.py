@@ -1,7 +1,21 @@
-"""Memory layouts of the live units, and compaction.
+"""Memory layouts of the units that are still in the depth loop, and how halted ones leave it.
 
-* `PaddedLayout` holds the rows of a rectangle. Compaction drops halted rows and the columns that only they used.
-* `PackedLayout` holds live tokens only, packed (N, E). Keys and values of halted tokens are frozen.
+A batch of B rows and S columns has its tokens at `#`, and padding at `.`:
+
+    PaddedLayout            PackedLayout, rows leave           PackedLayout, tokens leave
+
+    # # # # .               # # # # # # # # # #                live tokens:   # # # # #
+    # # # # #               (N, E): nothing but attention,     keys by place: # # x x .
+    # . . . .               which spreads them, is computed                   x # # x #
+                            for padding
+    (R, W, E)                                                  x: keys of tokens that have halted
+
+    Rows that halt are      Rows that halt are dropped         Tokens that halt leave the queries, and their keys are
+    dropped, with columns   with their tokens.                 frozen; rows without live tokens are dropped.
+    that only they used.
+
+Either takes a view of a cache, to which keys, values and running sums of each step are written. A padded layout then
+keeps all columns, and a packed one, whose cache must be empty, all rows.
 
 Layouts are immutable: `advance` and `compact` return a new one. Shapes: R rows present, W columns present, N tokens
 present, E width, F features; a batch has B rows and S columns, and its tokens are numbered `b * S + s`.
@@ -16,38 +30,92 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..ops.attention import KeptKeyValue, PackedContext, PaddedContext, Rotations, select_memory, varlen_arguments
+from ..ops.attention import KeyValue, PackedContext, Rotations, varlen_arguments
 from ..ops.graphs import in_graph
 from ..ops.layers import at_least_float32, computing_dtype
-from ..ops.masks import as_implemented, is_flash, valid_keys
-from ..ops.row_groups import (
-    QUERIES_PER_ROW,
-    GroupedRows,
-    KeyRows,
-    RowGroup,
-    Spread,
-    place,
-    row_ranges,
-    token_at_places,
-)
+from ..ops.masks import as_implemented, is_flash, mapped, valid_keys
+from ..ops.row_groups import QUERIES_PER_ROW, GroupedRows, RowGroup, Spread, place, row_ranges
 from ..ops.transformer_block import BlockOutput
 from .exit_criteria import relative_change
-from .frozen_tokens import FrozenTokens, Tokens
-from .halting import HaltingStrategy
-from .unit_states import select_rows, select_units
+from .halting import FixedDepth, HaltingStrategy, map_state, select_units
 
 # of queries with one key, instead of which a key and a value can be moved
 PAIRS_PER_MOVE = 4
+# of padding; with less, gathering and spreading tokens at every step would not pay
+MIN_SHARE_TO_PACK = 1 / 16
+# products of padding with a square matrix of the model's width, likewise: those of 16 tokens of width 128
+MIN_PRODUCTS_TO_PACK = 1 << 18
+# Tokens times their squared width in a depth step, below which the host takes longer to launch the step than the
+# accelerator to compute it: on an H200 steps of 33,000 tokens of width 1,024 took 1.3 (UT) and 1.1 (GUT) times as long
+# where halted units were left out as where they were masked.
+MIN_PRODUCTS_ON_ACCELERATOR = 1 << 36
 
 
-class Finished(NamedTuple):
-    """Units that left the loop."""
+def is_launch_bound(device: torch.device, num_tokens: int, width: int) -> bool:
+    """Whether a step of so many tokens of this width would take no less time with fewer; False in a traced graph."""
+    # a graph leaves nothing out, and the answer would bind it to these sizes
+    if device.type == "cpu" or in_graph():
+        return False
+    return num_tokens * width**2 < MIN_PRODUCTS_ON_ACCELERATOR
 
-    units: torch.Tensor  # (n,) row or token numbers
-    hidden_states: torch.Tensor  # (n, S, E) or (n, E)
-    ponder_cost: torch.Tensor | None  # (n,)
-    steps: torch.Tensor | None  # (n,)
-    tokens: torch.Tensor | None = None  # (m,) numbers of the tokens of packed rows, whose states are (m, E)
+
+def packing_pays(num_places: int, num_tokens: int, width: int) -> bool:
+    """Whether so many of the places that would be computed, for states so wide, are padding that packing pays."""
+    padding = num_places - num_tokens
+    return num_tokens > 0 and padding >= max(MIN_SHARE_TO_PACK * num_places, MIN_PRODUCTS_TO_PACK / width**2)
+
+
+def lay_out(
+    config,
+    strategy: HaltingStrategy,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    context: NamedTuple,
+    cache,
+    options,
+    leaving: str | None = None,
+) -> "Layout":
+    """The layout of a batch of states (B, S, E), for a mask (B, S) of its tokens.
+
+    Args:
+        context: inputs of attention, with `select` and `packed`.
+        cache: a forward pass's view of the cache; None without one.
+        options: `DepthOptions`.
+        leaving: what may leave the loop once it has halted: "rows", "tokens" one by one, or None for nothing.
+    """
+    if getattr(context, "window_mask", None) is not None:
+        # masks of windows are made for whole rows
+        return PaddedLayout(config, strategy, mask, context, cache)
+    width, records = hidden.shape[-1], options.record_states or in_graph()
+    launch_bound = is_launch_bound(mask.device, mask.numel(), width)
+    first = cache is not None and cache.is_empty and mask.shape[1] > 1
+    first = first and not (torch.is_grad_enabled() or in_graph())
+    # queries may not be some of a row's tokens where causal FlashAttention wants all of them, in order, nor where
+    # gradients would go through keys of other steps
+    partial = not (config.is_causal and is_flash(config))
+    partial = partial and not (torch.is_grad_enabled() and keeps_keys(config, strategy))
+    partial = partial and options.may_compact(strategy) and not launch_bound
+    if leaving == "tokens" and partial and (cache is None or (first and bool(mask.any()))):
+        return PackedLayout(config, strategy, mask, context, cache, leaving)
+    # with cached tokens halted ones are still attended to, so that they leave with their rows
+    if leaving == "tokens":
+        leaving = None if cache is None else "rows"
+    # packed kernels take the batch as it is, and a cache that gradients go through is not written in place
+    if cache is not None and (torch.is_grad_enabled() or getattr(context, "packing", None) is not None):
+        leaving = None
+    may_pack = cache is None or (first and isinstance(strategy, FixedDepth))
+    # padded FlashAttention packs its rows anew at each step
+    too_small = launch_bound and not is_flash(config)
+    may_pack = may_pack and not (options.full or records or too_small or keeps_keys(config, strategy))
+    if may_pack and packing_pays(mask.numel(), int(mask.sum()), width):
+        return PackedLayout(config, strategy, mask, context, cache, leaving if cache is None else None)
+    return PaddedLayout(config, strategy, mask, context, cache, leaving, options.full)
+
+
+def keeps_keys(config, strategy: HaltingStrategy) -> bool:
+    """Whether tokens that halt leave the keys of their last step to later ones, see `AdaptiveDepthConfig`."""
+    halts = (strategy.halts or strategy.exits) and not strategy.needs_every_step
+    return halts and getattr(config, "keeps_last_keys", False)
 
 
 def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -69,31 +137,10 @@ def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor 
     return states.cumsum(1)
 
 
-def used_columns(mask: torch.Tensor) -> tuple[int, int]:
+def used_columns(mask: torch.Tensor) -> slice:
     """The narrowest range of columns that holds every valid token of (R, W)."""
     columns = mask.any(0).nonzero().squeeze(-1)
-    return int(columns[0]), int(columns[-1]) + 1
-
-
-def last_keys_are_kept(config) -> bool:
-    """Whether tokens that halt leave the keys and values of their last step, see `AdaptiveDepthConfig`."""
-    return getattr(config, "keeps_last_keys", False)
-
-
-def halted_keys_stay(config, strategy) -> bool:
-    """Whether a layout must put the keys of halted tokens at their last step in the place of those of new steps."""
-    return last_keys_are_kept(config) and (strategy.halts or strategy.exits) and not strategy.needs_every_step
-
-
-def row_order(config, counts: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
-    """The order of the `kept` (R,) rows with so many queries (R,): the most first, so that similar rows are together.
-
-    Packed kernels want rows in the order of their tokens.
-    """
-    if is_flash(config):
-        return torch.arange(counts.shape[0], device=counts.device) if kept is None else kept.nonzero().squeeze(-1)
-    order = counts.argsort(descending=True, stable=True)
-    return order if kept is None else order[: int(kept.sum())]
+    return slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
@@ -124,38 +171,113 @@ def row_answers(
     return of_live(of_rows, live | ~live.any(), states, mask, rows)
 
 
-class LeftRows(NamedTuple):
-    """Rows (n,) that left a call with a cache, in their final state, and the steps that were cached until then."""
+class Finished(NamedTuple):
+    """Units that left the loop. Numbers are None if they are all of the batch, in order."""
 
-    rows: torch.Tensor
-    state: NamedTuple
-    num_written: int
-    num_written_sums: int
+    hidden_states: torch.Tensor  # (m, E), or (B, S, E)
+    ponder_cost: torch.Tensor | None  # (n,), or (B, S) for tokens
+    steps: torch.Tensor | None  # likewise
+    tokens: torch.Tensor | None  # (m,) numbers of their tokens
+    units: torch.Tensor | None  # (n,) numbers of the units
 
 
 class Layout:
-    """Memory layout of the units of a halting strategy; here, of tokens one by one.
+    """Memory layout of the units of a halting strategy.
 
-    Layouts also define `units` (I,), numbers of the units present, of sequences or of tokens `b * S + s`; `lengths`,
-    tokens of each unit's sequence, which broadcasts against the units; `initial_state(hidden)`;
-    `advance(block, state, step)`, the block's output for one step and the layout after it; `compact(state, keep)`, the
-    layout and the state of the units or rows at `keep` (n,), and the finished units; and `finish(state)`, those left.
+    Layouts also define `units` (I,), numbers of the units present, of sequences or of tokens `b * S + s`;
+    `initial_state(hidden)` from the states of a batch; `advance(block, state, step)`, the block's output for one step
+    and the layout after it; `compact(state, keep)`, the layout and the state of the units or rows at `keep` (n,), and
+    the finished units; and `finish(state)`, those left.
+
+    Args:
+        strategy: the halting strategy, whose `token_units` says what the unit is.
+        mask: (B, S) bool, True at tokens.
+        context: of the block for the batch.
+        cache: a forward pass's view of the cache (`DepthCacheView`, `ChunkCacheView`), None without a cache.
+        leaving: what may leave, see `lay_out`.
+        full: whether the mask is known to have no padding.
     """
 
-    strategy: HaltingStrategy
-    can_compact: bool
+    full = False
+
+    def __init__(
+        self,
+        config,
+        strategy: HaltingStrategy,
+        mask: torch.Tensor,
+        context: NamedTuple,
+        cache=None,
+        leaving: str | None = None,
+        full: bool = False,
+    ):
+        self.config, self.strategy, self.cache, self.full = config, strategy, cache, full
+        self.mask, self.context = mask, context  # (R, W) bool
+        self.can_compact = leaving is not None
+        self.keeps_keys = keeps_keys(config, strategy)
+        self.num_columns, self.start = mask.shape[1], 0  # S, and the number of the first column present
+        self.rows: torch.Tensor | None = None  # (R,) their numbers, None for all of the batch
+
+    def lays_out(self, states: torch.Tensor) -> torch.Tensor:
+        """States of the tokens present, or values of the token units, in rows: (R, W, ...), of any value at padding."""
+        return states
+
+    def packs(self, rows: torch.Tensor) -> torch.Tensor:
+        """The inverse of `lays_out`."""
+        return rows
+
+    def row_numbers(self) -> torch.Tensor:
+        """(R,)"""
+        return torch.arange(self.mask.shape[0], device=self.mask.device) if self.rows is None else self.rows
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """The range of the batch's columns that are present."""
+        return self.start, self.start + self.mask.shape[1]
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Valid tokens of each unit's sequence, for each unit."""
+        return self.for_units(self.mask.sum(-1))
+
+    def for_units(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of rows (R, ...) for each unit."""
+        if not self.strategy.token_units:
+            return values
+        return self.packs(values[:, None].expand(-1, self.mask.shape[1], *values.shape[1:]))
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
         """Bool, whether each unit or row that `compact` can select has a live unit."""
         return live
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
-        """Input of the halting head."""
-        return self.strategy.features(state, candidate)
+        """Input of the halting head, (R, F), (R, W, F) or (N, F)."""
+        features = self.strategy.features(state, candidate)
+        if not self.strategy.token_units:
+            rows = self.lays_out(features)
+            return rows.mean(1) if self.full else masked_mean(rows, self.mask)
+        if not self.strategy.running_mean:
+            return features
+        counts = self.mask.cumsum(-1)
+        counts = counts if self.cache is None else counts + self.cache.past_counts[:, None]
+        means = self.running_sums(features, step) / counts.clamp_min(1)[..., None]
+        return self.packs(means).to(features.dtype)
+
+    def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
+        """Sums over each token and those before it, earlier calls' included, which are cached: (R, W, F)."""
+        before = None if self.cache is None else self.cache.sums(step)
+        sums = running_sums(self.features_in_rows(features), self.mask, before)
+        if self.cache is not None:
+            self.cache.write_sums(step, sums)
+        return sums
+
+    def features_in_rows(self, features: torch.Tensor) -> torch.Tensor:
+        """Features of the halting head (R, W, F), those of halted tokens included."""
+        return features
 
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         """Relative change of the states of each unit, or the largest of each unit's row."""
-        return relative_change(before, after)
+        change = relative_change(before, after)
+        return self.for_units(torch.where(self.mask, self.lays_out(change), 0.0).amax(-1)) if by_row else change
 
     def answers(
         self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
@@ -167,413 +289,427 @@ class Layout:
                 states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns present -> (n, ...), or
                 (n / 2, ...) if the rows are the first and the second sentences of pairs.
         """
-        return of_live(predict, live, states)
+        if not by_row:
+            return of_live(predict, live.flatten(), states.flatten(0, -2)).unflatten(0, live.shape)
+        live = self.lays_out(live).any(-1) if self.strategy.token_units else live
+        rows = self.row_numbers()
+        return self.for_units(row_answers(predict, self.lays_out(states), self.mask, live, rows, self.columns))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Write keys and values of the skipped steps, for later tokens."""
+        """Write keys, values and sums of the skipped steps, those of final states, for later tokens."""
+
+    def write_skipped(self, block: nn.Module, state: NamedTuple) -> None:
+        """`complete_cache` of the present tokens, by keys and values of `final_keys`."""
+        strategy, cache, new = self.strategy, self.cache, None
+        for step in range(cache.num_written, cache.depth):
+            if self.keeps_keys:
+                new = cache.newest(step - 1)
+            elif new is None:
+                new = self.final_keys(block, state)
+            cache.write_new(step, *new)
+        if strategy.running_mean:
+            features = strategy.features(state, state.hidden if strategy.needs_candidate else None)
+            for step in range(max(cache.num_written_sums, strategy.first_decision), cache.depth):
+                self.running_sums(features, step)
 
 
 class PaddedLayout(Layout):
     """Rows of a padded rectangle. The unit is the row or the token; compaction drops rows whose units have all halted.
 
-    Args:
-        strategy: the halting strategy, whose `token_units` says what the unit is.
-        mask: (B, S) bool, True at tokens.
-        context: the block's context, with `_replace(past=...)` if there is a cache and `select` if rows may be
-            dropped.
-        cache: a forward pass's view of the cache (`DepthCacheView`, `ChunkCacheView`), from which keys, values and
-            running sums of each step are read; None without a cache.
-        can_compact: whether rows may be dropped, unless gradients go through a cache or attention is packed.
+    With a cache the keys, values and running sums of earlier tokens are read from it, step by step.
     """
 
-    def __init__(
-        self, config, strategy, mask: torch.Tensor, context: NamedTuple, cache=None, can_compact: bool = False
-    ):
-        self.config = config
-        self.strategy = strategy
-        self.mask = mask  # (R, W) bool
-        self.context = context
-        self.cache = cache
-        in_place = not torch.is_grad_enabled() and getattr(context, "packing", None) is None
-        self.can_compact = can_compact and (cache is None or in_place)
-        # of all rows; a reference to the layout itself would keep all of it until cycles are collected
-        self.whole = (mask, context, cache)
-        self.left: tuple[LeftRows, ...] = ()
-        self.rows = torch.arange(mask.shape[0], device=mask.device)
-        self.columns = (0, mask.shape[1])
-        self.width = mask.shape[1]  # S, columns of the batch
-        # keys and values (R, H, W, D) of the latest step, of each of its layers, where halted tokens keep them
-        self.latest: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
+    # layouts and states of rows that left a call with a cache
+    left: tuple[tuple["PaddedLayout", NamedTuple], ...] = ()
+    # keys and values (R, H, W, D) of the latest step, of each of its layers, where halted tokens keep them
+    latest: tuple[KeyValue, ...] | None = None
 
     @property
     def units(self) -> torch.Tensor:
-        if not self.strategy.token_units:
-            return self.rows
-        column = torch.arange(*self.columns, device=self.mask.device)
-        return (self.rows[:, None] * self.width + column).flatten()
+        rows = self.row_numbers()
+        return self.tokens_of(rows) if self.strategy.token_units else rows
 
-    @property
-    def lengths(self) -> torch.Tensor:
-        """Valid tokens beside each unit, itself included; broadcasts against the units."""
-        return self.mask.sum(-1, keepdim=self.strategy.token_units)
+    def tokens_of(self, rows: torch.Tensor) -> torch.Tensor:
+        """Numbers of the tokens of rows (n,), of all columns present."""
+        return (rows[:, None] * self.num_columns + torch.arange(*self.columns, device=rows.device)).flatten()
 
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
         return self.strategy.initial_state(hidden, self.mask if self.strategy.token_units else self.mask.any(-1))
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        """Whether each row has a live unit: (R,)."""
         return live.any(-1) if self.strategy.token_units else live
-
-    def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
-        """Input of the halting head, (R, F) or (R, W, F)."""
-        features = self.strategy.features(state, candidate)
-        if not self.strategy.token_units:
-            return masked_mean(features, self.mask)
-        return self.running_mean(features, step) if self.strategy.running_mean else features
-
-    def running_mean(self, features: torch.Tensor, step: int) -> torch.Tensor:
-        """Mean over each token and those before it, earlier calls' included: (R, W, F) -> (R, W, F)."""
-        counts, before = self.mask.cumsum(-1), None
-        if self.cache is not None:
-            counts, before = counts + self.cache.past_counts[:, None], self.cache.sums(step)
-        sums = running_sums(features, self.mask, before)
-        if self.cache is not None:
-            self.cache.write_sums(step, sums)
-        return (sums / counts.clamp_min(1)[..., None]).to(features.dtype)
-
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        change = relative_change(before, after)
-        return self.of_rows(torch.where(self.mask, change, 0.0).amax(-1)) if by_row else change
-
-    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of rows (R, ...) for each unit."""
-        if not self.strategy.token_units:
-            return values
-        return values[:, None].expand(-1, self.mask.shape[1], *values.shape[1:])
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        if by_row:
-            found = row_answers(predict, states, self.mask, self.has_live_units(live), self.rows, self.columns)
-            return self.of_rows(found)
-        return of_live(predict, live.flatten(), states.flatten(0, 1)).unflatten(0, live.shape)
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PaddedLayout"]:
         context = self.context if self.cache is None else self.cache.context(self.context, step)
         source = self.strategy.attended(state)
         if self.latest is not None:
-            kept = tuple(KeptKeyValue(~state.live, *states) for states in zip(*self.latest, strict=True))
-            context = context._replace(kept=kept)
+            context = context._replace(kept=~state.live, latest=self.latest)
         output = block(state.hidden, context) if source is None else block(state.hidden, context, source)
         if self.cache is not None:
             self.cache.write(step, output.key, output.value)
-        if not halted_keys_stay(self.config, self.strategy):
+        if not self.keeps_keys:
             return output, self
         layout = copy.copy(self)
-        layout.latest = (output.key, output.value) if self.cache is None else self.cache.newest(step)
+        newest = (output.key, output.value) if self.cache is None else self.cache.newest(step)
+        layout.latest = tuple(KeyValue(*pair) for pair in zip(*newest, strict=True))
         return output, layout
 
-    def leaving(self, state: NamedTuple, index: torch.Tensor | None = None) -> LeftRows:
-        """All rows, or those at `index` (n,), with what is cached of them."""
-        rows = self.rows
-        if index is not None:
-            state, rows = select_rows(state, index, slice(None), self.strategy.token_units), rows[index]
-        return LeftRows(rows, state, self.cache.num_written, self.cache.num_written_sums)
-
-    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        """Cache, for the steps that each row skipped, the keys, values and sums of its final states."""
-        if self.cache is None:
-            return
-        groups, strategy = (*self.left, self.leaving(state)), self.strategy
-        mask, context, whole_cache = self.whole
-        rows = torch.cat([group.rows for group in groups])
-
-        def in_order(states: list[torch.Tensor]) -> torch.Tensor:
-            """States of the groups in the order of the batch."""
-            return states[0] if len(states) == 1 else place(torch.cat(states), rows, rows.shape[0])
-
-        def skipping(step: int, numbers: list[int]) -> torch.Tensor | None:
-            """The rows of the groups that took no more than so many steps, None for all."""
-            found = [group.rows for group, number in zip(groups, numbers, strict=True) if number <= step]
-            return None if len(found) == len(groups) else torch.cat(found)
-
-        numbers = [group.num_written for group in groups]
-        if last_keys_are_kept(self.config):
-            for step in range(numbers[0], self.cache.depth):
-                index = skipping(step, numbers)
-                cache = whole_cache if index is None else whole_cache.of_rows(index)
-                cache.write_new(step, *cache.newest(step - 1))
-        elif numbers[0] < self.cache.depth:
-            sources = [strategy.attended(group.state) for group in groups]
-            sources = [group.state.hidden for group in groups] if sources[0] is None else sources
-            projected = block.keys_values(in_order(sources), context)
-            new = [states.transpose(1, 2) for states in projected]
-            for step in range(numbers[0], self.cache.depth):
-                index = skipping(step, numbers)
-                if index is None:
-                    whole_cache.write_new(step, *new)
-                else:
-                    whole_cache.of_rows(index).write_new(step, *(states[index] for states in new))
-        if strategy.running_mean:
-            numbers = [group.num_written_sums for group in groups]
-            candidates = [group.state.hidden if strategy.needs_candidate else None for group in groups]
-            pairs = zip(groups, candidates, strict=True)
-            features = in_order([strategy.features(group.state, candidate) for group, candidate in pairs])
-            for step in filter(strategy.decides, range(numbers[0], self.cache.depth)):
-                index, sums = skipping(step, numbers), running_sums(features, mask, whole_cache.sums(step))
-                if index is None:
-                    whole_cache.write_sums(step, sums)
-                else:
-                    whole_cache.of_rows(index).write_sums(step, sums[index])
-
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
-        """All rows, or those at `index` (n,); trimmed columns of whole rows are put back as zeros."""
-        rows, (start, stop) = self.rows, self.columns
+        """All rows, or those at `index` (n,)."""
+        if index is None and self.rows is None:
+            return Finished(*self.strategy.output(state), None, None)
+        rows = self.row_numbers()
         if index is not None:
             state, rows = select_units(state, index), rows[index]
         hidden, cost, steps = self.strategy.output(state)
+        tokens = self.tokens_of(rows)
         if self.strategy.token_units:
-            units = (rows[:, None] * self.width + torch.arange(start, stop, device=rows.device)).flatten()
-            cost, steps = (None if values is None else values.flatten() for values in (cost, steps))
-            return Finished(units, hidden.flatten(0, 1), cost, steps)
-        if stop - start < self.width:
-            hidden = nn.functional.pad(hidden, (0, 0, start, self.width - stop))
-        return Finished(rows, hidden, cost, steps)
+            cost, steps, rows = cost.flatten(), steps.flatten(), tokens
+        return Finished(hidden.flatten(0, 1), cost, steps, tokens, rows)
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PaddedLayout", NamedTuple, Finished]:
-        """Gather the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
+        """Keep the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
         drop = (~self.has_live_units(state.live)).nonzero().squeeze(-1)
-        finished = self.finish(state, drop)
+        columns = used_columns(self.mask[keep]) if self.cache is None else slice(0, self.num_columns)
+        layout, kept = self.select(state, keep, columns)
         if self.cache is not None:
-            return *self.compact_cached(state, keep, drop), finished
-        mask = self.mask[keep]
-        start, stop = used_columns(mask)
-        mask = mask[:, start:stop]
-        state = select_rows(state, keep, slice(start, stop), self.strategy.token_units)
-        layout = copy.copy(self)
-        layout.mask, layout.rows = mask, self.rows[keep]
-        layout.context = self.context.select(self.config, state.hidden, mask, keep, start, stop)
-        layout.columns = (self.columns[0] + start, self.columns[0] + stop)
-        return layout, state, finished
+            layout.left = (*self.left, self.select(state, drop, columns))
+        return layout, kept, self.finish(state, drop)
 
-    def compact_cached(
-        self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor
-    ) -> tuple["PaddedLayout", NamedTuple]:
-        """The layout and state of the rows at `keep` (n,), in all columns, without those at `drop` (m,)."""
+    def select(self, state: NamedTuple, rows: torch.Tensor, columns: slice) -> tuple["PaddedLayout", NamedTuple]:
+        """Layout and state of the rows (n,) at these places, in some of the columns present."""
+
+        def of_tokens(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[:, columns].index_select(0, rows)
+
+        def of_units(tensor: torch.Tensor) -> torch.Tensor:
+            return of_tokens(tensor) if self.strategy.token_units else tensor.index_select(0, rows)
+
         layout = copy.copy(self)
-        layout.left = (*self.left, self.leaving(state, drop))
-        layout.mask, layout.rows = self.mask[keep], self.rows[keep]
-        layout.context, layout.cache = self.context.of_rows(keep), self.cache.of_rows(keep)
-        if self.latest is not None:
-            layout.latest = tuple(tuple(each.index_select(0, keep) for each in states) for states in self.latest)
-        return layout, select_rows(state, keep, slice(None), self.strategy.token_units)
+        layout.left = ()
+        layout.mask, layout.rows = of_tokens(self.mask), self.row_numbers()[rows]
+        layout.start = self.start + columns.start
+        layout.context = self.context.select(rows, columns if self.cache is None else slice(None))
+        layout.cache = None if self.cache is None else self.cache.of_rows(rows)
+        layout.latest = mapped(self.latest, lambda states: states[:, :, columns].index_select(0, rows))
+        return layout, map_state(state, of_units, of_tokens)
+
+    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
+        if self.cache is None:
+            return
+        for layout, final in (*self.left, (self, state)):
+            layout.write_skipped(block, final)
+
+    def final_keys(self, block: nn.Module, state: NamedTuple) -> list[torch.Tensor]:
+        source = self.strategy.attended(state)
+        projected = block.keys_values(state.hidden if source is None else source, self.context)
+        return [states.transpose(1, 2) for states in projected]
+
+
+class Halted(NamedTuple):
+    """Tensors of halted tokens of a packed layout, whose live tokens attend to them."""
+
+    # keys and values: buffers (R * W, H, D), of live tokens too; with gradients pieces (m, H, D); None before a step
+    frozen: KeyValue | tuple[KeyValue, ...] | None
+    places: torch.Tensor | None  # of all pieces (F,), R * W in rows that left; None for buffers
+    hidden: torch.Tensor | None  # (R * W, E) final states, zeros elsewhere, for running means
+    # of the tokens of the last compaction, whose final states' keys the next step computes: places and sources
+    released: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def after_step(self, key: torch.Tensor, value: torch.Tensor, number: int) -> "Halted":
+        """Those after a step with this output, and so many live tokens."""
+        if self.places is None:
+            return self._replace(frozen=KeyValue(key, value), released=None)
+        if self.released is None:
+            return self
+        # a view would keep the keys of live tokens; the newest come first, so that their order stays
+        newest = KeyValue(key[number:].clone(), value[number:].clone())
+        places = torch.cat((self.released[0], self.places))
+        return self._replace(frozen=(newest, *self.frozen), places=places, released=None)
 
 
 class PackedLayout(Layout):
-    """Live tokens packed (N, E), and the keys and values of all tokens in their rows.
+    """Tokens packed (N, E), spread for attention only. The unit is the row or the token.
 
-    Tokens released by the last compaction are no longer queries, but still keys: the next step computes the keys and
-    values of their final states, which are frozen from then on.
+    Rows leave when their units have all halted. Or tokens leave one by one (`halted`): then they are no longer queries,
+    but still keys. The step after a compaction computes the keys of their final states, which are frozen from then on.
     """
 
-    can_compact = True
+    halted: Halted | None = None
 
     def __init__(
-        self, config, strategy, mask: torch.Tensor, rotations: Rotations, tokens: Tokens, frozen: FrozenTokens
+        self,
+        config,
+        strategy: HaltingStrategy,
+        mask: torch.Tensor,
+        context: NamedTuple,
+        cache=None,
+        leaving: str | None = None,
     ):
-        self.config = config
-        self.strategy = strategy
-        self.mask = mask  # (R, W) bool: valid keys
-        self.rotations = rotations  # of the whole batch, indexed by token number
-        self.tokens = tokens
-        self.frozen = frozen
-        self.row = tokens.places // mask.shape[1]  # (N,)
-
-    @cached_property
-    def context(self) -> PackedContext:
-        """Inputs of attention."""
-        return self.build_context()
-
-    @staticmethod
-    def can_hold(config) -> bool:
-        """Whether queries may be some of a sequence's tokens.
-
-        Causal FlashAttention requires all of them, in order; and gradients go through keys of final states only.
-        """
-        in_pieces = torch.is_grad_enabled() and last_keys_are_kept(config)
-        return not (config.is_causal and is_flash(config)) and not in_pieces
-
-    @classmethod
-    def pack(
-        cls, config, strategy, hidden: torch.Tensor, mask: torch.Tensor, context: PaddedContext
-    ) -> tuple["PackedLayout", torch.Tensor]:
-        """(B, S, E) -> the layout of all valid tokens, and their states (N, E)."""
-        order, width = row_order(config, mask.sum(-1)), mask.shape[1]
-        units = mask.flatten().nonzero().squeeze(-1)
-        places = order.argsort()[units // width] * width + units % width
-        halted = torch.zeros_like(hidden).flatten(0, 1) if strategy.running_mean else None
-        frozen = FrozenTokens(memory=select_memory(context.memory, order), hidden=halted)
-        if torch.is_grad_enabled():
+        super().__init__(config, strategy, mask, context._replace(attention_mask=None), cache, leaving)
+        self.set_places(mask.flatten().nonzero().squeeze(-1))
+        if leaving == "tokens":
             # a buffer of each step would be kept for its backward pass
-            frozen = frozen._replace(key=(), value=(), places=places.new_empty(0))
-        layout = cls(config, strategy, mask[order], context.rotations, Tokens(units, places), frozen)
-        return layout, hidden.flatten(0, 1).index_select(0, units)
+            pieces = ((), self.row.new_empty(0)) if torch.is_grad_enabled() else (None, None)
+            self.halted = Halted(*pieces, None)
+            if cache is None:
+                self.take_rows(self.row_order(mask.sum(-1)))
+
+    def set_places(self, places: torch.Tensor) -> None:
+        """Hold the tokens at these places (N,) of the mask."""
+        num_rows, width = self.mask.shape
+        self.row = places // width  # (N,)
+        self.spread = Spread(places, num_rows, width)
+        self.__dict__.pop("packed_context", None)
+
+    @property
+    def tokens(self) -> torch.Tensor:
+        """Numbers (N,) of the tokens present."""
+        column = self.start + self.spread.places % self.spread.width
+        return self.row_numbers()[self.row] * self.num_columns + column
 
     @property
     def units(self) -> torch.Tensor:
-        return self.tokens.units
+        return self.tokens if self.strategy.token_units else self.row_numbers()
 
-    @property
-    def lengths(self) -> torch.Tensor:
-        return self.mask.sum(-1)[self.row]
+    def lays_out(self, states: torch.Tensor) -> torch.Tensor:
+        return self.spread.unpack(states)
+
+    def packs(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.spread.gather(rows)
+
+    def for_units(self, values: torch.Tensor) -> torch.Tensor:
+        return values.index_select(0, self.row) if self.strategy.token_units else values
+
+    def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        by_row = self.strategy.token_units and self.halted is None
+        return self.lays_out(live).any(-1) if by_row else live
 
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
-        return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
+        hidden = hidden.flatten(0, 1).index_select(0, self.tokens)
+        if self.strategy.token_units:
+            return self.strategy.initial_state(hidden, torch.ones_like(self.row, dtype=torch.bool))
+        state = self.strategy.initial_state(hidden, self.mask.any(-1))
+        return map_state(state, lambda tensor: tensor, lambda tensor: tensor, self.row)
 
-    def features(self, state: NamedTuple, candidate: torch.Tensor | None, step: int) -> torch.Tensor:
-        features = self.strategy.features(state, candidate)
-        if not self.strategy.running_mean:
-            return features
-        means = self.running_sums(features, step) / self.mask.cumsum(-1).clamp_min(1)[..., None]
-        return means.flatten(0, 1).index_select(0, self.tokens.places).to(features.dtype)
+    def features_in_rows(self, features: torch.Tensor) -> torch.Tensor:
+        halted = None if self.halted is None else self.halted.hidden
+        if halted is not None:
+            halted = halted.repeat(1, features.shape[-1] // halted.shape[-1])
+        return self.spread.unpack(features, halted)
 
-    def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
-        """Sums (R, W, F) over each token and those before it, of features (N, F) and halted tokens' states."""
-        halted = self.frozen.hidden.repeat(1, features.shape[-1] // self.frozen.hidden.shape[-1])
-        rows = place(features, self.tokens.places, self.mask.numel(), halted).unflatten(0, self.mask.shape)
-        return running_sums(rows, self.mask)
+    def in_context(self, places: torch.Tensor) -> torch.Tensor:
+        """Numbers of the tokens at these places among the rows and columns of the batch's context."""
+        width = self.spread.width
+        return places // width * self.num_columns + self.start + places % width
 
-    def build_context(self) -> PackedContext:
-        num_rows, width = self.mask.shape
-        queries_per_row = torch.bincount(self.row, minlength=num_rows)
-        # tokens of a row are next to each other
-        index = torch.arange(self.row.shape[0], device=self.row.device)
-        first = index.new_zeros(num_rows).scatter_reduce(0, self.row, index, "amin", include_self=False)
-        released = self.frozen.released
-        fresh = self.tokens if released is None else self.tokens.followed_by(released)
-        places, num_places, frozen_places = fresh.places, num_rows * width, self.frozen.places
-        if frozen_places is not None:
-            places = torch.cat((places, frozen_places))
+    @cached_property
+    def packed_context(self) -> NamedTuple:
+        """Inputs of attention."""
+        spread, mask, halted, batch = self.spread, self.mask, self.halted, self.context
+        tokens = self.in_context(spread.places)
+        if halted is None:
+            return batch.packed(self.config, spread, mask, tokens)
+        fresh = places = self.with_released(spread.places, 0)
+        num_places = mask.numel()
+        if halted.places is not None:
+            places = torch.cat((fresh, halted.places))
         # without the released tokens, later keys will not fill all places
-        full = released is None and places.shape[0] == num_places
-        in_order = full and torch.equal(places, torch.arange(num_places, device=self.row.device))
+        full = halted.released is None and places.shape[0] == num_places
+        every_place = torch.arange(num_places, device=places.device)
+        index = None if full and torch.equal(places, every_place) else places
+        if index is not None and halted.places is not None:
+            # any token where there is none; one place more, for tokens that have none
+            order = torch.arange(places.shape[0], device=places.device)
+            index = order.new_zeros(num_places + 1).index_copy_(0, places, order)[:num_places]
         context = PackedContext(
-            query_rotation=self.rotations.of_tokens(self.tokens.units).query,
-            key_rotation=self.rotations.of_tokens(fresh.units).key,
-            queries=Spread.at(self.tokens.places, num_rows, width),
-            key_places=places if not in_order and frozen_places is None else None,
-            key_tokens=None if in_order or frozen_places is None else token_at_places(places, num_places),
+            Rotations(batch.rotations_of(tokens).query, batch.rotations_of(self.in_context(fresh)).key),
+            spread,
             num_key_places=num_places,
-            frozen_key=self.frozen.key,
-            frozen_value=self.frozen.value,
-            memory=self.frozen.memory,
+            frozen=halted.frozen,
+            key_index=index,
+            memory=batch.memory,
+            key_scale=batch.scale_of(every_place),
         )
+        queries_per_row = torch.bincount(self.row, minlength=mask.shape[0])
         if is_flash(self.config):
-            varlen = varlen_arguments(queries_per_row, self.mask.sum(-1))
-            return replace(context, varlen=varlen, valid_keys=self.mask.flatten().nonzero().squeeze(-1))
-        return replace(context, grouped=self.grouped(first, queries_per_row))
+            varlen = varlen_arguments(queries_per_row, mask.sum(-1))
+            return replace(context, varlen=varlen, valid_keys=mask.flatten().nonzero().squeeze(-1))
+        return replace(context, grouped=self.grouped(queries_per_row))
 
-    def grouped(self, first: torch.Tensor, queries_per_row: torch.Tensor) -> GroupedRows:
-        """Rows by their numbers of queries (R,), of which the first is at `first` (R,), and the keys of each group."""
+    def grouped(self, queries_per_row: torch.Tensor) -> GroupedRows:
+        """Rows by their numbers of queries (R,), and the keys of each group."""
         (num_rows, width), device = self.mask.shape, self.mask.device
         ends = (self.mask * torch.arange(1, width + 1, device=device)).amax(-1)
         counts, ends = torch.stack((queries_per_row, ends)).tolist()
         ranges = row_ranges(counts, ends) if device.type == "cpu" else [(0, num_rows)]
-        columns = self.tokens.places % width
+        columns = self.spread.places % width
+        # tokens of a row are next to each other
+        index = torch.arange(self.row.shape[0], device=device)
+        first = index.new_zeros(num_rows).scatter_reduce(0, self.row, index, "amin", include_self=False)
 
         def complete(tokens: torch.Tensor, rows: torch.Tensor) -> RowGroup:
             start, stop = int(rows[0]), int(rows[-1]) + 1
-            keys = KeyRows(start, stop - start, max(1, *ends[start:stop]), width)
-            seen = keys.of(self.mask.flatten())
+            keys = slice(start, stop), slice(max(1, *ends[start:stop]))
+            seen = self.mask[keys]
             if not self.config.is_causal:
                 return RowGroup(tokens, valid_keys(self.config, seen), keys)
-            visible = torch.arange(keys.width, device=device) <= columns[tokens][..., None]
-            return RowGroup(
-                tokens, as_implemented(self.config, (visible & seen[:, None])[:, None], torch.float32), keys
-            )
+            visible = torch.arange(seen.shape[1], device=device) <= columns[tokens][..., None]
+            visible = (visible & seen[:, None])[:, None]
+            return RowGroup(tokens, as_implemented(self.config, visible, torch.float32), keys)
 
         groups = [(torch.arange(start, stop, device=device), max(1, *counts[start:stop])) for start, stop in ranges]
         return GroupedRows.of_rows(first, queries_per_row, self.row, groups, complete)
 
-    def attended(self, state: NamedTuple) -> torch.Tensor:
+    def with_released(self, values: torch.Tensor, field: int) -> torch.Tensor:
+        """Places (0) or sources (1) of the tokens present, followed by those of released ones."""
+        released = self.halted.released
+        return values if released is None else torch.cat((values, released[field]))
+
+    def source(self, state: NamedTuple) -> torch.Tensor:
+        """States that keys and values are computed from."""
         source = self.strategy.attended(state)
         return state.hidden if source is None else source
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PackedLayout"]:
-        source = self.attended(state)
-        if self.frozen.released_state is not None:
-            source = torch.cat((source, self.frozen.released_state))
-        context = self.context
-        if halted_keys_stay(self.config, self.strategy):
-            context = replace(context, kept=~state.live)
-        output = block(state.hidden, context, source)
-        return output, self.with_keys_values(output.key, output.value)
-
-    def with_keys_values(self, key: torch.Tensor, value: torch.Tensor) -> "PackedLayout":
-        """A layout of the same tokens with new keys and values, and without released tokens."""
-        layout, number, key_places = copy.copy(self), self.row.shape[0], self.context.key_places
-        layout.frozen = self.frozen.after_step(key, value, number)
-        layout.context = replace(
-            self.context,
-            frozen_key=layout.frozen.key,
-            frozen_value=layout.frozen.value,
-            key_places=None if key_places is None else key_places[:number],
-            key_rotation=self.context.key_rotation[:number],
+        context = self.packed_context if self.cache is None else self.cache.of_packed(self.packed_context, step)
+        if self.halted is None:
+            source = self.strategy.attended(state)
+            output = block(state.hidden, context, *(() if source is None else (source,)))
+            if self.cache is not None:
+                spread = (self.spread.unpack(states).transpose(1, 2) for states in (output.key, output.value))
+                self.cache.write_new(step, *spread)
+            return output, self
+        context = replace(context, kept=~state.live) if self.keeps_keys else context
+        output = block(state.hidden, context, self.with_released(self.source(state), 1))
+        if self.cache is not None:
+            # the next step overwrites them
+            self.cache.write_new(step, *self.by_head(output.key.clone(), output.value.clone()))
+        layout, number, index = copy.copy(self), self.row.shape[0], context.key_index
+        layout.halted = halted = self.halted.after_step(output.key, output.value, number)
+        rotations = context.rotations._replace(key=mapped(context.rotations.key, lambda table: table[:number]))
+        layout.packed_context = replace(
+            self.packed_context,
+            frozen=halted.frozen,
+            key_index=index[:number] if index is not None and halted.places is None else index,
+            rotations=rotations,
         )
-        return layout
+        return output, layout
 
-    def finish(self, state: NamedTuple) -> Finished:
-        return Finished(self.units, *self.strategy.output(state))
+    def by_head(self, *buffers: torch.Tensor) -> list[torch.Tensor]:
+        """Keys and values (R * W, H, D) as caches hold them, (R, H, W, D)."""
+        return [states.unflatten(0, self.mask.shape).transpose(1, 2) for states in buffers]
+
+    def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
+        """All units; or the rows, or tokens if they leave one by one, at `index` (n,)."""
+        units, tokens = self.units, self.tokens
+        if index is not None:
+            chosen = self.tokens_of(index)
+            state, tokens = self.select(state, index, chosen), tokens[chosen]
+            units = tokens if self.strategy.token_units else units[index]
+        return Finished(*self.strategy.output(state), tokens, units)
+
+    def tokens_of(self, index: torch.Tensor) -> torch.Tensor:
+        """Indices (m,) of the tokens of the rows at `index` (n,), or `index` if tokens leave one by one."""
+        if self.halted is not None:
+            return index
+        return torch.zeros_like(self.mask[:, 0]).index_fill(0, index, True)[self.row].nonzero().squeeze(-1)
+
+    def select(self, state: NamedTuple, index: torch.Tensor, tokens: torch.Tensor) -> NamedTuple:
+        """The state of the rows or tokens at `index` (n,), whose tokens are at `tokens` (m,)."""
+        if self.strategy.token_units:
+            return select_units(state, tokens)
+        new_row = torch.zeros_like(self.mask[:, 0], dtype=torch.long)
+        new_row[index] = torch.arange(index.shape[0], device=index.device)
+
+        def of_units(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.index_select(0, index)
+
+        return map_state(state, of_units, lambda tensor: tensor.index_select(0, tokens), new_row[self.row[tokens]])
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedLayout", NamedTuple, Finished]:
-        """Keep the live tokens at `keep` (n,) and their rows -> layout, state and the finished tokens."""
-        drop = (~state.live).nonzero().squeeze(-1)
-        live = torch.bincount(self.row[keep], minlength=self.mask.shape[0])
-        dropped = select_units(state, drop)
-        frozen = self.freeze(state, drop, drop[live[self.row[drop]] > 0])
-        layout = PackedLayout(self.config, self.strategy, self.mask, self.rotations, self.tokens.at(keep), frozen)
-        if self.moving_pays(live):
-            layout = layout.with_rows(row_order(self.config, live, live > 0))
-        return layout, select_units(state, keep), Finished(self.units[drop], *self.strategy.output(dropped))
+        """Keep the rows or tokens at `keep` (n,), those that live -> layout, state and the finished units."""
+        drop = (~self.has_live_units(state.live)).nonzero().squeeze(-1)
+        chosen, layout = self.tokens_of(keep), copy.copy(self)
+        layout.set_places(self.spread.places[chosen])
+        rows = keep
+        if self.halted is not None:
+            live = torch.bincount(layout.row, minlength=self.mask.shape[0])
+            stays = live[self.row[drop]] > 0
+            layout.halted = self.freeze(state, drop, drop if self.cache is not None else drop[stays])
+            rows = self.row_order(live, live > 0) if self.cache is None and self.moving_pays(live) else None
+        if rows is not None:
+            layout.take_rows(rows)
+        return layout, self.select(state, keep, chosen), self.finish(state, drop)
 
-    def freeze(self, state: NamedTuple, drop: torch.Tensor, released: torch.Tensor) -> FrozenTokens:
-        """Frozen tokens with those at `drop` (n,), of which those `released` (m,) are attended to."""
-        halted = self.frozen.hidden
-        if halted is not None:
-            halted = place(state.hidden[drop], self.tokens.places[drop], self.mask.numel(), halted)
-        if last_keys_are_kept(self.config):
-            return self.frozen._replace(hidden=halted)
-        return self.frozen._replace(
-            hidden=halted,
-            released=self.tokens.at(released) if released.numel() else None,
-            released_state=self.attended(select_units(state, released)) if released.numel() else None,
-        )
+    def freeze(self, state: NamedTuple, drop: torch.Tensor, released: torch.Tensor) -> Halted:
+        """Tensors of halted tokens with those at `drop` (n,), of which those `released` (m,) are attended to."""
+        halted, places = self.halted, self.spread.places
+        if self.strategy.running_mean:
+            hidden = place(state.hidden[drop], places[drop], self.mask.numel(), halted.hidden)
+            halted = halted._replace(hidden=hidden)
+        if self.keeps_keys or not released.numel():
+            return halted._replace(released=None)
+        return halted._replace(released=(places[released], self.source(select_units(state, released))))
+
+    def row_order(self, counts: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
+        """The order of the `kept` (R,) rows with so many queries (R,): most first, so that similar ones are together.
+
+        Packed kernels want rows in the order of their tokens.
+        """
+        if is_flash(self.config):
+            return torch.arange(counts.shape[0], device=counts.device) if kept is None else kept.nonzero().squeeze(-1)
+        order = counts.argsort(descending=True, stable=True)
+        return order if kept is None else order[: int(kept.sum())]
 
     def moving_pays(self, live: torch.Tensor) -> bool:
         """Whether rows with so many live tokens (R,) are better put in order, and the others dropped."""
-        if self.frozen.key is None or torch.is_grad_enabled() or live.device.type != "cpu" or is_flash(self.config):
+        if self.halted.frozen is None or torch.is_grad_enabled() or live.device.type != "cpu" or is_flash(self.config):
             return True
         counts, spared, moved = live.tolist(), 0, 0
-        for group in self.context.grouped.groups:
-            first, number, width, stride = group.keys
-            present = [count + QUERIES_PER_ROW for count in counts[first : first + number] if count]
-            spared += width * (number * max(present, default=0) - sum(present))
-            moved += len(present) * stride
+        for group in self.packed_context.grouped.groups:
+            rows, columns = group.keys
+            present = [count + QUERIES_PER_ROW for count in counts[rows] if count]
+            spared += columns.stop * ((rows.stop - rows.start) * max(present, default=0) - sum(present))
+            moved += len(present) * self.mask.shape[1]
         return spared > PAIRS_PER_MOVE * moved
 
-    def with_rows(self, rows: torch.Tensor) -> "PackedLayout":
-        """The layout of the `rows` (n,), which have all tokens present, in this order."""
-        columns, width = slice(*used_columns(self.mask[rows])), self.mask.shape[1]
-        mask = self.mask[rows, columns]
+    def take_rows(self, rows: torch.Tensor) -> None:
+        """Hold the `rows` (n,) alone, which have all tokens present, in this order, and the columns that they use."""
+        columns, (num_rows, width) = used_columns(self.mask[rows]), self.mask.shape
         # one more than there are, for rows that left
-        new_row = self.row.new_full((self.mask.shape[0] + 1,), rows.shape[0])
+        new_row = rows.new_full((num_rows + 1,), rows.shape[0])
         new_row[rows] = torch.arange(rows.shape[0], device=rows.device)
+        new_width = columns.stop - columns.start
 
         def moved(places: torch.Tensor) -> torch.Tensor:
             row, column = new_row[places // width], places % width - columns.start
-            return row * mask.shape[1] + torch.where(row < rows.shape[0], column, 0)
+            return row * new_width + torch.where(row < rows.shape[0], column, 0)
 
-        frozen = self.frozen.of_rows(rows, width, columns, moved)
-        tokens = self.tokens._replace(places=moved(self.tokens.places))
-        return PackedLayout(self.config, self.strategy, mask, self.rotations, tokens, frozen)
+        def select(buffer: torch.Tensor) -> torch.Tensor:
+            return buffer.unflatten(0, (num_rows, width))[:, columns].index_select(0, rows).flatten(0, 1)
+
+        places, halted = self.spread.places, self.halted
+        self.rows, self.context = self.row_numbers()[rows], self.context.select(rows)
+        self.mask, self.start = self.mask[rows, columns], self.start + columns.start
+        if halted is not None:
+            released = halted.released
+            self.halted = Halted(
+                mapped(halted.frozen, select) if halted.places is None else halted.frozen,
+                mapped(halted.places, moved),
+                mapped(halted.hidden, select),
+                None if released is None else (moved(released[0]), released[1]),
+            )
+        self.set_places(moved(places))
+
+    def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
+        if self.cache is None or self.halted is None:
+            return
+        self.write_skipped(block, state)
+
+    def final_keys(self, block: nn.Module, state: NamedTuple) -> list[torch.Tensor]:
+        places = self.with_released(self.spread.places, 0)
+        context = self.context._replace(rotations=self.context.rotations_of(self.in_context(places)))
+        projected = block.keys_values(self.with_released(self.source(state), 1), context)
+        pairs = zip(projected, self.halted.frozen, strict=True)
+        return self.by_head(*(place(new, places, self.mask.numel(), old, overwrite=True) for new, old in pairs))

@@ -15,8 +15,7 @@ from torch.utils import _pytree as pytree
 from ..ops.graphs import end_of_step, in_graph
 from ..ops.sharding import is_sharded, largest_over_ranks
 from .halting import HaltingStrategy
-from .launches import is_launch_bound
-from .layouts import Finished, Layout
+from .layouts import Finished, Layout, is_launch_bound
 
 # compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
 MIN_SHARE_TO_COMPACT = 1 / 16
@@ -35,23 +34,16 @@ class DepthOptions(NamedTuple):
     steps_without_gradient: int = 0
     # whether a traced graph has a loop that ends with the last unit, rather than every step one after another
     loop_in_graph: bool = False
+    full: bool = False  # whether the host knows that no token is padding
 
     def ends_early(self, strategy: HaltingStrategy) -> bool:
         """Whether results allow the loop to end early."""
         # a record of every step needs every step
         return self.hard_stop and not (strategy.needs_every_step or self.record_states)
 
-    def may_stop(self, strategy: HaltingStrategy) -> bool:
-        """Whether the loop may end early."""
-        # a traced graph cannot branch on data
-        return self.ends_early(strategy) and not in_graph()
-
-    def loops_in_graph(self, strategy: HaltingStrategy) -> bool:
-        wanted = self.loop_in_graph and torch.compiler.is_compiling() and not self.record_halting
-        return wanted and self.ends_early(strategy) and (strategy.halts or strategy.exits)
-
     def may_compact(self, strategy: HaltingStrategy) -> bool:
-        return self.compaction and self.may_stop(strategy)
+        # a traced graph cannot branch on data
+        return self.compaction and self.ends_early(strategy) and not in_graph()
 
 
 class DepthOutput(NamedTuple):
@@ -67,27 +59,6 @@ class DepthOutput(NamedTuple):
     step_features: tuple[torch.Tensor, ...] | None = None  # L of (B, F), or of (B, S, E) for tokens
     halting_distribution: torch.Tensor | None = None  # (B, L), or (B, S, L) for tokens
     extras: tuple | None = None  # of the architecture's own
-
-
-class FixedState(NamedTuple):
-    hidden: torch.Tensor
-    live: torch.Tensor
-    unit: torch.Tensor | None = None
-
-
-class FixedDepth(HaltingStrategy):
-    """Every unit takes every step."""
-
-    needs_every_step = True
-
-    def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
-        return FixedState(hidden, live)
-
-    def commit(self, state: FixedState, candidate: torch.Tensor, step: int | torch.Tensor) -> FixedState:
-        return state._replace(hidden=candidate)
-
-    def output(self, state: FixedState) -> tuple[torch.Tensor, None, None]:
-        return state.hidden, None, None
 
 
 class LiveCount:
@@ -114,53 +85,64 @@ class LiveCount:
         return int(arrived[0])
 
 
-def is_small(hidden: torch.Tensor) -> bool:
-    """Whether a step of these states (..., E) takes no less time with fewer of them."""
-    width = hidden.shape[-1]
-    return is_launch_bound(hidden.device, hidden.numel() // width, width)
-
-
 class Pruner:
     """Early exit and compaction, if it pays, after each decision of the units."""
 
     def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
-        self.may_stop = options.may_stop(strategy)
         self.may_compact = options.may_compact(strategy)
-        # steps of a graph, which later runs of it may leave out; a record of each needs them all
-        may_skip = options.ends_early(strategy) and not options.record_halting
-        self.may_skip = in_graph() and may_skip and (strategy.halts or strategy.exits)
+        stops = options.ends_early(strategy) and (strategy.halts or strategy.exits)
+        self.may_stop = stops and not in_graph()
+        # steps of a captured graph, which later runs of it may leave out; a record of each needs them all
+        self.may_skip = stops and in_graph() and not options.record_halting
         self.sharded = self.may_stop and is_sharded(block)
         self.live_count = LiveCount()
         self.finished: list[Finished] = []
 
-    def survivors(self, live: torch.Tensor, can_compact: bool) -> tuple[bool, torch.Tensor | None]:
-        """Whether any of `live` (I,) lives, on any rank if sharded, and the indices (n,) to keep if compaction pays."""
-        count = self.live_count.poll(live)
-        if count is None:
-            return True, None
-        anywhere = largest_over_ranks(count, live.device) if self.sharded else count
-        present = live.numel()
-        pays = present - count >= max(1, present * MIN_SHARE_TO_COMPACT)
-        if not (self.may_compact and can_compact and pays and count > 0):
-            return anywhere > 0, None
-        # the count may be a step old, so that now fewer units live, or none
-        index = live.nonzero().squeeze(-1)
-        return anywhere > 0, index if index.numel() > 0 else None
-
-    def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
-        """-> whether any unit lives, and layout and state of the units present."""
-        if not self.may_stop:
-            return True, layout, self.end_of_step(state)
-        can_compact = layout.can_compact and not is_small(state.hidden)
-        live = layout.has_live_units(state.live) if can_compact else state.live
-        any_live, keep = self.survivors(live, can_compact)
-        if keep is not None:
-            layout, state, finished = layout.compact(state, keep)
-            self.finished.append(finished)
-        return any_live, layout, state
-
     def end_of_step(self, state: NamedTuple) -> NamedTuple:
         return end_of_step(state, self) if self.may_skip else state
+
+    def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
+        """-> whether any unit lives, on any rank if sharded, and layout and state of the units present."""
+        if not self.may_stop:
+            return True, layout, self.end_of_step(state)
+        hidden, live = state.hidden, state.live
+        can_compact = self.may_compact and layout.can_compact
+        if can_compact and not is_launch_bound(hidden.device, hidden.shape[:-1].numel(), hidden.shape[-1]):
+            live = layout.has_live_units(live)
+        else:
+            can_compact = False
+        count, present = self.live_count.poll(live), live.numel()
+        if count is None:
+            return True, layout, state
+        any_live = count > 0
+        if self.sharded:
+            any_live = largest_over_ranks(count, live.device) > 0
+        if can_compact and 0 < count <= present - max(1, present * MIN_SHARE_TO_COMPACT):
+            keep = live.nonzero().squeeze(-1)
+            # the count may be a step old, so that now fewer units live, or none
+            if keep.numel() > 0:
+                layout, state, finished = layout.compact(state, keep)
+                self.finished.append(finished)
+        return any_live, layout, state
+
+
+class Trace:
+    """The requested record of each step."""
+
+    def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
+        self.options, self.num_units = options, num_units
+        self.probabilities: list[torch.Tensor] = []
+        self.hidden_states, self.outputs = [hidden], []
+
+    def step(self, layout: Layout, state: NamedTuple, output: NamedTuple) -> None:
+        if self.options.record_states:
+            self.hidden_states.append(state.hidden)
+            self.outputs.append(output)
+
+    def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
+        """A field of each step's output, None where steps have none."""
+        values = tuple(getattr(output, name, None) for output in self.outputs)
+        return values if values and values[0] is not None else None
 
 
 def iterate(
@@ -170,49 +152,52 @@ def iterate(
     hidden: torch.Tensor,
     mask: torch.Tensor,
     options: DepthOptions,
-    trace: "Trace | None" = None,
+    trace: Trace | None = None,
 ) -> DepthOutput:
     """Apply blocks in turn, or one shared block again and again, until every unit has halted (Algorithms 1 and 3).
 
     Args:
         blocks: one block that all steps share, or one for each step.
         layout: of the units of the whole batch.
-        hidden: input states, as the layout holds them.
+        hidden: input states.
         mask: (B, S) bool, True at tokens.
         trace: the record of each step to fill; a plain one if None.
 
     Raises:
         ValueError: a halting probability is NaN.
     """
-    pruner = Pruner(options, strategy, blocks[0])
     state = layout.initial_state(hidden)
     trace = Trace() if trace is None else trace
     trace.begin(options, mask.numel() if strategy.token_units else mask.shape[0], state.hidden)
-    if options.loops_in_graph(strategy):
+    stops = options.ends_early(strategy) and (strategy.halts or strategy.exits)
+    if stops and options.loop_in_graph and torch.compiler.is_compiling() and not options.record_halting:
         state = iterate_in_graph(blocks[0], strategy, layout, state, options)
         return summarize([layout.finish(state)], mask, strategy, trace)
-    decisions: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+    pruner, decisions = Pruner(options, strategy, blocks[0]), []
 
     for step in range(options.max_depth):
+        block, decides = blocks[step % len(blocks)], strategy.halts and step >= strategy.first_decision
         with torch.no_grad() if step < options.steps_without_gradient else nullcontext():
             output = None
             if strategy.needs_candidate:
-                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
-            if strategy.halts:
-                live = state.live
-                if strategy.decides(step):
-                    features = layout.features(state, None if output is None else output.hidden_states, step)
-                    state = strategy.decide(state, features, step)
-                    decisions.append((step, state.probability.detach(), live))
-                if options.cap_depth_by_length:
-                    state = state._replace(live=state.live & (step <= layout.lengths))
-                trace.halting(layout, live, state.probability)
-            if strategy.skips_step and strategy.decides(step):
+                output, layout = layout.advance(block, state, step)
+            live = state.live
+            if decides:
+                candidate = None if output is None else output.hidden_states
+                state = strategy.decide(state, layout.features(state, candidate, step), step)
+                decisions.append((step, state.probability.detach(), live))
+            if strategy.halts and options.cap_depth_by_length:
+                state = state._replace(live=state.live & (step <= layout.lengths))
+            if strategy.halts and options.record_halting:
+                # zero for units that halted before this decision
+                probability = torch.where(live, state.probability, 0.0).flatten()
+                trace.probabilities.append(assemble([probability], [layout.units], trace.num_units))
+            if strategy.skips_step and step >= strategy.first_decision:
                 any_live, layout, state = pruner.prune(layout, state)
                 if not any_live:
                     break
             if output is None:
-                output, layout = layout.advance(blocks[step % len(blocks)], state, step)
+                output, layout = layout.advance(block, state, step)
             before, state = state, strategy.commit(state, output.hidden_states, step)
             trace.step(layout, state, output)
             if strategy.exits:
@@ -260,9 +245,9 @@ def iterate_in_graph(
 
     decides_at_once = strategy.halts and strategy.skips_step
     step = torch.zeros((), dtype=torch.long, device=state.hidden.device)
-    if decides_at_once and strategy.decides(0):
+    if decides_at_once and strategy.first_decision == 0:
         state = decided(state, step)
-    state = after(state, step, strategy.halts and strategy.decides(0))
+    state = after(state, step, strategy.halts and strategy.first_decision == 0)
     if options.max_depth == 1:
         return state
     step = step + 1
@@ -320,82 +305,49 @@ def check_halting_probabilities(decisions: list[tuple[int, torch.Tensor, torch.T
         )
 
 
-class Trace:
-    """The requested record of each step."""
-
-    def begin(self, options: DepthOptions, num_units: int, hidden: torch.Tensor) -> None:
-        self.options = options
-        self.num_units = num_units
-        self.probabilities: list[torch.Tensor] = []
-        self.hidden_states = [hidden]
-        self.outputs: list[NamedTuple] = []
-
-    def halting(self, layout: Layout, live: torch.Tensor, probability: torch.Tensor) -> None:
-        """Record conditional halting probabilities, zero for units that halted before this decision."""
-        if self.options.record_halting:
-            shown = torch.where(live, probability, 0.0).flatten()
-            self.probabilities.append(assemble([shown], layout.units, self.num_units))
-
-    def step(self, layout: Layout, state: NamedTuple, output: NamedTuple) -> None:
-        if self.options.record_states:
-            self.hidden_states.append(state.hidden)
-            self.outputs.append(output)
-
-    def stacked_probabilities(self) -> torch.Tensor | None:
-        """(U, L), zero at steps that were not taken."""
-        if not self.probabilities:
-            return None
-        taken = torch.stack(self.probabilities, dim=-1)
-        return nn.functional.pad(taken, (0, self.options.max_depth - taken.shape[-1]))
-
-    def recorded(self, name: str) -> tuple[torch.Tensor, ...] | None:
-        """A field of each step's output, None where steps have none."""
-        values = tuple(getattr(output, name, None) for output in self.outputs)
-        return values if values and values[0] is not None else None
-
-
-def assemble(values: list[torch.Tensor], units: torch.Tensor, num_units: int, fill: float = 0) -> torch.Tensor:
-    """Concatenate values (n, ...) of units that finished at different steps, in order -> (U, ...)."""
-    # values of all units are in order; a traced graph must not compare sizes
-    if len(values) == 1 and not in_graph() and values[0].shape[0] == num_units:
+def assemble(
+    values: list[torch.Tensor], numbers: list[torch.Tensor | None], size: int, fill: float = 0
+) -> torch.Tensor:
+    """Values (n, ...) by the numbers (n,) of what they are of, which are all of so many if None -> (size, ...)."""
+    if numbers[0] is None:
         return values[0]
     pieces = torch.cat(values)
-    return pieces.new_full((num_units, *pieces.shape[1:]), fill).index_copy(0, units, pieces)
+    return pieces.new_full((size, *pieces.shape[1:]), fill).index_copy(0, torch.cat(numbers), pieces)
 
 
 def summarize(finished: list[Finished], mask: torch.Tensor, strategy: HaltingStrategy, trace: Trace) -> DepthOutput:
-    batch_size, length = mask.shape
-    num_units = mask.numel() if strategy.token_units else batch_size
-    units = torch.cat([piece.units for piece in finished])
+    """The output of a loop over a batch with this mask (B, S)."""
+    by_token, shape, options = strategy.token_units, mask.shape, trace.options
+    units = [piece.units for piece in finished]
 
-    def whole(name: str, fill: float = 0) -> torch.Tensor | None:
-        values = [getattr(piece, name) for piece in finished]
+    def by_unit(values: list[torch.Tensor], fill: float = 0) -> torch.Tensor | None:
         if values[0] is None:
             return None
-        if strategy.needs_every_step and not strategy.token_units:
-            return values[0]
-        by_unit = assemble(values, units, num_units, fill)
-        return by_unit.unflatten(0, (batch_size, length)) if strategy.token_units else by_unit
+        whole = assemble(values, units, mask.numel() if by_token else shape[0], fill)
+        return whole.unflatten(0, shape) if by_token and whole.dim() == 1 else whole
 
-    cost, steps = whole("ponder_cost"), whole("steps", fill=-1)
-    if finished[0].tokens is None:
-        hidden = whole("hidden_states")
-    else:
-        tokens = torch.cat([piece.tokens for piece in finished])
-        hidden = assemble([piece.hidden_states for piece in finished], tokens, mask.numel())
-        hidden = hidden.unflatten(0, (batch_size, length))
-    probabilities = trace.stacked_probabilities()
-    if strategy.token_units:
+    tokens = [piece.tokens for piece in finished]
+    hidden = assemble([piece.hidden_states for piece in finished], tokens, mask.numel())
+    hidden = hidden if hidden.dim() == 3 else hidden.unflatten(0, shape)
+    cost = by_unit([piece.ponder_cost for piece in finished])
+    steps = by_unit([piece.steps for piece in finished], -1)
+    probabilities = None
+    if trace.probabilities:
+        # zero at steps that were not taken
+        taken = torch.stack(trace.probabilities, dim=-1)
+        probabilities = nn.functional.pad(taken, (0, options.max_depth - taken.shape[-1]))
+    if by_token:
         if cost is not None:
-            cost = (cost * mask).sum(-1) / (length if strategy.padding_in_ponder_cost else mask.sum(-1).clamp_min(1))
+            number = shape[1] if strategy.padding_in_ponder_cost else mask.sum(-1).clamp_min(1)
+            cost = (cost * mask).sum(-1) / number
         steps = None if steps is None else torch.where(mask, steps, -1)
-        probabilities = None if probabilities is None else probabilities.unflatten(0, (batch_size, length))
+        probabilities = None if probabilities is None else probabilities.unflatten(0, shape)
     return DepthOutput(
-        hidden_states=torch.where(mask[..., None], hidden, 0.0),
+        hidden_states=hidden if options.full else torch.where(mask[..., None], hidden, 0.0),
         ponder_cost=cost,
         ponder_steps=steps,
         halting_probabilities=probabilities,
-        all_hidden_states=tuple(trace.hidden_states) if trace.options.record_states else None,
+        all_hidden_states=tuple(trace.hidden_states) if options.record_states else None,
         attentions=trace.recorded("attentions"),
         gates=trace.recorded("gate"),
         read_attentions=trace.recorded("read_attentions"),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .halting import HaltingStrategy
+from .halting import HaltingStrategy, all_live, expand_units
 
 
 class StickBreakingState(NamedTuple):
@@ -28,12 +28,6 @@ class StickBreakingState(NamedTuple):
     probability: torch.Tensor  # conditional halting probability of the latest decision, (U,) float32
     after: torch.Tensor  # `remaining` after the step under decision, if the unit takes it, (U,) float32
     unit: torch.Tensor | None = None  # (N,) of packed states (N, E), None if states have the unit dims first
-
-
-def expand_units(per_unit: torch.Tensor, states: torch.Tensor, unit: torch.Tensor | None = None) -> torch.Tensor:
-    """(U,) in a form that broadcasts against states (U, ..., E), or against packed ones (N, E) of the units (N,)."""
-    per_unit = per_unit if unit is None else per_unit.index_select(0, unit)
-    return per_unit.reshape(per_unit.shape + (1,) * (states.dim() - per_unit.dim()))
 
 
 class StickBreaking(HaltingStrategy):
@@ -111,13 +105,16 @@ class StickBreaking(HaltingStrategy):
         self, state: StickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
     ) -> StickBreakingState:
         """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
-        mass = torch.where(state.live, state.remaining * state.probability, 0.0)
+        hidden, mass, after = candidate, state.remaining * state.probability, state.after
+        if not all_live(state.live):
+            hidden = torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden)
+            mass, after = torch.where(state.live, mass, 0.0), torch.where(state.live, after, state.remaining)
         weights = expand_units(mass, state.hidden, state.unit).to(state.hidden.dtype)
         return state._replace(
-            hidden=torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden),
+            hidden=hidden,
             accumulated=torch.addcmul(state.accumulated, weights.expand_as(state.hidden), state.hidden),
-            remaining=torch.where(state.live, state.after, state.remaining),
-            weighted_steps=state.weighted_steps + mass * (step + int(self.decides(0))),
+            remaining=after,
+            weighted_steps=state.weighted_steps + mass * (step + int(self.first_decision == 0)),
             steps=state.steps + state.live,
         )
 

@@ -17,7 +17,7 @@ from ..ops.checks import Problem, check_ids, check_inputs, check_tensor, is_nan,
 from ..ops.graphs import in_graph
 from ..ops.layers import at_least_float32, embedding_width
 from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
-from ..ops.token_order import tokens_first
+from ..ops.positions import tokens_first
 from .head import Head
 
 

@@ -14,8 +14,9 @@ from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.stacked_depth import StackedDepthModel
 from ..config.fields import shown
 from ..depth.depth_cache import DepthCache, DepthLayer
-from ..depth.loop import DepthOptions, DepthOutput, FixedDepth, iterate
-from ..depth.packed_rows import PackedRows
+from ..depth.halting import FixedDepth
+from ..depth.layouts import PackedLayout
+from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
@@ -145,7 +146,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         latent, config, strategy, width = self.norm(self.watched(states)), self.config, FixedDepth(), mask.shape[1]
         table = self.rotations(torch.arange(width, device=mask.device)[None])
         context = PaddedContext(None, Rotations(table, table))
-        layout, latent = PackedRows.pack(config, strategy, latent, mask, context, can_compact=False)
+        layout = PackedLayout(config, strategy, mask, context)
         options = DepthOptions(len(self.coda))
         rows = iterate(list(self.coda), strategy, layout, latent, mask, options).hidden_states
         return pool(torch.where(mask[..., None], self.norm(rows), 0.0), mask, config.pooling)

@@ -17,9 +17,9 @@ from ..ops.attention import Attention, AttentionOutput, KeyValue
 from ..ops.graphs import in_graph
 from ..ops.initialization import Initializer, initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
-from ..ops.masks import Mask, rows_of, visible_keys
+from ..ops.masks import Mask, part_of_mask, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
-from ..ops.row_groups import GroupedRows, grouped_rows
+from ..ops.row_groups import GroupedRows, Spread, grouped_rows
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
 
@@ -71,29 +71,32 @@ class RoutingContext(NamedTuple):
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
         return cls(states.dtype, visible_keys(config, states, mask, cache), None, position_keys, places)
 
-    def select(
-        self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
-    ) -> "RoutingContext":
-        """The context of `rows` (n,) and the columns `start:stop`, whose states are (n, W, E) and mask (n, W)."""
+    def select(self, rows: torch.Tensor, columns: slice = slice(None)) -> "RoutingContext":
+        """The context of some `rows` (n,) and columns of tokens, which without a cache are those of the keys."""
+        return self._replace(
+            attention_mask=part_of_mask(self.attention_mask, rows, columns),
+            key_mask=part_of_mask(self.key_mask, rows, columns),
+            position_keys=self.keys_within(columns),
+            places=rows_of(self.places, rows),
+        )
+
+    def keys_within(self, columns: slice) -> torch.Tensor | None:
+        """Keys of the positions of some columns."""
         keys = self.position_keys
-        if keys is not None:
-            middle, width = keys.shape[1] // 2, stop - start
-            keys = keys[:, middle + 1 - width : middle + width]
-        return RoutingContext.from_mask(config, states, mask, keys)
+        if keys is None:
+            return None
+        middle = keys.shape[1] // 2
+        width = len(range(middle + 1)[columns])
+        return keys[:, middle + 1 - width : middle + width]
 
-    def of_rows(self, rows: torch.Tensor) -> "RoutingContext":
-        """The context of `rows` (n,) in all columns, with the same masks."""
-        names = ("attention_mask", "key_mask", "places")
-        return self._replace(**{name: rows_of(getattr(self, name), rows) for name in names})
-
-    def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> GroupedRows:
-        """Groups of rows of the tokens alone, which are at `places` (N,) of the mask (R, W), without gaps."""
+    def packed(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> GroupedRows:
+        """Groups of rows of packed tokens alone, which are spread over the mask (R, W) without gaps."""
 
         def of_group(seen: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
             shape_only = torch.empty((), dtype=self.dtype, device=seen.device).expand(*seen.shape, 1)
-            return self.select(config, shape_only, seen, rows, 0, seen.shape[1])
+            return RoutingContext.from_mask(config, shape_only, seen, self.keys_within(slice(seen.shape[1])))
 
-        return grouped_rows(mask, places, of_group)
+        return grouped_rows(mask, spread.places, of_group)
 
 
 class RoutingAttention(Attention):
@@ -201,8 +204,7 @@ class AbsoluteAttention(RoutingAttention):
         return keys
 
     def compute_attention(self, query, key, value, context):
-        inputs = (tensor.transpose(1, 2) for tensor in (query, key, value))
-        attended, weights = self.attend(*inputs, context.attention_mask, self.config.is_causal)
+        attended, weights = self.attend(query, key, value, context.attention_mask, self.config.is_causal)
         return attended.transpose(1, 2), weights
 
 

@@ -15,9 +15,7 @@ from ..base.shared_block import SharedBlockModel
 from ..depth.act import ACT
 from ..depth.alignment import Alignment
 from ..depth.halting import HaltingStrategy
-from ..depth.layouts import Layout
 from ..depth.loop import DepthOutput
-from ..depth.packed_rows import lay_out_rows
 from ..depth.stick_breaking import StickBreaking
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -195,10 +193,6 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             needs_every_step=cache is not None,
             padding_in_ponder_cost=config.padding_in_ponder_cost,
         )
-
-    def lay_out(self, strategy, options, hidden, mask, context, cache) -> tuple[Layout, torch.Tensor]:
-        """A layout of rows, which drops those whose tokens have all halted: halted tokens are still attended to."""
-        return lay_out_rows(self.config, strategy, hidden, mask, context, cache, options, can_compact=True)
 
 
 class NDRForSequenceClassification(ForSequenceClassification, NDRPreTrainedModel):

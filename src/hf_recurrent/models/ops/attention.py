@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .flex_attention import attention_function
+from .flex_attention import flex_attention_forward
 from .initialization import Initializer, attention_input, initialized_linear, xavier
-from .masks import Mask, aligned_mask, is_flash, key_mask, mapped, rows_of
+from .masks import Mask, aligned_mask, is_flash, mapped, part_of_mask, rows_of
 from .positions import rotate, rotate_halves
 from .row_groups import GroupedRows, Spread, grouped_rows, place
 
@@ -23,9 +24,6 @@ class KeyValue(NamedTuple):
 
     key: torch.Tensor
     value: torch.Tensor
-
-    def select(self, rows: torch.Tensor) -> "KeyValue":
-        return KeyValue(*(states.index_select(0, rows) for states in self))
 
 
 class Rotations(NamedTuple):
@@ -37,40 +35,8 @@ class Rotations(NamedTuple):
     query: torch.Tensor | None
     key: torch.Tensor | None
 
-    def select(self, rows: torch.Tensor, start: int, stop: int) -> "Rotations":
-        """Keep `rows` (n,) and the columns `start:stop`."""
-        if self.query is None:
-            return self
-        shared = self.query.shape[0] == 1
-        columns = (table[:, start:stop] for table in self)
-        return Rotations(*(table if shared else table.index_select(0, rows) for table in columns))
-
-    def of_tokens(self, units: torch.Tensor) -> "Rotations":
-        """Tables (N, 1, h) of the tokens with these numbers (N,)."""
-        if self.query is None:
-            return self
-        shared, length = self.query.shape[0] == 1, self.query.shape[1]
-        index = units % length if shared else units
-        return Rotations(*(table.flatten(0, 1).index_select(0, index) for table in self))
-
 
 NO_ROTATIONS = Rotations(None, None)
-
-
-class KeptKeyValue(NamedTuple):
-    """Keys and values (B, H, Q, D) of an earlier step, which tokens that have stopped keep.
-
-    `kept` (B, Q) bool says which tokens have.
-    """
-
-    kept: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-
-    def over(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """New keys and values (B, H, Q, D), but for tokens that keep theirs."""
-        kept = self.kept[:, None, :, None]
-        return torch.where(kept, self.key.to(key.dtype), key), torch.where(kept, self.value.to(value.dtype), value)
 
 
 class Packing(NamedTuple):
@@ -91,103 +57,108 @@ class PaddedContext(NamedTuple):
     key_scale: torch.Tensor | None = None  # (P + Q, D) xPos decay of all keys, where cached keys are rotated only
     packing: Packing | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # (B, M, E) memory slots, or their projection
-    # of tokens that have stopped; of each layer
-    kept: KeptKeyValue | tuple[KeptKeyValue, ...] | None = None
+    kept: torch.Tensor | None = None  # (B, Q) bool, tokens that have stopped and keep their latest keys and values
+    # keys and values (B, H, Q, D) of the latest step, where some are kept; of each layer
+    latest: KeyValue | tuple[KeyValue, ...] | None = None
     window_mask: Mask | None = None  # of layers that see a window of keys
 
-    @property
-    def spreads_queries(self) -> bool:
-        """Whether queries of some rows can be among keys of all."""
-        return True
+    # queries of some rows can be among keys of all
+    spreads_queries = True
 
     def of_layer(self, number: int, num_layers: int) -> "PaddedContext":
         """The context of one of the layers of a step, of which each has keys of its own."""
         past = self.past if self.past is None or num_layers == 1 else self.past[number]
-        return self._replace(past=past, kept=None if self.kept is None else self.kept[number])
+        return self._replace(past=past, latest=None if self.latest is None else self.latest[number])
 
-    def select(
-        self, config, states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, start: int, stop: int
-    ) -> "PaddedContext":
-        """The context of `rows` (n,) and the columns `start:stop`, whose states are (n, W, E) and mask (n, W)."""
+    def select(self, rows: torch.Tensor, columns: slice = slice(None)) -> "PaddedContext":
+        """The context of some `rows` (n,) and columns of tokens, which without a cache are those of the keys."""
         return self._replace(
-            attention_mask=key_mask(config, states, mask),
-            rotations=self.rotations.select(rows, start, stop),
-            memory=select_memory(self.memory, rows),
+            attention_mask=part_of_mask(self.attention_mask, rows, columns),
+            rotations=mapped(rows_of(self.rotations, rows), lambda table: table[:, columns]),
+            memory=rows_of(self.memory, rows),
         )
 
-    def of_rows(self, rows: torch.Tensor) -> "PaddedContext":
-        """The context of `rows` (n,) in all columns, with the same mask."""
-        return self._replace(
-            attention_mask=rows_of(self.attention_mask, rows),
-            rotations=Rotations(*(rows_of(table, rows) for table in self.rotations)),
-            memory=select_memory(self.memory, rows),
+    def rotations_of(self, tokens: torch.Tensor) -> Rotations:
+        """Tables (N, 1, h) of tokens, by their numbers (N,) in the rows and columns."""
+        return mapped(
+            self.rotations,
+            lambda table: table.flatten(0, 1)[tokens % table.shape[1] if table.shape[0] == 1 else tokens],
         )
 
-    def packed(self, config, mask: torch.Tensor, places: torch.Tensor) -> "PackedContext":
-        """The context of the tokens alone, which are at `places` (N,) of the mask (R, W)."""
-        rotations = self.rotations.of_tokens(places)
-        queries = Spread.at(places, *mask.shape)
-        scale = None if self.key_scale is None else self.key_scale[places % mask.shape[1]][:, None]
-        context = PackedContext(rotations.query, rotations.key, queries, memory=self.memory, key_scale=scale)
+    def scale_of(self, tokens: torch.Tensor) -> torch.Tensor | None:
+        """The decay (N, 1, D) of keys of tokens likewise, none of which are cached."""
+        return None if self.key_scale is None else self.key_scale[tokens % self.key_scale.shape[0]][:, None]
+
+    def packed(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> "PackedContext":
+        """The context of packed tokens alone, which see each other.
+
+        Args:
+            spread: their places in the mask (R, W).
+            tokens: (N,) their numbers in the rows and columns of this context.
+        """
+        context = PackedContext(self.rotations_of(tokens), spread, memory=self.memory, key_scale=self.scale_of(tokens))
         if is_flash(config):
             lengths = mask.sum(-1)
             return replace(context, varlen=varlen_arguments(lengths, lengths))
-        return replace(context, grouped=grouped_rows(mask, places, lambda seen, _: aligned_mask(config, seen)))
+        grouped = grouped_rows(mask, spread.places, lambda seen, _: aligned_mask(config, seen))
+        return replace(context, grouped=grouped)
 
 
 @dataclass(frozen=True)
 class PackedContext:
-    """Inputs of attention, besides states, if only live tokens are queries and keys of others may be frozen.
+    """Inputs of attention, besides states, of packed tokens.
 
     Queries are packed (N, E), and spread for the kernels. Keys are those of the same tokens, or are kept in a buffer of
-    places, row-major. With gradients, each step makes a buffer of new keys and pieces of frozen ones: a checkpointed
-    step then keeps the pieces alone.
+    places, row-major, which has those of halted tokens, too. With gradients, each step makes a buffer of new keys and
+    pieces of frozen ones: a checkpointed step then keeps the pieces alone.
     """
 
-    query_rotation: torch.Tensor  # (N, 1, h) complex
-    key_rotation: torch.Tensor  # (M, 1, h) for the M tokens whose keys are new
+    rotations: Rotations  # (N, 1, h) of queries, and (M, 1, h) of the M tokens whose keys are new
     queries: Spread  # in rows of one width, for attention to memory slots
     grouped: GroupedRows | None = None  # queries in rows for the kernel; None with `varlen`
-    key_places: torch.Tensor | None = None  # (M,), None when every place has a new key and they are in order
-    # (num_key_places,) of new keys followed by pieces, the one at each place; None likewise
-    key_tokens: torch.Tensor | None = None
     num_key_places: int = 0  # 0 without a buffer
     # (num_key_places, H, D), None before the first step; or pieces (F, H, D)
-    frozen_key: torch.Tensor | tuple[torch.Tensor, ...] | None = None
-    frozen_value: torch.Tensor | tuple[torch.Tensor, ...] | None = None
+    frozen: KeyValue | tuple[KeyValue, ...] | None = None
+    # places (M,) of new keys; or (num_key_places,) the one at each place, among new keys followed by pieces. None if
+    # every place has a new key and they are in order
+    key_index: torch.Tensor | None = None
     varlen: dict[str, torch.Tensor | int] | None = None  # cumulative lengths for FlashAttention's packed kernels
-    valid_keys: torch.Tensor | None = (
-        None  # indices of unpadded keys, for the same kernels; None if there are no others
-    )
+    # indices of unpadded keys, for the same kernels; None if there are no others
+    valid_keys: torch.Tensor | None = None
     memory: "KeyValue | torch.Tensor | None" = None  # of the rows present
     key_scale: torch.Tensor | None = None  # (K, 1, D) xPos decay of all keys, where they are rotated only
     kept: torch.Tensor | None = None  # (M,) bool, tokens that have stopped and keep their keys; None if none do
 
     def of_layer(self, number: int, num_layers: int) -> "PackedContext":
         """The context of one of the layers of a step, whose frozen keys are side by side, as those of further heads."""
-        frozen = (of_layer(states, number, num_layers) for states in (self.frozen_key, self.frozen_value))
-        return replace(self, **dict(zip(("frozen_key", "frozen_value"), frozen, strict=True)))
+        return replace(
+            self, frozen=mapped(self.frozen, lambda states: states.unflatten(1, (num_layers, -1)).select(1, number))
+        )
 
     def of_step(self, layers: Sequence[KeyValue]) -> KeyValue:
         """Keys and values of a step for later ones, side by side, from those of its layers."""
-        if self.frozen_key is not None and self.key_places is not None:
+        if isinstance(self.frozen, KeyValue) and self.key_index is not None:
             # each layer has written into its part
-            return KeyValue(self.frozen_key, self.frozen_value)
+            return self.frozen
         return KeyValue(*(torch.cat(states, dim=1) for states in zip(*layers, strict=True)))
 
-    def with_frozen(
-        self, fresh: torch.Tensor, frozen: torch.Tensor | tuple[torch.Tensor, ...] | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """New keys or values (M, H, D), among frozen ones if there is a buffer, and what later steps need of them."""
+    def with_frozen(self, fresh: KeyValue) -> tuple[KeyValue, KeyValue]:
+        """New keys and values (M, H, D), among frozen ones if there is a buffer, and what later steps need of them."""
+        index, frozen = self.key_index, self.frozen
         if not self.num_key_places:
             return fresh, fresh
+        if frozen is not None and not isinstance(frozen, KeyValue):
+            everything = KeyValue(*(torch.cat(states) for states in zip(fresh, *frozen, strict=True)))
+            return mapped(everything, lambda states: states if index is None else states.index_select(0, index)), fresh
+        pairs = list(zip(fresh, frozen or (None, None), strict=True))
         if self.kept is not None and frozen is not None:
-            old = frozen if self.key_places is None else frozen.index_select(0, self.key_places)
-            fresh = torch.where(self.kept[:, None, None], old.to(fresh.dtype), fresh)
-        if isinstance(frozen, tuple):
-            packed = torch.cat((fresh, *frozen)) if frozen else fresh
-            return packed if self.key_tokens is None else packed.index_select(0, self.key_tokens), fresh
-        buffer = place(fresh, self.key_places, self.num_key_places, frozen, overwrite=True)
+            chosen = (old if index is None else old.index_select(0, index) for _, old in pairs)
+            kept = self.kept[:, None, None]
+            pairs = [
+                (torch.where(kept, before.to(new.dtype), new), old)
+                for before, (new, old) in zip(chosen, pairs, strict=True)
+            ]
+        buffer = KeyValue(*(place(new, index, self.num_key_places, old, overwrite=True) for new, old in pairs))
         return buffer, buffer
 
 
@@ -200,11 +171,6 @@ class AttentionOutput(NamedTuple):
     weights: torch.Tensor | None
     key: torch.Tensor
     value: torch.Tensor
-
-
-def of_layer(states: torch.Tensor | None, number: int, num_layers: int, dim: int = 1) -> torch.Tensor | None:
-    """The keys or values of a layer among those of several, side by side in dimension `dim`."""
-    return None if states is None else states.unflatten(dim, (num_layers, -1)).select(dim, number)
 
 
 def eager_attention_forward(
@@ -232,13 +198,6 @@ def eager_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
 
 
-def select_memory(memory: KeyValue | torch.Tensor | None, rows: torch.Tensor) -> KeyValue | torch.Tensor | None:
-    """Memory slots (B, M, E), or their projection, of `rows` (n,)."""
-    if memory is None:
-        return None
-    return memory.index_select(0, rows) if isinstance(memory, torch.Tensor) else memory.select(rows)
-
-
 def varlen_arguments(queries_per_row: torch.Tensor, keys_per_row: torch.Tensor) -> dict[str, torch.Tensor | int]:
     """FlashAttention's packed-sequence arguments: cumulative lengths (R + 1,) int32 and maximal lengths."""
 
@@ -257,6 +216,13 @@ def pack(query_mask: torch.Tensor, key_mask: torch.Tensor) -> Packing:
     """Indices of (B, Q) queries and (B, K) keys without padding."""
     queries, keys = (mask.flatten().nonzero().squeeze(-1) for mask in (query_mask, key_mask))
     return Packing(queries, keys, varlen_arguments(query_mask.sum(-1), key_mask.sum(-1)))
+
+
+def attention_function(config, eager: Callable) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
+    """The configured attention function, given the one for "eager"."""
+    if config._attn_implementation == "flex_attention":
+        return flex_attention_forward
+    return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
 
 
 class Attention(nn.Module):
@@ -308,10 +274,6 @@ class Attention(nn.Module):
         """(..., H * D) -> (..., H, D)."""
         return projected.unflatten(-1, (-1, self.head_dim))
 
-    def attention_function(self) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
-        """The configured kernel."""
-        return attention_function(self.config, eager_attention_forward)
-
     def attend(
         self,
         query: torch.Tensor,
@@ -321,15 +283,15 @@ class Attention(nn.Module):
         is_causal: bool = False,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Dispatch (B, Q, H, D) queries and (B, K, H, D) keys to the configured kernel -> (B, Q, H, D)."""
+        """The configured kernel for (B, H, Q, D) queries and (B, H, K, D) keys -> (B, Q, H, D), and weights if any."""
         if self.window is not None:
             # masks of FlashAttention tell padding alone
             kwargs["sliding_window"] = self.window
-        return self.attention_function()(
+        return attention_function(self.config, eager_attention_forward)(
             self,
-            query.transpose(1, 2),
-            key.transpose(1, 2),
-            value.transpose(1, 2),
+            query,
+            key,
+            value,
             attention_mask,
             dropout=self.config.attention_dropout if self.training else 0.0,
             scaling=self.scaling,
@@ -337,15 +299,21 @@ class Attention(nn.Module):
             **kwargs,
         )
 
+    def attend_end_to_end(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_causal: bool, arguments: dict
+    ) -> torch.Tensor:
+        """`attend` of packed rows (N, H, D), by the arguments of FlashAttention -> (N, H, D)."""
+        packed = (states.unsqueeze(0).transpose(1, 2) for states in (query, key, value))
+        return self.attend(*packed, None, is_causal, **arguments)[0].squeeze(0)
+
     def attend_packed(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, packing: Packing, is_causal: bool
     ) -> torch.Tensor:
-        """`attend` without padding, at the places of `packing`; zeros at padded queries."""
+        """Attention without padding of (B, S, H, D), at the places of `packing`; zeros at padded queries."""
         parts = ((query, packing.queries), (key, packing.keys), (value, packing.keys))
-        rows = (states.flatten(0, 1).index_select(0, index).unsqueeze(0) for states, index in parts)
-        attended, _ = self.attend(*rows, None, is_causal, **packing.arguments)
-        num_queries = query.shape[0] * query.shape[1]
-        return place(attended.squeeze(0), packing.queries, num_queries).unflatten(0, query.shape[:2])
+        rows = (states.flatten(0, 1).index_select(0, index) for states, index in parts)
+        attended = self.attend_end_to_end(*rows, is_causal, packing.arguments)
+        return place(attended, packing.queries, query.shape[:2].numel()).unflatten(0, query.shape[:2])
 
 
 class SelfAttention(Attention):
@@ -365,18 +333,23 @@ class SelfAttention(Attention):
         self, queries: torch.Tensor, source: torch.Tensor, rotations: Rotations
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries (..., H, D), and keys and values (..., H, D) of the source."""
-        query = self.rotate(self.heads(self.q_proj(queries)), rotations.query)
-        return query, *self.keys_values(source, rotations.key)
+        query, key = self.heads(self.q_proj(queries)), self.heads(self.k_proj(source))
+        value = self.heads(self.v_proj(source))
+        return self.rotate(query, rotations.query), self.rotate(key, rotations.key), value
 
     def forward(
         self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext
     ) -> AttentionOutput:
+        query, key, value = self.projected(queries, source, context.rotations)
         if isinstance(context, PackedContext):
-            return self.attend_live(queries, source, context)
-        query, *key_value = self.projected(queries, source, context.rotations)
-        key, value = (states.transpose(1, 2) for states in key_value)
-        if context.kept is not None:
-            key, value = context.kept.over(key, value)
+            attended, (key, value) = self.attend_tokens(query, KeyValue(key, value), context)
+            return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
+        key, value, causal = key.transpose(1, 2), value.transpose(1, 2), self.config.is_causal
+        if context.latest is not None:
+            kept = context.kept[:, None, :, None]
+            key, value = (
+                torch.where(kept, old.to(new.dtype), new) for old, new in zip(context.latest, (key, value), strict=True)
+            )
         visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
         if past is not None:
             key, value = past.extended(key, value)
@@ -384,49 +357,37 @@ class SelfAttention(Attention):
             query, mask = past.of_batch(query), mapped(mask, past.of_batch)
         if context.key_scale is not None:
             visible_key = visible_key * context.key_scale.to(visible_key.dtype)
-        inputs = query, visible_key.transpose(1, 2), visible_value.transpose(1, 2)
-        weights, causal = None, self.config.is_causal
-        if context.packing is not None:
-            attended = self.attend_packed(*inputs, context.packing, causal)
+        if context.packing is None:
+            attended, weights = self.attend(query.transpose(1, 2), visible_key, visible_value, mask, causal)
         else:
-            attended, weights = self.attend(*inputs, mask, causal)
+            tokens = visible_key.transpose(1, 2), visible_value.transpose(1, 2)
+            attended, weights = self.attend_packed(query, *tokens, context.packing, causal), None
         attended = attended if past is None else past.of_queries(attended)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
-
-    def attend_live(self, queries: torch.Tensor, source: torch.Tensor, context: PackedContext) -> AttentionOutput:
-        rotations = Rotations(context.query_rotation, context.key_rotation)
-        query, key, value = self.projected(queries, source, rotations)
-        attended, key, value = self.attend_tokens(query, key, value, context)
-        return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
 
     # a graph of its own for each division into groups would cost more than it saves; around it there is one for all
     @torch.compiler.disable
     def attend_tokens(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, context: PackedContext
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, query: torch.Tensor, fresh: KeyValue, context: PackedContext
+    ) -> tuple[torch.Tensor, KeyValue]:
         """Attention of packed queries (N, H, D), from new keys (M, H, D) -> (N, H, D), and keys for later steps."""
-        key, later_key = context.with_frozen(key, context.frozen_key)
-        value, later_value = context.with_frozen(value, context.frozen_value)
+        (key, value), later = context.with_frozen(fresh)
         causal, grouped = self.config.is_causal, context.grouped
-        visible_key = key if context.key_scale is None else key * context.key_scale.to(key.dtype)
+        if context.key_scale is not None:
+            key = key * context.key_scale.to(key.dtype)
         if grouped is None:
             if context.valid_keys is not None:
-                key_value = (states.index_select(0, context.valid_keys) for states in (visible_key, value))
-            else:
-                key_value = visible_key, value
-            packed = (states.unsqueeze(0) for states in (query, *key_value))
-            attended, _ = self.attend(*packed, None, causal, **context.varlen)
-            attended = attended.squeeze(0)
-        else:
-            rows = []
-            for group in grouped.groups:
-                key_value = (
-                    grouped.spread(states, group) if group.keys is None else group.keys.of(states)
-                    for states in (visible_key, value)
-                )
-                rows.append(self.attend(grouped.spread(query, group), *key_value, group.context, causal)[0])
-            attended = grouped.gather(rows)
-        return attended, later_key, later_value
+                key, value = (states.index_select(0, context.valid_keys) for states in (key, value))
+            return self.attend_end_to_end(query, key, value, causal, context.varlen), later
+        if context.num_key_places:
+            key, value = (states.unflatten(0, (context.queries.num_rows, -1)) for states in (key, value))
+        rows = []
+        for group in grouped.groups:
+            inputs = [grouped.spread(query, group)]
+            for states in (key, value):
+                inputs.append(grouped.spread(states, group) if group.keys is None else states[group.keys])
+            rows.append(self.attend(*(states.transpose(1, 2) for states in inputs), group.context, causal)[0])
+        return grouped.gather(rows), later
 
 
 class RotaryAttention(SelfAttention):

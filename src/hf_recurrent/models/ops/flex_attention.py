@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from transformers.integrations.flex_attention import compile_friendly_flex_attention
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 # of devices whose kernels have a backward pass; a CPU's have none, and are compiled anew for sizes that halting changes
 FUSED_DEVICES = ["cuda", "xpu"]
@@ -60,13 +59,6 @@ def tensor_scores(biases: torch.Tensor) -> PositionScores:
 
 def is_flex(config) -> bool:
     return config._attn_implementation == "flex_attention"
-
-
-def attention_function(config, eager: Callable) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
-    """The configured attention function, given the one for "eager"."""
-    if is_flex(config):
-        return flex_attention_forward
-    return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
 
 
 def fused_attention(

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, P cached tokens, R rows, W columns, Q queries, K 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from transformers.cache_utils import Cache
@@ -22,16 +23,29 @@ from .flex_attention import FlexMask, is_flex
 Mask = torch.Tensor | FlexMask
 
 
-def mapped(mask: Mask | None, function: Callable[[torch.Tensor], torch.Tensor]) -> Mask | None:
-    """`function` of a mask (B or 1, ...), in the same form."""
-    if mask is None:
+def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """`function` of the tensors of a mask, or of nested tuples, in the same form; None stays."""
+    if value is None:
         return None
-    return mask.map(function) if isinstance(mask, FlexMask) else function(mask)
+    if isinstance(value, tuple):
+        found = (mapped(each, function) for each in value)
+        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+    return value.map(function) if isinstance(value, FlexMask) else function(value)
 
 
-def rows_of(states: Mask | None, rows: torch.Tensor) -> Mask | None:
-    """The `rows` (n,) of a tensor or mask (B, ...), or all of (1, ...) that they share."""
-    return mapped(states, lambda tensor: tensor if tensor.shape[0] == 1 else tensor.index_select(0, rows))
+def rows_of(value: Any, rows: torch.Tensor) -> Any:
+    """The `rows` (n,) of tensors (B, ...), or all of (1, ...) that they share, see `mapped`."""
+    return mapped(value, lambda tensor: tensor if tensor.shape[0] == 1 else tensor.index_select(0, rows))
+
+
+def part_of_mask(mask: Mask | None, rows: torch.Tensor, columns: slice) -> Mask | None:
+    """The mask of some `rows` (n,), in some columns of its keys, and of its queries if it has several."""
+
+    def part(tensor: torch.Tensor) -> torch.Tensor:
+        several = tensor.dim() == 4 and tensor.shape[2] > 1
+        return (tensor[:, :, columns] if several else tensor)[..., columns]
+
+    return mapped(rows_of(mask, rows), part)
 
 
 def key_mask(config, states: torch.Tensor, mask: torch.Tensor) -> Mask | None:

@@ -46,7 +46,8 @@ class CrossAttention(Attention):
         if packing is not None:
             attended = self.attend_packed(query, *source, packing, False)
         else:
-            attended, weights = self.attend(query, *source, attention_mask)
+            heads = (states.transpose(1, 2) for states in (query, *source))
+            attended, weights = self.attend(*heads, attention_mask)
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), weights
 
     def attend_memory(
@@ -63,8 +64,8 @@ class CrossAttention(Attention):
             return self(hidden_states, memory)
         # only the query of a token is spread
         query = context.queries.unpack(self.query(hidden_states))
-        attended, _ = self.attend(query, *(states.to(query.dtype) for states in memory), None)
-        attended = context.queries.gather(attended)
+        heads = (states.to(query.dtype).transpose(1, 2) for states in (query, *memory))
+        attended = context.queries.gather(self.attend(*heads, None)[0])
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), None
 
 

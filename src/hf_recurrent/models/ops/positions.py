@@ -20,6 +20,17 @@ def token_positions(attention_mask: torch.Tensor) -> torch.Tensor:
     return (attention_mask.long().cumsum(-1) - 1).clamp_min(0)
 
 
+def tokens_first(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Columns with the tokens first, each kind in its order, and the place of each column in it.
+
+    Counts do what a stable sort does, which other runtimes lack: (B, S) bool -> (B, S), (B, S).
+    """
+    column = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    rank = mask.long().cumsum(-1)
+    place = torch.where(mask, rank - 1, rank[:, -1:] + column - rank)
+    return torch.zeros_like(place).scatter(-1, place, column), place
+
+
 def angle_dtype(device: torch.device) -> torch.dtype:
     """The dtype of angles: in float32 one of 2,000 radians is off by 1e-4, and scores would depend on padding."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -43,53 +43,21 @@ def place(
     return base.index_copy_(0, places, packed) if overwrite else base.index_copy(0, places, packed)
 
 
-def token_at_places(places: torch.Tensor, num_places: int) -> torch.Tensor:
-    """The token (num_places,) at each place, of tokens at `places` (N,), any at empty ones.
-
-    The place `num_places` is of tokens that have none.
-    """
-    index = torch.arange(places.shape[0], device=places.device)
-    return index.new_zeros(num_places + 1).index_copy_(0, places, index)[:num_places]
-
-
 class Spread(NamedTuple):
-    """Places of packed tokens (N,) in rows of one width, and back; flat indices, row-major."""
+    """Places of packed tokens (N,) in `num_rows` rows of one width, row-major; to the rows and back."""
 
-    places: torch.Tensor  # (N,)
-    # (num_rows * width,) token at each place, at padding another one; None if all are filled
-    tokens: torch.Tensor | None
+    places: torch.Tensor
     num_rows: int
+    width: int
 
-    @classmethod
-    def at(cls, places: torch.Tensor, num_rows: int, width: int) -> "Spread":
-        num_places = num_rows * width
-        if places.shape[0] == num_places and torch.equal(places, torch.arange(num_places, device=places.device)):
-            return cls(places, None, num_rows)
-        return cls(places, token_at_places(places, num_places), num_rows)
-
-    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
-        """(N, ...) -> (num_rows, width, ...), with any token's values at padding, which has to be masked anyway."""
-        flat = packed if self.tokens is None else packed.index_select(0, self.tokens)
-        return flat.unflatten(0, (self.num_rows, -1))
+    def unpack(self, packed: torch.Tensor, base: torch.Tensor | None = None) -> torch.Tensor:
+        """(N, ...) -> (num_rows, width, ...), over the base (num_rows * width, ...) or zeros."""
+        rows = place(packed, self.places, self.num_rows * self.width, base)
+        return rows.unflatten(0, (self.num_rows, self.width))
 
     def gather(self, rows: torch.Tensor) -> torch.Tensor:
         """(num_rows, width, ...) -> (N, ...)."""
-        flat = rows.flatten(0, 1)
-        return flat if self.tokens is None else flat.index_select(0, self.places)
-
-
-class KeyRows(NamedTuple):
-    """Rows of a buffer of keys: the first `width` of `stride` columns, from row `first` on."""
-
-    first: int
-    number: int
-    width: int
-    stride: int
-
-    def of(self, buffer: torch.Tensor) -> torch.Tensor:
-        """(R * stride, ...) -> (number, width, ...)."""
-        rows = buffer.unflatten(0, (-1, self.stride))
-        return rows[self.first : self.first + self.number, : self.width]
+        return rows.flatten(0, 1).index_select(0, self.places)
 
 
 class RowGroup(NamedTuple):
@@ -97,7 +65,8 @@ class RowGroup(NamedTuple):
 
     tokens: torch.Tensor  # (r, w) index of the packed token at each place, at padding of another one
     context: Any  # attention mask, or other inputs of attention besides states
-    keys: KeyRows | None = None  # None if keys are those of the same tokens
+    # the rows and columns of a buffer (R, W, ...) that have the keys; None if keys are those of the same tokens
+    keys: tuple[slice, slice] | None = None
 
 
 @dataclass(frozen=True)

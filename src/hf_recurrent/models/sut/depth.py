@@ -14,10 +14,9 @@ from torch import nn
 from ..depth.cache import CacheLayer
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import relative_change
-from ..depth.halting import HaltingStrategy
+from ..depth.halting import HaltingStrategy, select_units
 from ..depth.layouts import Finished, Layout, of_live, row_answers
 from ..depth.loop import LiveCount, Trace, assemble
-from ..depth.unit_states import select_units
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.graphs import in_graph
@@ -216,7 +215,7 @@ class SparseLayout(Layout):
 
     def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["SparseLayout", NamedTuple, Finished]:
         drop = (~state.live).nonzero().squeeze(-1)
-        finished = Finished(self.units[drop], *self.strategy.output(select_units(state, drop)))
+        finished = Finished(*self.strategy.output(select_units(state, drop)), self.units[drop], self.units[drop])
         return *self.keep(state, keep), finished
 
     def complete_cache(self, block: SUTBlock, state: NamedTuple) -> None:
@@ -228,7 +227,7 @@ class SparseLayout(Layout):
             _, layout = layout.advance(block, state, self.cache.num_written)
 
     def finish(self, state: NamedTuple) -> Finished:
-        return Finished(self.units, *self.strategy.output(state))
+        return Finished(*self.strategy.output(state), self.present, self.present)
 
 
 class RoutingTrace(Trace):
@@ -244,7 +243,7 @@ class RoutingTrace(Trace):
             live = state.live if layout.served is None else state.live[layout.served]
             units = layout.units if layout.served is None else layout.served_units
             chosen = (torch.where(live[:, None], experts, -1) for experts in output.experts)
-            self.experts.append([assemble([experts], units, self.num_units, -1) for experts in chosen])
+            self.experts.append([assemble([experts], [units], self.num_units, -1) for experts in chosen])
         if self.statistics is not None and output.statistics:
             self.statistics.append(output.statistics)
 

@@ -18,8 +18,8 @@ from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
 from ..depth.exit_criteria import resolve_exit
-from ..depth.halting import HaltingStrategy
-from ..depth.loop import DepthOutput, FixedDepth, iterate
+from ..depth.halting import FixedDepth, HaltingStrategy
+from ..depth.loop import DepthOutput, iterate
 from ..depth.objectives import prior_divergence
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..ops.attention import KeyValue, eager_attention_forward
-from ..ops.flex_attention import FlexMask, PositionScores, attention_function
+from ..ops.attention import KeyValue, attention_function, eager_attention_forward
+from ..ops.flex_attention import FlexMask, PositionScores
 from ..ops.graphs import in_graph
 from ..ops.initialization import LearnedTensor, attention_input, initialized_linear
 from ..ops.layers import computing_dtype
