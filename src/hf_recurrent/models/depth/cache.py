@@ -42,9 +42,6 @@ class CacheLayer(DynamicLayer):
     def reset(self) -> None:
         self.replace({})
 
-    def offload(self) -> None:
-        self.apply(lambda tensor: tensor.to("cpu", non_blocking=True))
-
 
 class PastKeyValue(NamedTuple):
     """Keys and values of earlier tokens, (B, H, P, D) each, as transformers' caches hold them.
@@ -151,8 +148,8 @@ class RecurrentCache(Cache):
         self.depth, self.signature = depth, signature
         self.length = 0
         self.has_padding = False
-        # columns when it was pinned, None unless it is
-        self.pinned_length: int | None = None
+        # a graph reads whether, but not at which length: it would be traced again for each
+        self.is_pinned, self.pinned_length = False, 0
 
     @property
     def num_rows(self) -> int | None:
@@ -183,18 +180,14 @@ class RecurrentCache(Cache):
         if not in_graph:
             self.length += num_columns
 
-    @property
-    def is_pinned(self) -> bool:
-        return self.pinned_length is not None
-
     def pin(self) -> None:
         """Let graphs of one new column write into the tensors that there are, whose addresses stay.
 
         To be called before the first call, and after each, whose column a graph has not counted.
         """
-        if self.length == self.pinned_length:
+        if self.is_pinned and self.length == self.pinned_length:
             self.length += 1
-        self.pinned_length = self.length
+        self.is_pinned, self.pinned_length = True, self.length
         for layer in self.layers:
             if layer.pinned is not layer.tensors:
                 layer.apply(torch.clone)
@@ -207,7 +200,7 @@ class RecurrentCache(Cache):
         """Be a cache as others are, whose tensors are replaced."""
         for layer in self.layers:
             layer.pinned = None
-        self.pinned_length, self.is_compileable = None, False
+        self.is_pinned = self.is_compileable = False
 
     @property
     def in_graph(self) -> bool:
