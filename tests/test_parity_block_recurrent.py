@@ -71,7 +71,7 @@ def test_position_buckets_and_windows():
     io = load_case(CASES / "unit_positions")[0]
     assert torch.equal(t5_buckets(io["distance"].long(), 32, 128), io["bucket"].long())
     distances = torch.arange(1.0, 9.0).expand(2, -1)
-    for bias in scaled_attention.window_bias(distances, 8):
+    for bias in scaled_attention.window_bias(distances, 8)[0][0]:
         assert torch.equal(bias.isfinite(), io["mask"])
         assert torch.equal(-bias[io["mask"]], io["relative_positions"][io["mask"]].float())
 
@@ -87,10 +87,10 @@ def own_block_only(self, tokens, block):
 
 
 def including_itself(by_distance, num_queries):
-    bias = window_bias(by_distance, num_queries).clone()
+    bias = window_bias(by_distance, num_queries)[0].clone()
     here = torch.arange(num_queries)
-    bias[:, here, here + by_distance.shape[-1]] = 0.0
-    return bias
+    bias[..., here, here + by_distance.shape[-1]] = 0.0
+    return (bias,)
 
 
 def of_the_first_block(self, past, number):

@@ -36,11 +36,20 @@ class RegularBlocks:
         present, complete: number of sequences that go through each block, and that complete it.
         starts: index of each block's first token, and N.
         pieces: numbers (r,) among the P pieces, of each group whose attention is computed at once.
+        order, rank: number in the batch of each sequence here, and back; None if they are the same.
     """
 
     pieces = (slice(None),)
+    order = rank = None
 
-    def __init__(self, width: int, batch_size: int, num_cached: int, length: int, device: torch.device):
+    def __init__(
+        self,
+        width: int,
+        batch_size: int,
+        num_cached: int,
+        length: int,
+        device: torch.device,
+    ):
         self.width, self.batch_size, self.num_cached = width, batch_size, num_cached
         self.num_blocks = max(1, length // width)
         self.length = length // self.num_blocks
@@ -56,13 +65,6 @@ class RegularBlocks:
     def to_columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (B, S, ...); padding has the states of any token."""
         return tokens.unflatten(0, (self.num_blocks, self.batch_size, -1)).transpose(0, 1).flatten(1, 2)
-
-    def sorted(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Cached tensors (B, ...) in the order of the sequences here."""
-        return past
-
-    # and back, in the order of the batch
-    restored = sorted
 
     def part(self, block: int) -> "RegularBlocks":
         """One of the blocks."""
@@ -84,7 +86,10 @@ class RegularBlocks:
         self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """New keys or values (N, H, D) with earlier ones, for `windows` and `window`, and those to be cached."""
-        new, previous = new.unflatten(0, (-1, self.length)), past[f"previous_{name}"].to(new.dtype)
+        new, previous = (
+            new.unflatten(0, (-1, self.length)),
+            past[f"previous_{name}"].to(new.dtype),
+        )
         if self.num_blocks > 1:
             before = torch.cat((previous, new[: -self.batch_size]))
             # a view would hold all blocks of a long call in memory
@@ -95,7 +100,10 @@ class RegularBlocks:
         if self.complete[0]:
             return tokens, {f"previous_{name}": new}
         rest = past.get(name, previous)[:, new.shape[1] :].to(new.dtype)
-        return tokens, {f"previous_{name}": previous, name: torch.cat((new, rest), dim=1)}
+        return tokens, {
+            f"previous_{name}": previous,
+            name: torch.cat((new, rest), dim=1),
+        }
 
     def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         """Keys or values (r, W + Q, H, D) of each group of pieces."""
@@ -126,21 +134,30 @@ class RaggedBlocks:
         starts: list[int] | None = None,
         num_queries: int | None = None,
     ):
-        self.width, self.cached, self.totals, self.num_queries = width, cached, totals, num_queries
+        self.width, self.cached, self.totals, self.num_queries = (
+            width,
+            cached,
+            totals,
+            num_queries,
+        )
         self.present, self.complete, self.num_blocks = present, complete, len(present)
         self.batch_size, device = cached.shape[0], cached.device
         self.num_tokens_in_block = totals % width
-        # order[b] is the number of sequence b in the batch
-        self.order: torch.Tensor | None = None
         self.sequence = torch.cat([torch.arange(number, device=device) for number in present])
         block = torch.cat([torch.full((number,), j, device=device) for j, number in enumerate(present)])
         begin = block * width
         self.first_place = begin if num_queries == width else torch.maximum(begin, cached[self.sequence])
+        pieces = torch.arange(block.shape[0], device=device)
         if num_queries is None:
             self.counts = torch.minimum(begin + width, totals[self.sequence]) - self.first_place
             self.first, self.starts = self.counts.cumsum(0) - self.counts, starts
+            # of each token (N,)
+            self.piece = pieces.repeat_interleave(self.counts, output_size=starts[-1])
         else:
-            self.first = torch.arange(block.shape[0], device=device) * num_queries
+            self.first, self.piece = (
+                pieces * num_queries,
+                pieces.repeat_interleave(num_queries),
+            )
             self.starts = [j * self.batch_size * num_queries for j in range(self.num_blocks + 1)]
         # index of a token less its place, for each block and sequence
         shift = self.first - self.first_place
@@ -152,7 +169,10 @@ class RaggedBlocks:
 
         Places after the last token have any index.
         """
-        size, end = self.batch_size * self.width, self.batch_size * self.width + self.starts[-1]
+        size, end = (
+            self.batch_size * self.width,
+            self.batch_size * self.width + self.starts[-1],
+        )
         block = (place // self.width).clamp(0, self.num_blocks - 1)
         new = (self.shift[block * self.batch_size + sequence] + place + size).clamp(size, end - 1)
         earlier = sequence * self.width + place + torch.where(place < 0, self.width, end)
@@ -160,14 +180,6 @@ class RaggedBlocks:
 
     def range(self, start: int, stop: int) -> torch.Tensor:
         return torch.arange(start, stop, device=self.cached.device)
-
-    @cached_property
-    def piece(self) -> torch.Tensor:
-        """The piece (N,) of each token."""
-        pieces = self.range(0, self.first.shape[0])
-        if self.num_queries is None:
-            return pieces.repeat_interleave(self.counts, output_size=self.starts[-1])
-        return pieces.repeat_interleave(self.num_queries)
 
     @cached_property
     def grouped(self) -> GroupedRows:
@@ -188,17 +200,19 @@ class RaggedBlocks:
 
     def lay_out(self, mask: torch.Tensor, order: torch.Tensor | None) -> "RaggedBlocks":
         """Find the tokens of (B, S), of which sequence b is `order[b]`."""
-        columns, rank = tokens_first(mask)
+        columns, place = tokens_first(mask)
         own = self.range(0, self.batch_size)
-        self.order, self.rank = order, own if order is None else order.argsort()
-        sequence = self.sequence[self.piece]
+        self.order, self.rank = order, None if order is None else order.argsort()
+        sequence, here = (
+            self.sequence[self.piece],
+            (own if order is None else self.rank)[:, None],
+        )
         row = sequence if order is None else order[sequence]
         number = self.range(0, self.starts[-1]) - (self.first - self.first_place)[self.piece] - self.cached[sequence]
         self.columns = row * mask.shape[1] + columns[row, number.clamp(0, mask.shape[1] - 1)]
-        sequence = self.rank[:, None]
         # behind the keys of the previous blocks
-        self.tokens = self.index(sequence, rank + self.cached[sequence]) - self.batch_size * self.width
-        self.num_tokens_in_block = self.num_tokens_in_block[self.rank]
+        self.tokens = self.index(here, place + self.cached[here]) - self.batch_size * self.width
+        self.num_tokens_in_block = self.num_tokens_in_block[here[:, 0]]
         return self
 
     def to_tokens(self, columns: torch.Tensor) -> torch.Tensor:
@@ -206,12 +220,6 @@ class RaggedBlocks:
 
     def to_columns(self, tokens: torch.Tensor) -> torch.Tensor:
         return tokens.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
-
-    def sorted(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return past if self.order is None else {name: t.index_select(0, self.order) for name, t in past.items()}
-
-    def restored(self, past: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return past if self.order is None else {name: t.index_select(0, self.rank) for name, t in past.items()}
 
     def part(self, block: int) -> "RaggedBlocks":
         return self if self.num_blocks == 1 else self.parts[block]
@@ -226,7 +234,17 @@ class RaggedBlocks:
             totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
             cached = torch.where(left, totals, self.cached if block == 0 else 0)
             starts = [0, self.starts[block + 1] - self.starts[block]]
-            parts.append(RaggedBlocks(self.width, cached, totals, [present], [complete], starts, self.num_queries))
+            parts.append(
+                RaggedBlocks(
+                    self.width,
+                    cached,
+                    totals,
+                    [present],
+                    [complete],
+                    starts,
+                    self.num_queries,
+                )
+            )
         return parts
 
     def completing(self, block: int) -> torch.Tensor | None:
@@ -254,7 +272,10 @@ class RaggedBlocks:
         complete, incomplete = self.last_blocks
         cached = {f"previous_{name}": take(tokens, complete) if self.complete[0] else previous}
         all_end_here = self.num_queries is None and self.complete[-1] == self.batch_size
-        return tokens, cached if all_end_here else {**cached, name: take(tokens, incomplete)}
+        return tokens, cached if all_end_here else {
+            **cached,
+            name: take(tokens, incomplete),
+        }
 
     def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         return [take(tokens, group.context[1]) for group in self.grouped.groups]
@@ -292,33 +313,35 @@ def blocks_of_call(
     cached = torch.zeros_like(counts) if num_cached is None else num_cached
     totals = cached + counts
     if in_graph():
-        number = (2 * width - 2 + length) // width
-        present = [batch_size] * number
-        num_queries = length if number == 1 else width
-        return RaggedBlocks(width, cached, totals, present, present, None, num_queries).lay_out(mask, None)
-    firsts, ends = torch.stack((cached, totals)).tolist()
-    num_blocks = own_blocks = max(1, -(-max(ends) // width))
-    if sharded:
-        num_blocks = largest_over_ranks(own_blocks, mask.device)
-    whole = ends[0] <= width or (firsts[0] == 0 and length % width == 0)
-    aligned = whole and firsts == firsts[:1] * batch_size and ends == [firsts[0] + length] * batch_size
-    if aligned and not keep_all and num_blocks == own_blocks:
-        return RegularBlocks(width, batch_size, firsts[0], length, mask.device)
-    order, num_queries, starts = None, width, None
-    num_tokens, longest = sum(ends) - sum(firsts), max(end - first for first, end in zip(firsts, ends, strict=True))
-    if num_blocks == 1 and not keep_all:
-        num_queries = max(1, longest)
-    may_pack = num_blocks > 1 or (num_cached is None and packing_pays(batch_size * longest, num_tokens, size))
-    if may_pack and not (keep_all or sharded):
-        num_queries, order = None, totals.argsort(descending=True, stable=True)
-        cached, totals = cached[order], totals[order]
-        begins = range(0, (num_blocks + 1) * width, width)
-        starts = [
-            sum(max(0, min(end, begin) - first) for first, end in zip(firsts, ends, strict=True)) for begin in begins
-        ]
-    present = [sum(end > begin for end in ends) for begin in range(0, num_blocks * width, width)]
-    complete = [sum(end >= begin + width for end in ends) for begin in range(0, num_blocks * width, width)]
-    if order is None:
-        present, complete = ([batch_size if number else 0 for number in numbers] for numbers in (present, complete))
-        present = [batch_size] * num_blocks
-    return RaggedBlocks(width, cached, totals, present, complete, starts, num_queries).lay_out(mask, order)
+        num_blocks = (2 * width - 2 + length) // width
+        num_queries, complete = (
+            length if num_blocks == 1 else width,
+            [batch_size] * num_blocks,
+        )
+    else:
+        firsts, ends = torch.stack((cached, totals)).tolist()
+        num_blocks = own_blocks = max(1, -(-max(ends) // width))
+        if sharded:
+            num_blocks = largest_over_ranks(own_blocks, mask.device)
+        whole = ends[0] <= width or (firsts[0] == 0 and length % width == 0)
+        aligned = firsts == firsts[:1] * batch_size and ends == [firsts[0] + length] * batch_size
+        if whole and aligned and not keep_all and num_blocks == own_blocks:
+            return RegularBlocks(width, batch_size, firsts[0], length, mask.device)
+        counts = [end - first for first, end in zip(firsts, ends, strict=True)]
+        pays = num_blocks > 1
+        if not pays and num_cached is None:
+            pays = packing_pays(batch_size * max(counts), sum(counts), size)
+        if pays and not (keep_all or sharded):
+            order = totals.argsort(descending=True, stable=True)
+            begins = range(0, (num_blocks + 1) * width, width)
+            present = [sum(end > begin for end in ends) for begin in begins[:-1]]
+            complete = [sum(end >= end_of_block for end in ends) for end_of_block in begins[1:]]
+            starts = [
+                sum(max(0, min(end, begin) - first) for first, end in zip(firsts, ends, strict=True))
+                for begin in begins
+            ]
+            return RaggedBlocks(width, cached[order], totals[order], present, complete, starts).lay_out(mask, order)
+        num_queries = max(1, *counts) if num_blocks == 1 and not keep_all else width
+        complete = [batch_size * (max(ends) >= block * width) for block in range(1, num_blocks + 1)]
+    present = [batch_size] * num_blocks
+    return RaggedBlocks(width, cached, totals, present, complete, None, num_queries).lay_out(mask, None)

@@ -16,15 +16,15 @@ from ..ops.layers import Dropout
 from ..ops.sharding import touch_all_parameters
 from .blocks import Blocks
 from .external_memory import MEMORY_NAMES, KNNAttention, write_block
-from .scaled_attention import HeadScales, PositionBias, ScaledAttention, l2_normalize, window_bias, window_scores
+from .scaled_attention import HeadScales, PositionBias, ScaledAttention, window_bias, window_scores
 from .state_cell import StateCell
 
 
 class LayerRecords(NamedTuple):
-    """What a layer has done, to be shown."""
+    """What a layer has done, to be shown: lists, which go on with each further block."""
 
-    attentions: torch.Tensor | None  # (P, H, Q, 2W), eager attention only
-    read_attentions: torch.Tensor | None  # (P, H, Q, S) attention to states, eager attention only
+    attentions: list[torch.Tensor]  # (P, H, Q, 2W), eager attention only
+    read_attentions: list[torch.Tensor]  # (P, H, Q, S) attention to states, eager attention only
     states: list[torch.Tensor]  # (B, S, E) after each block, of recurrent layers
     forgotten: list[torch.Tensor]  # (B, S, E) share of each state unit that a block's update overwrites
 
@@ -64,18 +64,20 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         """
         attention, cell = self.attention, self.state_cell
         hidden = self.dropout(self.attention_norm(hidden_states))
-        query = l2_normalize(attention.heads(attention.q_proj(hidden)))
-        keys, cached = blocks.extend(l2_normalize(attention.heads(attention.k_proj(hidden))), past, "key")
-        values, cached_values = blocks.extend(attention.heads(attention.v_proj(hidden)), past, "value")
-        cached |= cached_values
-        attended, weights = attention.attend_window(query, keys, values, blocks)
+        query, key = attention.unit(attention.q_proj, hidden), attention.unit(attention.k_proj, hidden)
+        tokens, cached = [], {}
+        for name, new in (("key", key), ("value", attention.heads(attention.v_proj(hidden)))):
+            extended, kept = blocks.extend(new, past, name)
+            tokens.append(extended)
+            cached |= kept
+        attended, weights = attention.attend_window(query, tokens, blocks)
         if attention.memory is not None:
             memory = [past[name] for name in MEMORY_NAMES]
-            attended, memory = attention.attend_memory(attended, query, keys, values, memory, blocks)
+            attended, memory = attention.attend_memory(attended, query, tokens, memory, blocks)
             cached |= zip(MEMORY_NAMES, memory, strict=True)
-        reads, states, forgotten, read_weights = [feedback], [], [], None
+        reads, states, forgotten, read_weights = [feedback], [], [], []
         if cell is not None:
-            reads, states, forgotten = self.run_states(keys, values, past, feedback, blocks)
+            reads, states, forgotten = self.run_states(tokens, past, feedback, blocks)
             cached["state"] = states[-1] if states else past["state"]
             if not torch.is_grad_enabled() and not blocks.complete[-1] and blocks.present[-1] == blocks.batch_size:
                 cached["state_key"], cached["state_value"] = reads[-1]
@@ -92,8 +94,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
 
     def run_states(
         self,
-        keys: torch.Tensor,
-        values: torch.Tensor,
+        tokens: list[torch.Tensor],
         past: dict[str, torch.Tensor],
         feedback: tuple[torch.Tensor, torch.Tensor] | None,
         blocks: Blocks,
@@ -107,7 +108,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
             reads.append(before)
             if complete:
                 old, own = state[:complete], [each[:complete] for each in before]
-                updated, retained = cell.update(old, own, [blocks.window(each, block) for each in (keys, values)])
+                updated, retained = cell.update(old, own, [blocks.window(each, block) for each in tokens])
                 share, completing = (1.0 - retained).expand_as(updated), blocks.completing(block)
                 if completing is not None:
                     updated = torch.where(completing[:, None, None], updated, old)
@@ -176,49 +177,49 @@ class WindowAttention(ScaledAttention):
         return self.position_bias() * scales
 
     def attend_window(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, blocks: Blocks
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, query: torch.Tensor, tokens: list[torch.Tensor], blocks: Blocks
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Unit queries (N, H, D), keys and values of `Blocks.extend` -> (N, H, D), weights (P, H, Q, W + Q)."""
-        by_distance, results = self.bias_by_distance(), []
-        for queries, *tokens in zip(
-            blocks.spread(self.scales.scale_queries(query)), blocks.windows(keys), blocks.windows(values), strict=True
-        ):
-            if is_flex(self.config):
-                scores = window_scores(by_distance, queries.shape[1])
-            else:
-                scores = window_bias(by_distance, queries.shape[1])[None], None
-            results.append(self.attend(queries, *tokens, *scores, self.config.attention_dropout))
-        return blocks.merge([attended for attended, _ in results]), results[0][1]
+        by_distance, inputs = self.bias_by_distance(), []
+        scores = window_scores if is_flex(self.config) else window_bias
+        for group in zip(blocks.spread(self.scales.scale_queries(query)), *map(blocks.windows, tokens), strict=True):
+            inputs.append((*group, *scores(by_distance, group[0].shape[1])))
+        return self.attend_groups(inputs, blocks, self.config.attention_dropout)
 
     def attend_states(
         self, hidden: torch.Tensor, reads: list[tuple[torch.Tensor, torch.Tensor]], blocks: Blocks
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens (N, E), keys and values (b, S, H, D) of the states before each block -> (N, H, D), (P, H, Q, S)."""
-        query = l2_normalize(self.heads(self.state_q_proj(hidden)))
-        groups = zip(blocks.spread(self.state_scales.scale_queries(query)), blocks.pieces, strict=True)
+        query = self.state_scales.scale_queries(self.unit(self.state_q_proj, hidden))
         states = reads[0] if len(reads) == 1 else [torch.cat(tensors) for tensors in zip(*reads, strict=True)]
-        results = [self.attend(queries, *(each[pieces] for each in states)) for queries, pieces in groups]
-        return blocks.merge([attended for attended, _ in results]), results[0][1]
+        groups = zip(blocks.spread(query), blocks.pieces, strict=True)
+        return self.attend_groups([(queries, *(each[pieces] for each in states)) for queries, pieces in groups], blocks)
+
+    def attend_groups(
+        self, inputs: list[tuple], blocks: Blocks, dropout: float = 0.0
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Arguments of `attend` for each group of pieces -> (N, H, D), and weights, if there are any."""
+        results = [self.attend(*each, dropout=dropout) for each in inputs]
+        weights = [each for _, each in results if each is not None]
+        return blocks.merge([attended for attended, _ in results]), weights
 
     def attend_memory(
         self,
         attended: torch.Tensor,
         query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
+        tokens: list[torch.Tensor],
         memory: list[torch.Tensor],
         blocks: Blocks,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
         mixed, scales = [], self.scales()
         for block, complete in enumerate(blocks.complete):
-            part, tokens = blocks.part(block), slice(*blocks.starts[block : block + 2])
-            groups = zip(part.spread(attended[tokens]), part.spread(query[tokens]), part.pieces, strict=True)
-            mixed.append(
-                part.merge([self.memory(*states, scales, [each[rows] for each in memory]) for *states, rows in groups])
-            )
+            part, place = blocks.part(block), slice(*blocks.starts[block : block + 2])
+            groups = zip(part.spread(attended[place]), part.spread(query[place]), part.pieces, strict=True)
+            results = [self.memory(*states, scales, [each[rows] for each in memory]) for *states, rows in groups]
+            mixed.append(part.merge(results))
             if complete:
-                new = (blocks.window(states, block)[:, blocks.width :] for states in (keys, values))
+                new = (blocks.window(states, block)[:, blocks.width :] for states in tokens)
                 written = write_block([each[:complete] for each in memory], *new, blocks.completing(block))
                 memory = [with_first(*pair) for pair in zip(memory, written, strict=True)]
         return torch.cat(mixed), memory

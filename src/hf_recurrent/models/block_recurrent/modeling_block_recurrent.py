@@ -76,19 +76,19 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         pasts, num_cached = self.past_tensors(hidden, call)
         blocks = blocks_of_call(mask, num_cached, config.window_size, hidden.shape[-1], keep, in_step)
         if num_cached is not None:
-            pasts = [blocks.sorted(past) for past in pasts]
-        known = [pasts[index]["state"] for index in config.recurrent_indices[-1:]] if keep else []
-        tokens, recorded, records = self.run(blocks.to_tokens(hidden), blocks, pasts, keep)
-        depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(tokens)), mask))
+            pasts = reordered(pasts, blocks.order)
+        tops = config.recurrent_indices[-1:]
+        before = [pasts[top]["state"] for top in tops]
+        states, records = self.run(blocks.to_tokens(hidden), blocks, pasts, keep)
+        depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(states[-1])), mask))
         if keep:
-            depth = self.with_records(depth, blocks, recorded, records)
+            depth = self.with_records(depth, blocks, states, records)
         pools_states = call.pool and config.pooling == "states"
         if pools_states or call.cache is not None:
-            pasts = [blocks.restored(past) for past in pasts]
-        if self.recurrent_layers and (pools_states or keep):
-            top = config.recurrent_indices[-1]
-            known += [state for layers in records for state in layers[top].states] if keep else [pasts[top]["state"]]
-            current = self.states_of_current_block(pasts[top], blocks.num_tokens_in_block)
+            pasts = reordered(pasts, blocks.rank)
+        if tops and (pools_states or keep):
+            current = self.states_of_current_block(pasts[tops[0]], blocks.num_tokens_in_block)
+            known = [*before, *records[tops[0]].states] if keep else [pasts[tops[0]]["state"]]
             depth = depth._replace(memory_states=(*known, *current))
         if call.cache is not None:
             call.cache.commit({"fill": blocks.num_tokens_in_block}, pasts, mask, call.start)
@@ -120,58 +120,53 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
 
     def run(
         self, tokens: torch.Tensor, blocks: Blocks, pasts: list[dict[str, torch.Tensor]], keep: bool
-    ) -> tuple[torch.Tensor, list[list[torch.Tensor]], list[list[LayerRecords]]]:
+    ) -> tuple[list[torch.Tensor], list[LayerRecords]]:
         """Apply all layers to tokens (N, E), replacing their tensors in `pasts`.
 
         With feedback they run over one block after the other, because a block needs the states of the one before: all
         layers without states of their own attend to the top states.
 
         Returns:
-            The states after the last layer and, to `keep`, lists of L + 1 states and of L records: one list, or with
-            feedback one for each block.
+            The states after the last layer; to `keep`, all L + 1 and the records of L layers.
         """
         config = self.config
-        own, numbers = config.recurrent_indices[:-1], range(blocks.num_blocks)
+        *own, top = config.recurrent_indices or [None]
         parts = [(blocks, tokens)]
         if config.feedback:
+            numbers = range(blocks.num_blocks)
             parts = [(blocks.part(j), tokens[blocks.starts[j] : blocks.starts[j + 1]]) for j in numbers]
-        final, recorded, records = [], [], []
+        kept: list[list[torch.Tensor]] = [[] for _ in range(len(self.layers) + 1)]
+        records = [LayerRecords([], [], [], []) for _ in self.layers]
         for part, hidden in parts:
-            feedback, states, done = None, [hidden], []
+            feedback = None
             if config.feedback:
-                top = config.recurrent_indices[-1]
                 feedback = self.layers[top].state_keys_values(pasts[top], part.present[0])
             for index, layer in enumerate(self.layers):
-                hidden, pasts[index], record = layer(hidden, part, pasts[index], None if index in own else feedback)
+                before = hidden
+                hidden, pasts[index], record = layer(before, part, pasts[index], None if index in own else feedback)
                 if keep:
-                    states.append(hidden)
-                    done.append(record)
-            final.append(hidden)
-            recorded.append(states)
-            records.append(done)
-        return torch.cat(final), recorded, records
+                    kept[index].append(before)
+                    for found, new in zip(records[index], record, strict=True):
+                        found.extend(new)
+            kept[-1].append(hidden)
+        return [torch.cat(pieces) for pieces in kept if pieces], records
 
     def with_records(
-        self,
-        depth: DepthOutput,
-        blocks: Blocks,
-        recorded: list[list[torch.Tensor]],
-        records: list[list[LayerRecords]],
+        self, depth: DepthOutput, blocks: Blocks, states: list[torch.Tensor], records: list[LayerRecords]
     ) -> DepthOutput:
         """An output with what `run` has kept."""
 
-        def attention_maps(name: str) -> tuple[torch.Tensor, ...] | None:
+        def attention_maps(layers: list[list[torch.Tensor]]) -> tuple[torch.Tensor, ...] | None:
             """(B, H, S, K) of each layer that has some."""
-            layers = [[getattr(record, name) for record in layer] for layer in zip(*records, strict=True)]
-            found = [torch.cat(weights).transpose(1, 2).flatten(0, 1) for weights in layers if weights[0] is not None]
+            found = [torch.cat(weights).transpose(1, 2).flatten(0, 1) for weights in layers if weights]
             return tuple(blocks.to_columns(weights).transpose(1, 2) for weights in found) or None
 
-        top = self.config.recurrent_indices[-1:]
+        tops = self.config.recurrent_indices[-1:]
         return depth._replace(
-            all_hidden_states=tuple(blocks.to_columns(torch.cat(states)) for states in zip(*recorded, strict=True)),
-            attentions=attention_maps("attentions"),
-            gates=tuple(share for layers in records for share in layers[top[0]].forgotten) if top else None,
-            read_attentions=attention_maps("read_attentions"),
+            all_hidden_states=tuple(map(blocks.to_columns, states)),
+            attentions=attention_maps([record.attentions for record in records]),
+            gates=tuple(records[tops[0]].forgotten) if tops else None,
+            read_attentions=attention_maps([record.read_attentions for record in records]),
         )
 
     def states_of_current_block(
@@ -199,6 +194,13 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         states = depth.memory_states[-1]
         states = nn.functional.rms_norm(states, states.shape[-1:], eps=self.config.layer_norm_eps).mean(1)
         return pool(depth.hidden_states, mask, "end") + states
+
+
+def reordered(pasts: list[dict[str, torch.Tensor]], order: torch.Tensor | None) -> list[dict[str, torch.Tensor]]:
+    """Tensors (B, ...) of each layer, for the sequences of `order` (B,)."""
+    if order is None:
+        return pasts
+    return [{name: tensor.index_select(0, order) for name, tensor in past.items()} for past in pasts]
 
 
 class BlockRecurrentForSequenceClassification(ForSequenceClassification, BlockRecurrentPreTrainedModel):

@@ -22,14 +22,14 @@ def l2_normalize(states: torch.Tensor) -> torch.Tensor:
     return (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
 
 
-def window_bias(by_distance: torch.Tensor, num_queries: int) -> torch.Tensor:
+def window_bias(by_distance: torch.Tensor, num_queries: int) -> tuple[torch.Tensor]:
     """Bias of the scores of Q successive queries against W keys before them and Q of their own, -inf at masked ones.
 
     Args:
         by_distance: (H, W) bias of keys at distance 1, 2, ... W.
 
     Returns:
-        (H, Q, W + Q): query i attends to the W keys from i on.
+        (1, H, Q, W + Q): query i attends to the W keys from i on.
     """
     heads, width = by_distance.shape
     masked = by_distance.new_full((heads, num_queries + 1), -torch.inf)
@@ -37,7 +37,7 @@ def window_bias(by_distance: torch.Tensor, num_queries: int) -> torch.Tensor:
     num_keys = width + num_queries
     # reading rows of one number more as rows of W + Q shifts each of them one further to the right
     skewed = row[:, None].expand(-1, num_queries, -1).reshape(heads, -1)[:, : num_queries * num_keys]
-    return skewed.view(heads, num_queries, num_keys)
+    return (skewed.view(1, heads, num_queries, num_keys),)
 
 
 def window_scores(by_distance: torch.Tensor, num_queries: int) -> tuple[FlexMask, PositionScores]:
@@ -121,6 +121,10 @@ class ScaledAttention(nn.Module):
     def heads(self, projected: torch.Tensor) -> torch.Tensor:
         """(..., H * D) -> (..., H, D)."""
         return projected.unflatten(-1, (-1, self.head_dim))
+
+    def unit(self, projection: nn.Module, states: torch.Tensor) -> torch.Tensor:
+        """Projected heads (..., H, D) of length one: queries or keys of states (..., E)."""
+        return l2_normalize(self.heads(projection(states)))
 
     def attend(
         self,

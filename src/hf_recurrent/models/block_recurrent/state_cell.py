@@ -10,7 +10,7 @@ from torch import nn
 
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
-from .scaled_attention import HeadScales, ScaledAttention, l2_normalize
+from .scaled_attention import HeadScales, ScaledAttention
 
 GATE_STD = 0.1
 # added to the LSTM gates' biases, so that a state is mostly retained at first
@@ -84,7 +84,7 @@ class StateCell(ScaledAttention):
     def keys_values(self, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values (B, S, H, D) of states (B, S, E)."""
         states = self.add_ids(state)
-        return l2_normalize(self.heads(self.k_proj(states))), self.heads(self.v_proj(states))
+        return self.unit(self.k_proj, states), self.heads(self.v_proj(states))
 
     def update(
         self,
@@ -103,7 +103,7 @@ class StateCell(ScaledAttention):
         """
         states = self.add_ids(state)
         query, token_query = (
-            scales.scale_queries(l2_normalize(self.heads(project(states))))
+            scales.scale_queries(self.unit(project, states))
             for project, scales in ((self.q_proj, self.scales), (self.token_q_proj, self.token_scales))
         )
         mask = None
