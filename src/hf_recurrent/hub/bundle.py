@@ -35,6 +35,8 @@ HOOKS = (
 GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
 # makes the cache of a model that writes text
 MAKES_CACHE = "new_cache"
+# lays out tokens without their padding, and without those that have halted while others of their sequence go on
+PACKS = "packed_layout"
 WIDTH = 120
 # holds for a whole file
 FUTURE = "from __future__ import annotations"
@@ -52,14 +54,18 @@ def carried_heads(model_type: str, auto_class: str) -> list[str]:
 
 
 @cache
-def code_files(model_type: str, auto_class: str) -> dict[str, str]:
-    """The Python files that `trust_remote_code` needs for a model that was saved by `auto_class`: name -> text."""
+def code_files(model_type: str, auto_class: str, tokens_leave: bool = False) -> dict[str, str]:
+    """The Python files that `trust_remote_code` needs for a model that was saved by `auto_class`: name -> text.
+
+    Args:
+        tokens_leave: whether tokens halt one by one; so they do in models that write text.
+    """
     from .. import __version__
 
     family = ARCHITECTURES[model_type]
     classes = [family.prefix + family.heads[head] for head in carried_heads(model_type, auto_class)]
     entries = {name: family.class_names[name] for name in (f"{family.prefix}Config", *classes)}
-    left_out = () if auto_class in GENERATES else (MAKES_CACHE,)
+    left_out = () if auto_class in GENERATES else (MAKES_CACHE,) if tokens_leave else (MAKES_CACHE, PACKS)
     return bundle(entries, left_out, SOURCE, f"hf_recurrent {__version__}")
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from ...models.config.exit_criteria import LEARNED
 from ...models.config.fields import shown
 from ...models.ops.modes import inference_mode
+from .graph_loop import iterate_in_graph
 
 # of a model's output, what a graph returns
 OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state", "ponder_steps", "encoder_ponder_steps")
@@ -97,7 +98,7 @@ def traced(model: nn.Module, loop: bool) -> Iterator[None]:
     parts = [part for part in model.modules() if hasattr(part, "loop_in_graph")]
     try:
         for part in parts:
-            part.loop_in_graph = loop
+            part.loop_in_graph = iterate_in_graph if loop else None
         # exporters write SDPA out, with another order of its result in memory than the one that was traced
         model.set_attn_implementation("eager")
         if experts is not None:

@@ -103,7 +103,7 @@ class AlbertRecurrentModel(SharedBlockModel, DepthModel, AlbertRecurrentPreTrain
     def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
         options = super().depth_options(call, max_depth)
         # a loop in a graph has one body
-        return options._replace(loop_in_graph=options.loop_in_graph and len(self.groups) == 1)
+        return options if len(self.groups) == 1 else options._replace(loop_in_graph=None)
 
 
 # a `ModuleList` cannot be one of peft's `modules_to_save`

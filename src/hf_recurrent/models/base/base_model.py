@@ -19,7 +19,7 @@ from ..depth.cache import check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..depth.halting import FixedDepth
-from ..depth.layouts import lay_out, masked_mean
+from ..depth.layouts import PackedLayout, lay_out, masked_mean
 from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import halting_distribution
 from ..ops.attention import PaddedContext, Rotations
@@ -53,6 +53,7 @@ class ForwardCall(NamedTuple):
     features: Callable[..., torch.Tensor] | None = None
     record_steps: bool = False
     full: bool = False  # whether the host knows that no token is padding
+    packed: type | None = None  # class of packed layouts, see `lay_out`
 
 
 def newest_columns(mask: torch.Tensor, number: int) -> torch.Tensor:
@@ -101,6 +102,8 @@ class BaseModel(RecurrentPreTrainedModel):
     # a cap of depth by a sequence's length, which tokens to come change
     depth_follows_length = False
     model_arguments: tuple[str, ...] = ()
+    # None in the code of a checkpoint that does without
+    packed_layout = None
     # of the names of the inputs, in messages
     input_prefix = ""
 
@@ -328,6 +331,7 @@ class BaseModel(RecurrentPreTrainedModel):
             features=self.features,
             record_steps=output_steps,
             full=full,
+            packed=self.packed_layout,
         )
         hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
         new_mask = newest_columns(mask, hidden.shape[1])
@@ -535,7 +539,7 @@ def run_layers(
     """Fixed depth: each layer once, over (B, S, E)."""
     strategy = FixedDepth()
     options = DepthOptions(max_depth=len(layers), record_states=call.record_states, full=call.full)
-    layout = lay_out(config, strategy, hidden, mask, context, cache, options)
+    layout = lay_out(config, strategy, hidden, mask, context, cache, options, packed=call.packed)
     depth = iterate(list(layers), strategy, layout, hidden, mask, options)
     check_not_nan("the states are", depth.hidden_states)
     return depth
@@ -545,6 +549,7 @@ class DepthModel(BaseModel):
     """`encode` all tokens at once; architectures define `run_depth(hidden, mask, context, call, cache)`."""
 
     cache_remembers_padding = True
+    packed_layout = PackedLayout
 
     def new_cache(self, max_depth: int | None = None) -> DepthCache:
         return DepthCache(self.cache_steps(max_depth), self.signature())

@@ -12,6 +12,7 @@ from torch import nn
 
 from ..depth.chunk_cache import ChunkCache
 from ..depth.chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
+from ..depth.layouts import PackedLayout
 from ..depth.loop import DepthOutput
 from ..ops.attention import PaddedContext, Rotations, pack
 from ..ops.graphs import in_graph
@@ -59,6 +60,8 @@ class ChunkRecurrentModel(BaseModel):
     the slots `context.memory`. `memory_blocks()` is the block of each depth step, which attends to the memory, or the
     one that all share.
     """
+
+    packed_layout = PackedLayout
 
     def build_memory(self, config) -> None:
         # before the first chunk; equal slots would get equal updates and, without dropout, stay equal

@@ -54,7 +54,7 @@ class AdaptiveDepthModel(BaseModel):
     # of sampled depths; processes that must draw the same seed it before each call
     depth_generator: torch.Generator | None = None
     # whether a traced call ends its loop over depth with the last unit, see `DepthOptions`
-    loop_in_graph = False
+    loop_in_graph = None
 
     @property
     def depth_config(self):
@@ -240,7 +240,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         strategy = self.strategy(call, max_depth, cache)
         options = self.depth_options(call, max_depth)
         leaving = "rows" if self.stays_whole(strategy) else "tokens"
-        layout = lay_out(self.config, strategy, hidden, mask, context, cache, options, leaving)
+        layout = lay_out(self.config, strategy, hidden, mask, context, cache, options, leaving, call.packed)
         depth = iterate(self.depth_blocks(max_depth), strategy, layout, hidden, mask, options)
         if not strategy.halts:
             check_not_nan("the states are", depth.hidden_states)

@@ -122,7 +122,7 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
 
     def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
         # keys that tokens keep would have to be carried through the graph
-        return super().depth_options(call, max_depth)._replace(loop_in_graph=False)
+        return super().depth_options(call, max_depth)._replace(loop_in_graph=None)
 
     def new_cache(self, max_depth: int | None = None) -> DepthCache:
         return DepthCache(self.cache_steps(max_depth), self.signature(), self.config.layers_per_step)

@@ -74,6 +74,7 @@ def lay_out(
     cache,
     options,
     leaving: str | None = None,
+    packed: type["PackedLayout"] | None = None,
 ) -> "Layout":
     """The layout of a batch of states (B, S, E), for a mask (B, S) of its tokens.
 
@@ -82,6 +83,7 @@ def lay_out(
         cache: a forward pass's view of the cache; None without one.
         options: `DepthOptions`.
         leaving: what may leave the loop once it has halted: "rows", "tokens" one by one, or None for nothing.
+        packed: the class of packed layouts; None to compute padding, and let tokens leave with their rows alone.
     """
     if getattr(context, "window_mask", None) is not None:
         # masks of windows are made for whole rows
@@ -95,11 +97,12 @@ def lay_out(
     partial = not (config.is_causal and is_flash(config))
     partial = partial and not (torch.is_grad_enabled() and keeps_keys(config, strategy))
     partial = partial and options.may_compact(strategy) and not launch_bound
+    partial = partial and packed is not None
     if leaving == "tokens" and partial and (cache is None or (first and bool(mask.any()))):
-        return PackedLayout(config, strategy, mask, context, cache, leaving)
+        return packed(config, strategy, mask, context, cache, leaving)
     # with cached tokens halted ones are still attended to, so that they leave with their rows
     if leaving == "tokens":
-        leaving = None if cache is None else "rows"
+        leaving = None if cache is None and packed is not None else "rows"
     # packed kernels take the batch as it is, and a cache that gradients go through is not written in place
     if cache is not None and (torch.is_grad_enabled() or getattr(context, "packing", None) is not None):
         leaving = None
@@ -107,8 +110,8 @@ def lay_out(
     # padded FlashAttention packs its rows anew at each step
     too_small = launch_bound and not is_flash(config)
     may_pack = may_pack and not (options.full or records or too_small or keeps_keys(config, strategy))
-    if may_pack and packing_pays(mask.numel(), int(mask.sum()), width):
-        return PackedLayout(config, strategy, mask, context, cache, leaving if cache is None else None)
+    if may_pack and packed is not None and packing_pays(mask.numel(), int(mask.sum()), width):
+        return packed(config, strategy, mask, context, cache, leaving if cache is None else None)
     return PaddedLayout(config, strategy, mask, context, cache, leaving, options.full)
 
 
