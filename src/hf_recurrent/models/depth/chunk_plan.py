@@ -68,7 +68,7 @@ def plan_chunks(config, mask: torch.Tensor, num_cached: torch.Tensor | None, sha
     sizes = (lengths + config.num_chunks - 1) // config.num_chunks if by_count else size
     offset = torch.zeros_like(lengths) if num_cached is None else num_cached
     # a short sequence has small chunks, and so may have more of them than the longest one
-    num_chunks = (min(config.num_chunks, width) if by_count else -(-width // size)) + (num_cached is not None)
+    num_chunks = (min(config.num_chunks, width) if by_count else -(-width // size)) + (0 if num_cached is None else 1)
     first = torch.arange(num_chunks, device=device)[:, None] * sizes - offset
     starts = first.clamp_min(0)
     counts = (torch.minimum(lengths, first + sizes) - starts).clamp_min(0)  # (chunks, B)

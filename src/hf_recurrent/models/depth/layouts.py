@@ -74,7 +74,7 @@ def lay_out(
     cache,
     options,
     leaving: str | None = None,
-    packed: type["PackedLayout"] | None = None,
+    packed: type | None = None,
 ) -> "Layout":
     """The layout of a batch of states (B, S, E), for a mask (B, S) of its tokens.
 
