@@ -51,7 +51,7 @@ def train_rank(accelerator: Accelerator, job: str, folder: Path) -> None:
     else:
         mesh = init_device_mesh("cpu", (2,))
         for module in list(model.modules()):
-            if type(module).__name__ in ("TransformerBlock", "MemoryUpdate"):
+            if type(module).__name__ in ("MemoryBlock", "MemoryUpdate"):
                 fully_shard(module, mesh=mesh, reshard_after_forward=kind != "kept")
         fully_shard(model, mesh=mesh)
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)

@@ -73,7 +73,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["TransformerBlock", "MemoryUpdate"]
+    _no_split_modules = ["TransformerBlock", "MemoryBlock", "MemoryUpdate"]
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True

@@ -13,7 +13,7 @@ from ..heads.classification import ForSequenceClassification
 from ..heads.masked import ForMaskedLM
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.transformer_block import TransformerBlock
+from ..ops.memory import MemoryBlock
 from .configuration_gutlb import GUTLBConfig
 
 
@@ -27,7 +27,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
     def __init__(self, config: GUTLBConfig):
         super().__init__(config)
         self.build_embedding(config)
-        self.block = TransformerBlock(config, gated=config.feed_forward == "gated", attends_to_memory=True)
+        self.block = MemoryBlock(config, gated=config.feed_forward == "gated")
         self.build_halting(config)
         self.build_memory(config)
         self.post_init()
@@ -44,7 +44,7 @@ class GUTLBModel(SharedBlockModel, ChunkRecurrentModel, GUTLBPreTrainedModel):
     def cache_depth(self, max_depth: int | None) -> int:
         return self.cache_steps(max_depth)
 
-    def memory_blocks(self) -> list[TransformerBlock]:
+    def memory_blocks(self) -> list[MemoryBlock]:
         return [self.block]
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:

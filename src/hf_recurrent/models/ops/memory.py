@@ -12,6 +12,7 @@ from .feed_forward import FeedForward
 from .initialization import torch_default
 from .layers import Dropout
 from .masks import Mask
+from .transformer_block import TransformerBlock
 
 
 class CrossAttention(Attention):
@@ -67,6 +68,21 @@ class CrossAttention(Attention):
         heads = (states.to(query.dtype).transpose(1, 2) for states in (query, *memory))
         attended = context.queries.gather(self.attend(*heads, None)[0])
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), None
+
+
+class MemoryBlock(TransformerBlock):
+    """A block whose tokens attend to the memory slots after attending to each other (Algorithm 2)."""
+
+    gathered_methods = ("keys_values", "project_memory")
+    # as in the reference implementation
+    initializer_of_maps = staticmethod(torch_default)
+
+    def build_read(self, config, layer_idx: int) -> CrossAttention:
+        return CrossAttention(config, layer_idx)
+
+    def project_memory(self, memory: torch.Tensor) -> KeyValue:
+        """Keys and values of memory slots: (B, M, E) -> (B, M, H, D) each."""
+        return self.memory_read.project(memory)
 
 
 class MemoryUpdate(GradientCheckpointingLayer):

@@ -11,9 +11,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
 from .feed_forward import FeedForward
-from .initialization import torch_default, xavier
+from .initialization import Initializer, xavier
 from .layers import Dropout
-from .memory import CrossAttention
 
 
 class BlockOutput(NamedTuple):
@@ -30,28 +29,26 @@ class TransformerBlock(GradientCheckpointingLayer):
     """`a = x + Attention(LN x, LN source); y = a + FFN(LN a)`, optionally gated: `g y + (1 - g) x`.
 
     The gate (Eq. 9-11 of the dynamic-halt paper) carries over the block's raw input `x`, not the attention
-    residual `a`. The two attention streams share one layer norm, as in the reference implementation. With
-    `attends_to_memory` the tokens attend to the memory slots after attending to each other (Algorithm 2).
+    residual `a`. The two attention streams share one layer norm, as in the reference implementation.
     """
 
-    gathered_methods = ("keys_values", "project_memory")
+    gathered_methods = ("keys_values",)
+    initializer_of_maps: Initializer = staticmethod(xavier)
 
-    def __init__(self, config, gated: bool = False, layer_idx: int = 0, attends_to_memory: bool = False):
+    def __init__(self, config, gated: bool = False, layer_idx: int = 0):
         super().__init__()
-        # blocks with a memory start as the reference's do
-        initializer = torch_default if attends_to_memory else xavier
-        width = config.hidden_size
+        width, initializer = config.hidden_size, self.initializer_of_maps
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.attention = SelfAttention(config, layer_idx)
-        self.memory_read = CrossAttention(config, layer_idx) if attends_to_memory else None
+        self.memory_read = self.build_read(config, layer_idx)
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(width, config.intermediate_size, config.dropout, initializer)
         self.gate = FeedForward(width, config.gate_intermediate_size, config.dropout, initializer) if gated else None
         self.dropout = Dropout(config.dropout)
 
-    def project_memory(self, memory: torch.Tensor) -> KeyValue:
-        """Keys and values of memory slots: (B, M, E) -> (B, M, H, D) each."""
-        return self.memory_read.project(memory)
+    def build_read(self, config, layer_idx: int) -> nn.Module | None:
+        """Attention to a memory, after the attention of tokens to each other; None without."""
+        return None
 
     def keys_values(self, source: torch.Tensor, context: PaddedContext) -> KeyValue:
         """Keys and values of tokens in these states: (B, S, E) -> (B, S, H, D) each."""

@@ -15,7 +15,7 @@ from ..heads.classification import ForSequenceClassification
 from ..heads.masked import ForMaskedLM
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.transformer_block import TransformerBlock
+from ..ops.memory import MemoryBlock
 from .configuration_tlb import TLBConfig
 
 
@@ -29,10 +29,7 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
     def __init__(self, config: TLBConfig):
         super().__init__(config)
         self.build_embedding(config)
-        self.layers = nn.ModuleList(
-            TransformerBlock(config, layer_idx=index, attends_to_memory=True)
-            for index in range(config.num_hidden_layers)
-        )
+        self.layers = nn.ModuleList(MemoryBlock(config, layer_idx=index) for index in range(config.num_hidden_layers))
         self.build_memory(config)
         self.post_init()
 
@@ -40,7 +37,7 @@ class TLBModel(ChunkRecurrentModel, TLBPreTrainedModel):
         check_whole(max_depth, "max_depth")
         return len(self.layers)
 
-    def memory_blocks(self) -> list[TransformerBlock]:
+    def memory_blocks(self) -> list[MemoryBlock]:
         return list(self.layers)
 
     def run_chunk(self, states: torch.Tensor, mask: torch.Tensor, context, call, cache) -> DepthOutput:
