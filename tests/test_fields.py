@@ -29,7 +29,8 @@ WRONG = [
     ({"hidden_size": torch.ones(2)}, r"`hidden_size` is a Tensor of torch.float32 with shape \(2,\): it must be int"),
     ({"hidden_size": True}, "`hidden_size` is True: it must be int"),
     ({"dropout": True}, "`dropout` is True: it must be float"),
-    ({"dropout": float("nan")}, "`dropout` is nan: it must be a finite number"),
+    ({"dropout": float("nan")}, r"`dropout` is nan: it must be in \[0, 1\)"),
+    ({"ponder_loss_weight": float("inf")}, "`ponder_loss_weight` is inf: it must be a finite number"),
 ]
 
 

@@ -46,30 +46,30 @@ class Capabilities:
     """Facts about a model of a given config, for code that works with every architecture.
 
     Attributes:
-        halting: the halting strategy: "none", "token", "global", "act" or "act_universal".
-        halting_unit: the unit that halts by itself: the "token", the "sequence", or the "chunk" of a sequence; None if
-            nothing.
+        halting: halting strategy: "none", "token", "global", "act" or "act_universal".
+        halting_unit: what halts separately: each "token", the "sequence", or each "chunk" of a sequence; None if
+            nothing halts.
         shared_block: whether one block is iterated, so that a call may choose `max_depth`.
-        computes_candidate: whether a halting decision computes the step under decision, too.
-        synchronous: whether a sequence's halted tokens go on being computed until its last one halts.
-        stops_when_halted: whether a unit that has halted takes no further steps.
-        spares_steps: whether such a unit also needs no further applications of the block.
-        halting_threshold: halting mass at which a unit stops; None where layers are not shared.
-        reads: processing of a sequence: the "whole" at once, or by "chunks", "blocks" or single "tokens".
+        computes_candidate: whether a halting decision also computes the step that it decides about.
+        synchronous: whether the halted tokens of a sequence are computed until its last token halts.
+        stops_when_halted: whether a halted token or sequence takes no further steps.
+        spares_steps: whether a halted token or sequence also needs no further applications of the block.
+        halting_threshold: halting mass at which a token or sequence stops; None where layers are not shared.
+        reads: how a sequence is processed: the "whole" at once, or by "chunks", "blocks" or single "tokens".
         division: division into chunks, "fixed", "balanced" or "count"; None without chunks.
-        span: tokens of a chunk or block; None where that depends on the sequence, or without either.
-        positions: most tokens of a sequence, where each has a position of its own; None for any number.
+        span: number of tokens of a chunk or block; None if it depends on the sequence, or without chunks and blocks.
+        positions: largest number of tokens of a sequence, if positions have embeddings; None for any number.
         attends: whether tokens attend to each other.
         resumable: whether a sequence may be processed in pieces, with a cache.
-        growing_cache: whether the cache grows with the context, rather than being of constant size.
-        memory_slots: slots of the memory that chunks are written into; 0 without.
-        state_vectors: vectors carried from block to block; 0 without.
-        gates: states weighed by update gates: "tokens" or "states"; None without gates.
-        routers: the routers of a stack, by the names of the outputs with their choices.
-        stacks: names of the stacks: one without name, or "encoder" and "decoder".
-        siamese: whether the sentences of a pair are encoded apart.
-        exit_criterion: what stops units: "learned", or an exit criterion, which the fields about halting then describe;
-            None where layers are not shared.
+        growing_cache: whether the cache grows with the context, rather than having a constant size.
+        memory_slots: number of slots of the memory that chunks are written into; 0 without memory.
+        state_vectors: number of vectors that are carried from block to block; 0 without.
+        gates: what update gates weigh: "tokens" or "states"; None without gates.
+        routers: the routers of a stack, by the names of the outputs that have their choices.
+        stacks: names of the stacks: one without a name, or "encoder" and "decoder".
+        siamese: whether the sentences of a pair are encoded separately.
+        exit_criterion: what stops tokens or sequences: "learned", or an early-exit criterion, which the fields about
+            halting then describe; None where layers are not shared.
     """
 
     halting: str = "none"
@@ -247,11 +247,11 @@ class RecurrentConfig(PreTrainedConfig):
 
     @classmethod
     def preset(cls: type[Built], name: str, /, **fields: Any) -> Built:
-        """The config of a named size: "tiny", "small", "base" (the paper's) or "large"; or with a paper's halting.
+        """The config of a named size, "tiny", "small", "base" (the paper's) or "large", or with the halting of a paper.
 
         Args:
-            name: of the size, or of one of the `papers`.
-            fields: others, or over those of the preset; sizes that are not named follow the width.
+            name: name of a size in `presets`, or of a paper in `papers`.
+            fields: further fields, which have precedence over the preset. Sizes that are not given follow the width.
 
         Raises:
             ValueError: there is no such preset, or the fields make no config.
@@ -265,13 +265,13 @@ class RecurrentConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """As of transformers, but fields that a loader passes are checked together with the stored ones.
+        """Make a config as transformers does, and check fields that a loader passes together with the stored fields.
 
-        Fields that an earlier version stored get their names of today. A saved config, which has the version of
-        transformers, holds all fields that there were: where one is missing, it takes the class's `earlier_defaults`.
+        Fields that an earlier version saved get today's names. A saved config, which has the version of transformers,
+        holds all fields of its time; a missing field has the value in `earlier_defaults`.
 
-        None for a field that a new config fills in, which transformers would set, is refused; so is another
-        architecture's config.
+        Raises:
+            ValueError: the config is of another architecture, or a field that only a new config fills in is None.
         """
         stored = config_dict.get("model_type")
         if stored is not None and not is_of(cls, stored):

@@ -44,7 +44,7 @@ class Range(NamedTuple):
     """The allowed values of a number, or of each number in a list. A call makes a dataclass field with a default.
 
     Attributes:
-        holds: whether a finite number is allowed.
+        holds: whether a number is allowed, if it is finite.
         text: the allowed values, for messages and documentation.
         limit: kind of a size, one of `SIZE_LIMITS`.
     """
@@ -59,10 +59,10 @@ class Range(NamedTuple):
     def problem(self, value: float) -> str | None:
         """How a number must be if it is out of range, None if it is not."""
         most = math.inf if self.limit is None else size_limit(self.limit)
-        if not abs(value) <= LARGEST_FLOAT32:
-            return "it must be a finite number that float32 can hold"
         if not self.holds(value):
             return f"it must be {self.text}"
+        if not abs(value) <= LARGEST_FLOAT32:
+            return "it must be a finite number that float32 can hold"
         if value > most:
             return f"it must be at most {most}, to limit memory; set HF_RECURRENT_MAX_{self.limit} to raise the limit"
         return None
