@@ -5,6 +5,7 @@ Sequences halt under global halting, tokens under token halting and in causal mo
 global halting, the sentences; models that read chunk by chunk have one for each chunk.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -101,6 +102,12 @@ class RecurrentOutput(ModelOutput):
     router_statistics: tuple | None = None
     step_features: NumbersOfEach = None
     halting_distribution: Numbers = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # transformers collects the names of all fields for each value that is set
+        if value is not None and name in self.__dataclass_fields__:
+            OrderedDict.__setitem__(self, name, value)
+        object.__setattr__(self, name, value)
 
 
 @dataclass
