@@ -136,7 +136,8 @@ class SparseLayout(Layout):
         self.context = context = context._replace(visible=implemented(visible))
         if self.attention.position_bias is not None:
             positions = context.select(self.positions)
-            queries = positions.take_along_dim(columns, 1)
+            num_rows = max(positions.shape[0], columns.shape[0])
+            queries = positions.expand(num_rows, -1).gather(1, columns.expand(num_rows, -1))
             index, entries = self.attention.position_bias.index(positions[:, None] - queries[..., None])
             self.context = context = context._replace(index=index, entries=entries)
         if self.memory is not None:

@@ -37,15 +37,15 @@ class Dispatch(NamedTuple):
 
     def spread(self, states: torch.Tensor) -> torch.Tensor:
         """States of tokens (N, in), or of assignments (N, k, in) -> (M, in) in the order of the dispatch."""
+        per_token = self.expert.shape[1] if states.dim() == 2 else 1
         states = states.flatten(0, -2)
-        share = self.expert.numel() // states.shape[0]
         if self.order is not None:
-            return states.index_select(0, self.order // share)
-        return states if share == 1 else states.repeat_interleave(share, dim=0)
+            return states.index_select(0, self.order // per_token)
+        return states[:, None].expand(-1, per_token, -1).flatten(0, 1)
 
     def collect(self, results: torch.Tensor) -> torch.Tensor:
         """(M, out) in the order of the dispatch -> (N, k, out)."""
-        return place(results, self.order, results.shape[0]).unflatten(0, self.expert.shape)
+        return place(results, self.order, results.shape[0]).unflatten(0, (-1, self.expert.shape[1]))
 
 
 def expert_products(

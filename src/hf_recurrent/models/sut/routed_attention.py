@@ -183,7 +183,7 @@ class RoutedAttention(nn.Module):
         else:
             entries, index = self.position_bias(query, context), context.index[:, None, :, None]
             entries = entries.permute(0, 3, 1, 2, 4)
-            shape = torch.broadcast_shapes(entries.shape[:-1], index.shape[:-1])
+            shape = torch.broadcast_tensors(entries[..., 0], index[..., 0])[0].shape
             bias = entries.expand(*shape, -1).gather(-1, index.expand(*shape, -1)).to(query.dtype)
         # half of the lowest finite number, so that its sum with a score is not infinite
         bias = torch.where(visible, bias, torch.finfo(computing_dtype(query)).min / 2)
