@@ -15,7 +15,7 @@ from ..config.fields import shown
 from ..depth.early_exit import EarlyExit, exit_indicator
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule, default_threshold_problem, resolve_exit
 from ..depth.halting import FixedDepth, HaltingStrategy
-from ..depth.layouts import lay_out
+from ..depth.layouts import PaddedLayout, lay_out
 from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import sampled_depth
 from ..depth.stick_breaking import StickBreaking
@@ -224,6 +224,9 @@ class SharedBlockModel(AdaptiveDepthModel):
             attends_to_mixture=mixes and config.halting == "token",
         )
 
+    # keys that tokens see in layers that slide; None if no layer does
+    window: int | None = None
+
     def depth_blocks(self, max_depth: int) -> Sequence[nn.Module]:
         """The block that all steps share, or the block of each step."""
         return [self.block]
@@ -240,7 +243,11 @@ class SharedBlockModel(AdaptiveDepthModel):
         strategy = self.strategy(call, max_depth, cache)
         options = self.depth_options(call, max_depth)
         leaving = "rows" if self.stays_whole(strategy) else "tokens"
-        layout = lay_out(self.config, strategy, hidden, mask, context, cache, options, leaving, call.packed)
+        if self.window is None:
+            layout = lay_out(self.config, strategy, hidden, mask, context, cache, options, leaving, call.packed)
+        else:
+            # masks of windows are made for whole rows
+            layout = PaddedLayout(self.config, strategy, mask, context, cache)
         depth = iterate(self.depth_blocks(max_depth), strategy, layout, hidden, mask, options)
         if not strategy.halts:
             check_not_nan("the states are", depth.hidden_states)

@@ -85,9 +85,6 @@ def lay_out(
         leaving: what may leave the loop once it has halted: "rows", "tokens" one by one, or None for nothing.
         packed: the class of packed layouts; None to compute padding, and let tokens leave with their rows alone.
     """
-    if getattr(context, "window_mask", None) is not None:
-        # masks of windows are made for whole rows
-        return PaddedLayout(config, strategy, mask, context, cache)
     width, records = hidden.shape[-1], options.record_states or in_graph()
     launch_bound = is_launch_bound(mask.device, mask.numel(), width)
     first = cache is not None and cache.is_empty and mask.shape[1] > 1
