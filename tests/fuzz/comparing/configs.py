@@ -9,6 +9,9 @@ import types
 import typing
 
 from huggingface_hub.errors import StrictDataclassError
+from transformers import PreTrainedConfig
+
+from hf_recurrent.models.config.base import RecurrentConfig
 
 # what the fields begin with, so that each may be drawn by itself: sizes that fit each other
 SMALL = {
@@ -77,9 +80,10 @@ DRAWN_SHARE = 0.4
 
 
 def own_fields(config_class: type) -> dict[str, object]:
-    """Types of the fields that this package declares, but for those that have one value alone."""
+    """Types of this package's own fields, but for those that have one value alone."""
     ours = [cls for cls in config_class.__mro__ if cls.__module__.startswith("hf_recurrent.")]
-    names = {name for cls in ours for name in vars(cls).get("__annotations__", {})}
+    names = {name for cls in ours if cls is not RecurrentConfig for name in cls.__annotations__}
+    names |= RecurrentConfig.__annotations__.keys() - PreTrainedConfig.__annotations__.keys()
     kinds = {field.name: field.type for field in dataclasses.fields(config_class) if field.name in names}
     return {name: kind for name, kind in kinds.items() if not is_constant(kind)}
 

@@ -18,8 +18,6 @@ Shapes: B sequences, S columns of a call, N tokens, W tokens of a block, m block
 H heads, D head dim, E width. "States" of tokens may have any further dimensions.
 """
 
-from functools import cached_property
-
 import torch
 
 from ..depth.layouts import packing_pays
@@ -42,14 +40,7 @@ class RegularBlocks:
     pieces = (slice(None),)
     order = rank = None
 
-    def __init__(
-        self,
-        width: int,
-        batch_size: int,
-        num_cached: int,
-        length: int,
-        device: torch.device,
-    ):
+    def __init__(self, width: int, batch_size: int, num_cached: int, length: int, device: torch.device):
         self.width, self.batch_size, self.num_cached = width, batch_size, num_cached
         self.num_blocks = max(1, length // width)
         self.length = length // self.num_blocks
@@ -86,10 +77,7 @@ class RegularBlocks:
         self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """New keys or values (N, H, D) with earlier ones, for `windows` and `window`, and those to be cached."""
-        new, previous = (
-            new.unflatten(0, (-1, self.length)),
-            past[f"previous_{name}"].to(new.dtype),
-        )
+        new, previous = new.unflatten(0, (-1, self.length)), past[f"previous_{name}"].to(new.dtype)
         if self.num_blocks > 1:
             before = torch.cat((previous, new[: -self.batch_size]))
             # a view would hold all blocks of a long call in memory
@@ -100,10 +88,7 @@ class RegularBlocks:
         if self.complete[0]:
             return tokens, {f"previous_{name}": new}
         rest = past.get(name, previous)[:, new.shape[1] :].to(new.dtype)
-        return tokens, {
-            f"previous_{name}": previous,
-            name: torch.cat((new, rest), dim=1),
-        }
+        return tokens, {f"previous_{name}": previous, name: torch.cat((new, rest), dim=1)}
 
     def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         """Keys or values (r, W + Q, H, D) of each group of pieces."""
@@ -134,12 +119,7 @@ class RaggedBlocks:
         starts: list[int] | None = None,
         num_queries: int | None = None,
     ):
-        self.width, self.cached, self.totals, self.num_queries = (
-            width,
-            cached,
-            totals,
-            num_queries,
-        )
+        self.width, self.cached, self.totals, self.num_queries = width, cached, totals, num_queries
         self.present, self.complete, self.num_blocks = present, complete, len(present)
         self.batch_size, device = cached.shape[0], cached.device
         self.num_tokens_in_block = totals % width
@@ -154,25 +134,26 @@ class RaggedBlocks:
             # of each token (N,)
             self.piece = pieces.repeat_interleave(self.counts, output_size=starts[-1])
         else:
-            self.first, self.piece = (
-                pieces * num_queries,
-                pieces.repeat_interleave(num_queries),
-            )
+            self.first, self.piece = pieces * num_queries, pieces.repeat_interleave(num_queries)
             self.starts = [j * self.batch_size * num_queries for j in range(self.num_blocks + 1)]
         # index of a token less its place, for each block and sequence
         shift = self.first - self.first_place
         place = block * self.batch_size + self.sequence
         self.shift = shift.new_zeros(self.num_blocks * self.batch_size).index_copy(0, place, shift)
+        self.grouped, self._parts = self._group(), None
+        self.pieces = [group.context[0] for group in self.grouped.groups]
+        # index (B, W) of the places of each sequence's last complete block, and of the incomplete one
+        sequence = self.range(0, self.batch_size)[:, None]
+        begin = (totals // width * width)[:, None]
+        self.last_blocks = [self.index(sequence, begin + self.range(*ends)) for ends in ((-width, 0), (0, width))]
 
     def index(self, sequence: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """Index in `extend` of places of sequences, counted from the first block on: W before it, -W to -1.
 
         Places after the last token have any index.
         """
-        size, end = (
-            self.batch_size * self.width,
-            self.batch_size * self.width + self.starts[-1],
-        )
+        size = self.batch_size * self.width
+        end = size + self.starts[-1]
         block = (place // self.width).clamp(0, self.num_blocks - 1)
         new = (self.shift[block * self.batch_size + sequence] + place + size).clamp(size, end - 1)
         earlier = sequence * self.width + place + torch.where(place < 0, self.width, end)
@@ -181,8 +162,7 @@ class RaggedBlocks:
     def range(self, start: int, stop: int) -> torch.Tensor:
         return torch.arange(start, stop, device=self.cached.device)
 
-    @cached_property
-    def grouped(self) -> GroupedRows:
+    def _group(self) -> GroupedRows:
         """Pieces in groups of similarly many tokens, whose context is the pieces and the index of their keys."""
 
         def group(tokens: torch.Tensor, pieces: torch.Tensor | slice) -> RowGroup:
@@ -194,19 +174,12 @@ class RaggedBlocks:
         tokens = self.range(0, self.starts[-1]).unflatten(0, (-1, self.num_queries))
         return GroupedRows((group(tokens, slice(None)),), None)
 
-    @property
-    def pieces(self) -> list[torch.Tensor | slice]:
-        return [group.context[0] for group in self.grouped.groups]
-
     def lay_out(self, mask: torch.Tensor, order: torch.Tensor | None) -> "RaggedBlocks":
         """Find the tokens of (B, S), of which sequence b is `order[b]`."""
         columns, place = tokens_first(mask)
         own = self.range(0, self.batch_size)
         self.order, self.rank = order, None if order is None else order.argsort()
-        sequence, here = (
-            self.sequence[self.piece],
-            (own if order is None else self.rank)[:, None],
-        )
+        sequence, here = self.sequence[self.piece], (own if order is None else self.rank)[:, None]
         row = sequence if order is None else order[sequence]
         number = self.range(0, self.starts[-1]) - (self.first - self.first_place)[self.piece] - self.cached[sequence]
         self.columns = row * mask.shape[1] + columns[row, number.clamp(0, mask.shape[1] - 1)]
@@ -222,30 +195,20 @@ class RaggedBlocks:
         return tokens.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
 
     def part(self, block: int) -> "RaggedBlocks":
-        return self if self.num_blocks == 1 else self.parts[block]
-
-    @cached_property
-    def parts(self) -> list["RaggedBlocks"]:
-        """Each block; sequences that do not go through it keep the tokens that they have cached."""
-        parts = []
-        for block, (present, complete) in enumerate(zip(self.present, self.complete, strict=True)):
-            totals = self.totals - block * self.width
-            left = totals <= 0
-            totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
-            cached = torch.where(left, totals, self.cached if block == 0 else 0)
-            starts = [0, self.starts[block + 1] - self.starts[block]]
-            parts.append(
-                RaggedBlocks(
-                    self.width,
-                    cached,
-                    totals,
-                    [present],
-                    [complete],
-                    starts,
-                    self.num_queries,
-                )
-            )
-        return parts
+        """One of the blocks; sequences that do not go through it keep the tokens that they have cached."""
+        if self.num_blocks == 1:
+            return self
+        if self._parts is None:
+            self._parts = []
+            for number, (present, complete) in enumerate(zip(self.present, self.complete, strict=True)):
+                totals = self.totals - number * self.width
+                left = totals <= 0
+                totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
+                cached = torch.where(left, totals, self.cached if number == 0 else 0)
+                starts = [0, self.starts[number + 1] - self.starts[number]]
+                shape = ([present], [complete], starts, self.num_queries)
+                self._parts.append(RaggedBlocks(self.width, cached, totals, *shape))
+        return self._parts[block]
 
     def completing(self, block: int) -> torch.Tensor | None:
         return None if self.num_queries is None else self.totals >= (block + 1) * self.width
@@ -256,13 +219,6 @@ class RaggedBlocks:
     def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
         return self.grouped.gather(groups)
 
-    @cached_property
-    def last_blocks(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Index (B, W) of the places of each sequence's last complete block, and of the incomplete one."""
-        sequence = self.range(0, self.batch_size)[:, None]
-        begin = (self.totals // self.width * self.width)[:, None]
-        return tuple(self.index(sequence, begin + self.range(*ends)) for ends in ((-self.width, 0), (0, self.width)))
-
     def extend(
         self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -272,10 +228,7 @@ class RaggedBlocks:
         complete, incomplete = self.last_blocks
         cached = {f"previous_{name}": take(tokens, complete) if self.complete[0] else previous}
         all_end_here = self.num_queries is None and self.complete[-1] == self.batch_size
-        return tokens, cached if all_end_here else {
-            **cached,
-            name: take(tokens, incomplete),
-        }
+        return tokens, cached if all_end_here else cached | {name: take(tokens, incomplete)}
 
     def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         return [take(tokens, group.context[1]) for group in self.grouped.groups]
@@ -314,10 +267,7 @@ def blocks_of_call(
     totals = cached + counts
     if in_graph():
         num_blocks = (2 * width - 2 + length) // width
-        num_queries, complete = (
-            length if num_blocks == 1 else width,
-            [batch_size] * num_blocks,
-        )
+        num_queries, complete = length if num_blocks == 1 else width, [batch_size] * num_blocks
     else:
         firsts, ends = torch.stack((cached, totals)).tolist()
         num_blocks = own_blocks = max(1, -(-max(ends) // width))

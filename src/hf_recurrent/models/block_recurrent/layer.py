@@ -101,7 +101,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
     ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the states before each block, the states after it, and the share that it overwrites."""
         cell, state = self.state_cell, past["state"]
-        before = self.state_keys_values(past, blocks.present[0]) if feedback is None else feedback
+        before = cell.first_keys_values(past, blocks.present[0]) if feedback is None else feedback
         reads, states, forgotten = [], [], []
         for block, (present, complete) in enumerate(zip(blocks.present, blocks.complete, strict=True)):
             before = cell.keys_values(state[:present]) if before is None else before
@@ -135,9 +135,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
 
     def state_keys_values(self, past: dict[str, torch.Tensor], number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values (b, S, H, D) of the states of the first sequences, before the first block."""
-        if "state_key" in past and not torch.is_grad_enabled():
-            return past["state_key"][:number], past["state_value"][:number]
-        return self.state_cell.keys_values(past["state"][:number])
+        return self.state_cell.first_keys_values(past, number)
 
     def state_after(
         self, state: torch.Tensor, tokens: tuple[torch.Tensor, torch.Tensor], token_mask: torch.Tensor

@@ -86,6 +86,12 @@ class StateCell(ScaledAttention):
         states = self.add_ids(state)
         return self.unit(self.k_proj, states), self.heads(self.v_proj(states))
 
+    def first_keys_values(self, past: dict[str, torch.Tensor], number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values (b, S, H, D) of the states of the first sequences, before the first block."""
+        if "state_key" in past and not torch.is_grad_enabled():
+            return past["state_key"][:number], past["state_value"][:number]
+        return self.keys_values(past["state"][:number])
+
     def update(
         self,
         state: torch.Tensor,
