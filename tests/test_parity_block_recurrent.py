@@ -117,7 +117,7 @@ MUTATIONS = {
         "forward",
         lambda self, state, inputs: gate(self, gate(self, state, inputs)[0], inputs),
     ),
-    "signed scales": ("xl", scaled_attention.HeadScales, "forward", lambda self: self.weight),
+    "signed scales": ("xl", scaled_attention.ScaledAttention, "factors", lambda self, scales: scales()),
     "no feedback": ("feedback_fixed_skip", layer.BlockRecurrentLayer, "state_keys_values", of_the_first_block),
     "exact": (
         "memorizing_bucketed",

@@ -11,12 +11,11 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..ops.flex_attention import is_flex
-from ..ops.initialization import initialized_linear, truncated_normal
 from ..ops.layers import Dropout
 from ..ops.sharding import touch_all_parameters
 from .blocks import Blocks
 from .external_memory import MEMORY_NAMES, KNNAttention, write_block
-from .scaled_attention import HeadScales, PositionBias, ScaledAttention, window_bias, window_scores
+from .scaled_attention import PositionBias, ScaledAttention, unbiased_linear, window_bias, window_scores
 from .state_cell import StateCell
 
 
@@ -44,8 +43,8 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         self.attention_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
         self.attention = WindowAttention(config, layer_idx)
         self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.up_proj = initialized_linear(size, config.intermediate_size, truncated_normal, bias=False)
-        self.down_proj = initialized_linear(config.intermediate_size, size, truncated_normal, bias=False)
+        self.up_proj = unbiased_linear(size, config.intermediate_size)
+        self.down_proj = unbiased_linear(config.intermediate_size, size)
         self.dropout = Dropout(config.dropout)
         self.state_cell = StateCell(config, layer_idx) if layer_idx in config.recurrent_indices else None
 
@@ -155,32 +154,31 @@ class WindowAttention(ScaledAttention):
         size, inner = config.hidden_size, config.num_attention_heads * config.head_dim
         attends_to_states = config.feedback or layer_idx in config.recurrent_indices
         has_memory = layer_idx in config.memory_indices
-        self.q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.k_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.v_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.scales = HeadScales(config)
+        self.q_proj = unbiased_linear(size, inner)
+        self.k_proj = unbiased_linear(size, inner)
+        self.v_proj = unbiased_linear(size, inner)
+        self.scales = self.new_scales()
         self.position_bias = None if has_memory and not config.memory_position_bias else PositionBias(config)
         self.memory = KNNAttention(config) if has_memory else None
         self.state_q_proj = self.state_scales = None
         if attends_to_states:
-            self.state_q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-            self.state_scales = HeadScales(config)
-        self.o_proj = initialized_linear((1 + attends_to_states) * inner, size, truncated_normal, bias=False)
-
-    def bias_by_distance(self) -> torch.Tensor:
-        """(H, W), of distances 1 to W; the learned scale of a head applies to position biases, too."""
-        scales = self.scales()[:, None]
-        if self.position_bias is None:
-            return torch.zeros_like(scales).expand(-1, self.config.window_size)
-        return self.position_bias() * scales
+            self.state_q_proj = unbiased_linear(size, inner)
+            self.state_scales = self.new_scales()
+        self.o_proj = unbiased_linear((1 + attends_to_states) * inner, size)
 
     def attend_window(
         self, query: torch.Tensor, tokens: list[torch.Tensor], blocks: Blocks
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Unit queries (N, H, D), keys and values of `Blocks.extend` -> (N, H, D), weights (P, H, Q, W + Q)."""
-        by_distance, inputs = self.bias_by_distance(), []
-        scores = window_scores if is_flex(self.config) else window_bias
-        for group in zip(blocks.spread(self.scales.scale_queries(query)), *map(blocks.windows, tokens), strict=True):
+        scales = self.factors(self.scales)[:, None]
+        if self.position_bias is None:
+            by_distance = torch.zeros_like(scales).expand(-1, self.config.window_size)
+        else:
+            # (H, W): the learned scale of a head applies to position biases, too
+            by_distance = self.position_bias() * scales
+        scores, inputs = window_scores if is_flex(self.config) else window_bias, []
+        queries = blocks.spread(query * scales.to(query.dtype))
+        for group in zip(queries, *map(blocks.windows, tokens), strict=True):
             inputs.append((*group, *scores(by_distance, group[0].shape[1])))
         return self.attend_groups(inputs, blocks, self.config.attention_dropout)
 
@@ -188,7 +186,7 @@ class WindowAttention(ScaledAttention):
         self, hidden: torch.Tensor, reads: list[tuple[torch.Tensor, torch.Tensor]], blocks: Blocks
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens (N, E), keys and values (b, S, H, D) of the states before each block -> (N, H, D), (P, H, Q, S)."""
-        query = self.state_scales.scale_queries(self.unit(self.state_q_proj, hidden))
+        query = self.unit(self.state_q_proj, hidden, self.state_scales)
         states = reads[0] if len(reads) == 1 else [torch.cat(tensors) for tensors in zip(*reads, strict=True)]
         groups = zip(blocks.spread(query), blocks.pieces, strict=True)
         return self.attend_groups([(queries, *(each[pieces] for each in states)) for queries, pieces in groups], blocks)
@@ -210,7 +208,7 @@ class WindowAttention(ScaledAttention):
         blocks: Blocks,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
-        mixed, scales = [], self.scales()
+        mixed, scales = [], self.factors(self.scales)
         for block, complete in enumerate(blocks.complete):
             part, place = blocks.part(block), slice(*blocks.starts[block : block + 2])
             groups = zip(part.spread(attended[place]), part.spread(query[place]), part.pieces, strict=True)

@@ -3,23 +3,21 @@
 Shapes: B sequences, Q queries, K keys, H heads, D head dim, W tokens of a window.
 """
 
+from functools import partial
+
 import torch
 from torch import nn
 
 from ..ops.attention import attention_function
 from ..ops.flex_attention import FlexMask, PositionScores, is_flex
-from ..ops.initialization import LearnedTensor
+from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.layers import dropout
 from ..ops.positions import t5_buckets
 
 # added to a sum of squares before the root
 NORM_EPS = 1e-6
 
-
-def l2_normalize(states: torch.Tensor) -> torch.Tensor:
-    """Vectors of length one, in float32 at least: (..., D) -> (..., D)."""
-    precise = states if states.dtype is torch.float64 else states.float()
-    return (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(states.dtype)
+unbiased_linear = partial(initialized_linear, initializer=truncated_normal, bias=False)
 
 
 def window_bias(by_distance: torch.Tensor, num_queries: int) -> tuple[torch.Tensor]:
@@ -75,21 +73,6 @@ def scaled_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
-class HeadScales(LearnedTensor):
-    """Learned factors of scores, one for each head."""
-
-    def __init__(self, config):
-        super().__init__(config.num_attention_heads, value=config.attention_scale_init)
-        self.signed = config.attention_scale == "signed"
-
-    def forward(self) -> torch.Tensor:
-        return self.weight if self.signed else self.weight.abs()
-
-    def scale_queries(self, query: torch.Tensor) -> torch.Tensor:
-        """(B, Q, H, D) queries whose products with keys are the scores."""
-        return query * self()[:, None].to(query.dtype)
-
-
 class PositionBias(nn.Module):
     """T5's position biases of one layer (Raffel et al. 2020), for the distances of a window."""
 
@@ -108,7 +91,7 @@ class PositionBias(nn.Module):
 
 
 class ScaledAttention(nn.Module):
-    """Dispatch to the configured implementation; scores are the products of keys and queries scaled by `HeadScales`."""
+    """Dispatch to the configured implementation; scores are the products of keys and of scaled queries."""
 
     is_causal = False
 
@@ -118,13 +101,25 @@ class ScaledAttention(nn.Module):
         self.layer_idx = layer_idx
         self.head_dim = config.head_dim
 
+    def new_scales(self) -> LearnedTensor:
+        """Learned factors of scores, one for each head."""
+        return LearnedTensor(self.config.num_attention_heads, value=self.config.attention_scale_init)
+
+    def factors(self, scales: LearnedTensor) -> torch.Tensor:
+        """-> (H,)."""
+        return scales() if self.config.attention_scale == "signed" else scales().abs()
+
     def heads(self, projected: torch.Tensor) -> torch.Tensor:
         """(..., H * D) -> (..., H, D)."""
         return projected.unflatten(-1, (-1, self.head_dim))
 
-    def unit(self, projection: nn.Module, states: torch.Tensor) -> torch.Tensor:
-        """Projected heads (..., H, D) of length one: queries or keys of states (..., E)."""
-        return l2_normalize(self.heads(projection(states)))
+    def unit(self, projection: nn.Module, states: torch.Tensor, scales: LearnedTensor | None = None) -> torch.Tensor:
+        """Projected heads (..., H, D) of length one: queries, with `scales` scaled ones, or keys of states (..., E)."""
+        heads = self.heads(projection(states))
+        # in float32 at least
+        precise = heads if heads.dtype is torch.float64 else heads.float()
+        unit = (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(heads.dtype)
+        return unit if scales is None else unit * self.factors(scales)[:, None].to(unit.dtype)
 
     def attend(
         self,

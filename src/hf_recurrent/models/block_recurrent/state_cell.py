@@ -10,7 +10,7 @@ from torch import nn
 
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
-from .scaled_attention import HeadScales, ScaledAttention
+from .scaled_attention import ScaledAttention, unbiased_linear
 
 GATE_STD = 0.1
 # added to the LSTM gates' biases, so that a state is mostly retained at first
@@ -28,7 +28,7 @@ class StateGate(nn.Module):
         super().__init__()
         hidden_size = config.hidden_size
         self.use_tanh = use_tanh
-        self.proj = initialized_linear(in_features, hidden_size, truncated_normal, bias=False)
+        self.proj = unbiased_linear(in_features, hidden_size)
         self.bias = None
         if config.state_gate == "fixed":
             self.bias = LearnedTensor(hidden_size, std=GATE_STD, value=config.state_gate_bias_init)
@@ -63,19 +63,18 @@ class StateCell(ScaledAttention):
         self.initial_state = LearnedTensor(config.num_state_vectors, size, std=config.state_initializer_range)
         self.ids = LearnedTensor(config.num_state_vectors, size, std=1.0)
         self.norm = nn.RMSNorm(size, eps=config.layer_norm_eps)
-        self.k_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.v_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.token_q_proj = initialized_linear(size, inner, truncated_normal, bias=False)
-        self.scales = HeadScales(config)
-        self.token_scales = HeadScales(config)
+        self.k_proj = unbiased_linear(size, inner)
+        self.v_proj = unbiased_linear(size, inner)
+        self.q_proj = unbiased_linear(size, inner)
+        self.token_q_proj = unbiased_linear(size, inner)
+        self.scales = self.new_scales()
+        self.token_scales = self.new_scales()
         self.update_kind = kind = config.state_update
         self.attention_gate = None if kind == "single" else StateGate(config, 2 * inner)
         self.feed_forward_norm = nn.RMSNorm(size, eps=config.layer_norm_eps) if kind == "dual" else None
         self.up_proj = self.feed_forward_gate = None
         if kind != "skip":
-            inputs = size if kind == "dual" else 2 * inner
-            self.up_proj = initialized_linear(inputs, config.intermediate_size, truncated_normal, bias=False)
+            self.up_proj = unbiased_linear(size if kind == "dual" else 2 * inner, config.intermediate_size)
             self.feed_forward_gate = StateGate(config, config.intermediate_size, use_tanh=kind == "single")
 
     def add_ids(self, state: torch.Tensor) -> torch.Tensor:
@@ -108,10 +107,8 @@ class StateCell(ScaledAttention):
             token_mask: (B, K) bool, True at tokens.
         """
         states = self.add_ids(state)
-        query, token_query = (
-            scales.scale_queries(self.unit(project, states))
-            for project, scales in ((self.q_proj, self.scales), (self.token_q_proj, self.token_scales))
-        )
+        query = self.unit(self.q_proj, states, self.scales)
+        token_query = self.unit(self.token_q_proj, states, self.token_scales)
         mask = None
         if token_mask is not None:
             visible = token_mask[:, None, None]
