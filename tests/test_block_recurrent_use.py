@@ -173,5 +173,5 @@ def test_dropout_is_of_tokens_only():
     assert not torch.allclose(first, second)
     cell = model.model.recurrent_layers[-1].state_cell
     state = cell.initial_state()[None]
-    tokens = cell.keys_values(state)
+    tokens = cell.keys_values({"state": state})
     assert_close(*(cell.update(state, tokens, tokens)[0] for _ in range(2)))

@@ -79,7 +79,7 @@ def test_position_buckets_and_windows():
 def after_the_step(self, *args):
     """Tokens attend to the states after their own block."""
     _, states, forgotten = run_states(self, *args)
-    return [self.state_cell.keys_values(state) for state in states], states, forgotten
+    return [self.state_cell.keys_values({"state": state}) for state in states], states, forgotten
 
 
 def own_block_only(self, tokens, block):

@@ -20,6 +20,7 @@ H heads, D head dim, E width. "States" of tokens may have any further dimensions
 
 import torch
 
+from ..depth.cache import Tensors
 from ..depth.layouts import packing_pays
 from ..ops.graphs import in_graph
 from ..ops.positions import tokens_first
@@ -32,12 +33,13 @@ class RegularBlocks:
 
     Attributes:
         present, complete: number of sequences that go through each block, and that complete it.
+        completing: for each block (`complete`,) bool, those of these sequences that complete it; None if all do.
         starts: index of each block's first token, and N.
-        pieces: numbers (r,) among the P pieces, of each group whose attention is computed at once.
+        grouped: the tokens in groups of pieces whose attention is computed at once; their context is the numbers (r,)
+            among the P pieces and the index of their keys.
         order, rank: number in the batch of each sequence here, and back; None if they are the same.
     """
 
-    pieces = (slice(None),)
     order = rank = None
 
     def __init__(self, width: int, batch_size: int, num_cached: int, length: int, device: torch.device):
@@ -46,7 +48,10 @@ class RegularBlocks:
         self.length = length // self.num_blocks
         self.present = [batch_size] * self.num_blocks
         self.complete = [batch_size * (num_cached + self.length == width)] * self.num_blocks
+        self.completing = [None] * self.num_blocks
         self.starts = range(0, batch_size * length + 1, batch_size * self.length)
+        rows = torch.arange(batch_size * length, device=device).unflatten(0, (-1, self.length))
+        self.grouped = GroupedRows((RowGroup(rows, (slice(None), None)),), None)
         self.num_tokens_in_block = torch.full((batch_size,), (num_cached + length) % width, device=device)
 
     def to_tokens(self, columns: torch.Tensor) -> torch.Tensor:
@@ -62,20 +67,7 @@ class RegularBlocks:
         device = self.num_tokens_in_block.device
         return self if self.num_blocks == 1 else RegularBlocks(self.width, self.batch_size, 0, self.width, device)
 
-    def completing(self, block: int) -> torch.Tensor | None:
-        """(`complete`,) bool, those of these sequences that complete a block; None if all do."""
-
-    def spread(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        """States of tokens (N, ...) as (r, Q, ...) of each group of pieces."""
-        return [tokens.unflatten(0, (-1, self.length))]
-
-    def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
-        """The inverse of `spread`."""
-        return groups[0].flatten(0, 1)
-
-    def extend(
-        self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def extend(self, new: torch.Tensor, past: Tensors, name: str) -> tuple[torch.Tensor, Tensors]:
         """New keys or values (N, H, D) with earlier ones, for `windows` and `window`, and those to be cached."""
         new, previous = new.unflatten(0, (-1, self.length)), past[f"previous_{name}"].to(new.dtype)
         if self.num_blocks > 1:
@@ -90,9 +82,9 @@ class RegularBlocks:
         rest = past.get(name, previous)[:, new.shape[1] :].to(new.dtype)
         return tokens, {f"previous_{name}": previous, name: torch.cat((new, rest), dim=1)}
 
-    def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        """Keys or values (r, W + Q, H, D) of each group of pieces."""
-        return [tokens[:, self.num_cached :]]
+    def windows(self, tokens: torch.Tensor, group: RowGroup) -> torch.Tensor:
+        """Keys or values (r, W + Q, H, D) of a group of pieces."""
+        return tokens[:, self.num_cached :]
 
     def window(self, tokens: torch.Tensor, block: int) -> torch.Tensor:
         """Keys or values (`complete`, 2W, H, D) of a block and of the one before it."""
@@ -129,10 +121,10 @@ class RaggedBlocks:
         self.first_place = begin if num_queries == width else torch.maximum(begin, cached[self.sequence])
         pieces = torch.arange(block.shape[0], device=device)
         if num_queries is None:
-            self.counts = torch.minimum(begin + width, totals[self.sequence]) - self.first_place
-            self.first, self.starts = self.counts.cumsum(0) - self.counts, starts
+            counts = torch.minimum(begin + width, totals[self.sequence]) - self.first_place
+            self.first, self.starts = counts.cumsum(0) - counts, starts
             # of each token (N,)
-            self.piece = pieces.repeat_interleave(self.counts, output_size=starts[-1])
+            self.piece = pieces.repeat_interleave(counts, output_size=starts[-1])
         else:
             self.first, self.piece = pieces * num_queries, pieces.repeat_interleave(num_queries)
             self.starts = [j * self.batch_size * num_queries for j in range(self.num_blocks + 1)]
@@ -140,8 +132,15 @@ class RaggedBlocks:
         shift = self.first - self.first_place
         place = block * self.batch_size + self.sequence
         self.shift = shift.new_zeros(self.num_blocks * self.batch_size).index_copy(0, place, shift)
-        self.grouped, self._parts = self._group(), None
-        self.pieces = [group.context[0] for group in self.grouped.groups]
+        if num_queries is None:
+            self.completing: list[torch.Tensor | None] = [None] * self.num_blocks
+            # of similarly many tokens
+            self.grouped = GroupedRows.of_rows(self.first, counts, self.piece, similar_rows(counts), self.group)
+        else:
+            self.completing = [totals >= (number + 1) * width for number in range(self.num_blocks)]
+            rows = self.range(0, self.starts[-1]).unflatten(0, (-1, num_queries))
+            self.grouped = GroupedRows((self.group(rows, slice(None)),), None)
+        self._parts = None
         # index (B, W) of the places of each sequence's last complete block, and of the incomplete one
         sequence = self.range(0, self.batch_size)[:, None]
         begin = (totals // width * width)[:, None]
@@ -162,17 +161,10 @@ class RaggedBlocks:
     def range(self, start: int, stop: int) -> torch.Tensor:
         return torch.arange(start, stop, device=self.cached.device)
 
-    def _group(self) -> GroupedRows:
-        """Pieces in groups of similarly many tokens, whose context is the pieces and the index of their keys."""
-
-        def group(tokens: torch.Tensor, pieces: torch.Tensor | slice) -> RowGroup:
-            place = self.first_place[pieces, None] + self.range(-self.width, tokens.shape[1])
-            return RowGroup(tokens, (pieces, self.index(self.sequence[pieces, None], place)))
-
-        if self.num_queries is None:
-            return GroupedRows.of_rows(self.first, self.counts, self.piece, similar_rows(self.counts), group)
-        tokens = self.range(0, self.starts[-1]).unflatten(0, (-1, self.num_queries))
-        return GroupedRows((group(tokens, slice(None)),), None)
+    def group(self, tokens: torch.Tensor, pieces: torch.Tensor | slice) -> RowGroup:
+        """The pieces with these tokens (r, Q)."""
+        place = self.first_place[pieces, None] + self.range(-self.width, tokens.shape[1])
+        return RowGroup(tokens, (pieces, self.index(self.sequence[pieces, None], place)))
 
     def lay_out(self, mask: torch.Tensor, order: torch.Tensor | None) -> "RaggedBlocks":
         """Find the tokens of (B, S), of which sequence b is `order[b]`."""
@@ -210,18 +202,7 @@ class RaggedBlocks:
                 self._parts.append(RaggedBlocks(self.width, cached, totals, *shape))
         return self._parts[block]
 
-    def completing(self, block: int) -> torch.Tensor | None:
-        return None if self.num_queries is None else self.totals >= (block + 1) * self.width
-
-    def spread(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        return [self.grouped.spread(tokens, group) for group in self.grouped.groups]
-
-    def merge(self, groups: list[torch.Tensor]) -> torch.Tensor:
-        return self.grouped.gather(groups)
-
-    def extend(
-        self, new: torch.Tensor, past: dict[str, torch.Tensor], name: str
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def extend(self, new: torch.Tensor, past: Tensors, name: str) -> tuple[torch.Tensor, Tensors]:
         previous = past[f"previous_{name}"].to(new.dtype)
         earlier = [past[name].to(new.dtype).flatten(0, 1)] if name in past else []
         tokens = torch.cat((previous.flatten(0, 1), new, *earlier))
@@ -230,8 +211,8 @@ class RaggedBlocks:
         all_end_here = self.num_queries is None and self.complete[-1] == self.batch_size
         return tokens, cached if all_end_here else cached | {name: take(tokens, incomplete)}
 
-    def windows(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        return [take(tokens, group.context[1]) for group in self.grouped.groups]
+    def windows(self, tokens: torch.Tensor, group: RowGroup) -> torch.Tensor:
+        return take(tokens, group.context[1])
 
     def window(self, tokens: torch.Tensor, block: int) -> torch.Tensor:
         places = block * self.width + self.range(-self.width, self.width)

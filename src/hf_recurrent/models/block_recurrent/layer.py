@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..depth.cache import Tensors
+from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
 from ..ops.layers import Dropout
 from ..ops.sharding import touch_all_parameters
@@ -52,9 +54,9 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         self,
         hidden_states: torch.Tensor,
         blocks: Blocks,
-        past: dict[str, torch.Tensor],
-        feedback: tuple[torch.Tensor, torch.Tensor] | None = None,
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor], LayerRecords]:
+        past: Tensors,
+        feedback: KeyValue | None = None,
+    ) -> tuple[torch.Tensor, Tensors, LayerRecords]:
         """Tokens (N, E) after the layer, and its tensors for later calls, under the names of `BlockCache`.
 
         Args:
@@ -94,30 +96,29 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
     def run_states(
         self,
         tokens: list[torch.Tensor],
-        past: dict[str, torch.Tensor],
-        feedback: tuple[torch.Tensor, torch.Tensor] | None,
+        past: Tensors,
+        feedback: KeyValue | None,
         blocks: Blocks,
-    ) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], list[torch.Tensor], list[torch.Tensor]]:
+    ) -> tuple[list[KeyValue], list[torch.Tensor], list[torch.Tensor]]:
         """Keys and values of the states before each block, the states after it, and the share that it overwrites."""
-        cell, state = self.state_cell, past["state"]
-        before = cell.first_keys_values(past, blocks.present[0]) if feedback is None else feedback
+        cell, before = self.state_cell, feedback
         reads, states, forgotten = [], [], []
         for block, (present, complete) in enumerate(zip(blocks.present, blocks.complete, strict=True)):
-            before = cell.keys_values(state[:present]) if before is None else before
+            before = cell.keys_values(past, present) if before is None else before
             reads.append(before)
             if complete:
-                old, own = state[:complete], [each[:complete] for each in before]
+                old, own = past["state"][:complete], [each[:complete] for each in before]
                 updated, retained = cell.update(old, own, [blocks.window(each, block) for each in tokens])
-                share, completing = (1.0 - retained).expand_as(updated), blocks.completing(block)
+                share, completing = (1.0 - retained).expand_as(updated), blocks.completing[block]
                 if completing is not None:
                     updated = torch.where(completing[:, None, None], updated, old)
                     share = torch.where(completing[:, None, None], share, 0.0)
-                state, before = with_first(state, updated), None
+                states.append(with_first(past["state"], updated))
                 forgotten.append(share)
-                states.append(state)
+                past, before = {"state": states[-1]}, None
         return reads, states, forgotten
 
-    def initial_tensors(self, hidden_states: torch.Tensor) -> dict[str, torch.Tensor]:
+    def initial_tensors(self, hidden_states: torch.Tensor) -> Tensors:
         """What a cache holds before the first of these tokens (B, n, E), which outlives a gathered parameter."""
         batch_size, config = hidden_states.shape[0], self.attention.config
         heads, head_dim = config.num_attention_heads, config.head_dim
@@ -132,15 +133,21 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
             initial["state"] = state.expand(batch_size, -1, -1).clone()
         return initial
 
-    def state_keys_values(self, past: dict[str, torch.Tensor], number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values (b, S, H, D) of the states of the first sequences, before the first block."""
-        return self.state_cell.first_keys_values(past, number)
+    def state_keys_values(self, past: Tensors, number: int) -> KeyValue:
+        """`StateCell.keys_values`."""
+        return self.state_cell.keys_values(past, number)
 
-    def state_after(
-        self, state: torch.Tensor, tokens: tuple[torch.Tensor, torch.Tensor], token_mask: torch.Tensor
-    ) -> torch.Tensor:
-        """States (B, S, E) after a block; arguments as for `StateCell.update`."""
-        return self.state_cell.update(state, self.state_cell.keys_values(state), tokens, token_mask)[0]
+    def state_after(self, past: Tensors, num_tokens: torch.Tensor) -> torch.Tensor:
+        """States (B, S, E) updated with the `num_tokens` (B,) tokens of an incomplete block, if there are any."""
+        state, tokens = past["state"], []
+        for name in ("key", "value"):
+            previous = past[f"previous_{name}"]
+            new = past[name] if name in past else torch.zeros_like(previous)
+            tokens.append(torch.cat((previous, new), dim=1))
+        place = torch.arange(-previous.shape[1], previous.shape[1], device=state.device)
+        own, token_mask = self.state_cell.keys_values(past), place < num_tokens[:, None]
+        updated, _ = self.state_cell.update(state, own, tokens, token_mask)
+        return torch.where((num_tokens > 0)[:, None, None], updated, state)
 
 
 class WindowAttention(ScaledAttention):
@@ -177,19 +184,24 @@ class WindowAttention(ScaledAttention):
             # (H, W): the learned scale of a head applies to position biases, too
             by_distance = self.position_bias() * scales
         scores, inputs = window_scores if is_flex(self.config) else window_bias, []
-        queries = blocks.spread(query * scales.to(query.dtype))
-        for group in zip(queries, *map(blocks.windows, tokens), strict=True):
-            inputs.append((*group, *scores(by_distance, group[0].shape[1])))
+        query = query * scales.to(query.dtype)
+        for group in blocks.grouped.groups:
+            keys_values = (blocks.windows(each, group) for each in tokens)
+            bias = scores(by_distance, group.tokens.shape[1])
+            inputs.append((blocks.grouped.spread(query, group), *keys_values, *bias))
         return self.attend_groups(inputs, blocks, self.config.attention_dropout)
 
     def attend_states(
-        self, hidden: torch.Tensor, reads: list[tuple[torch.Tensor, torch.Tensor]], blocks: Blocks
+        self, hidden: torch.Tensor, reads: list[KeyValue], blocks: Blocks
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Tokens (N, E), keys and values (b, S, H, D) of the states before each block -> (N, H, D), (P, H, Q, S)."""
         query = self.unit(self.state_q_proj, hidden, self.state_scales)
         states = reads[0] if len(reads) == 1 else [torch.cat(tensors) for tensors in zip(*reads, strict=True)]
-        groups = zip(blocks.spread(query), blocks.pieces, strict=True)
-        return self.attend_groups([(queries, *(each[pieces] for each in states)) for queries, pieces in groups], blocks)
+        inputs = []
+        for group in blocks.grouped.groups:
+            pieces, _ = group.context
+            inputs.append((blocks.grouped.spread(query, group), *(each[pieces] for each in states)))
+        return self.attend_groups(inputs, blocks)
 
     def attend_groups(
         self, inputs: list[tuple], blocks: Blocks, dropout: float = 0.0
@@ -197,7 +209,7 @@ class WindowAttention(ScaledAttention):
         """Arguments of `attend` for each group of pieces -> (N, H, D), and weights, if there are any."""
         results = [self.attend(*each, dropout=dropout) for each in inputs]
         weights = [each for _, each in results if each is not None]
-        return blocks.merge([attended for attended, _ in results]), weights
+        return blocks.grouped.gather([attended for attended, _ in results]), weights
 
     def attend_memory(
         self,
@@ -210,13 +222,15 @@ class WindowAttention(ScaledAttention):
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
         mixed, scales = [], self.factors(self.scales)
         for block, complete in enumerate(blocks.complete):
-            part, place = blocks.part(block), slice(*blocks.starts[block : block + 2])
-            groups = zip(part.spread(attended[place]), part.spread(query[place]), part.pieces, strict=True)
-            results = [self.memory(*states, scales, [each[rows] for each in memory]) for *states, rows in groups]
-            mixed.append(part.merge(results))
+            grouped, place, results = blocks.part(block).grouped, slice(*blocks.starts[block : block + 2]), []
+            for group in grouped.groups:
+                sequences, _ = group.context
+                states = (grouped.spread(each[place], group) for each in (attended, query))
+                results.append(self.memory(*states, scales, [each[sequences] for each in memory]))
+            mixed.append(grouped.gather(results))
             if complete:
                 new = (blocks.window(states, block)[:, blocks.width :] for states in tokens)
-                written = write_block([each[:complete] for each in memory], *new, blocks.completing(block))
+                written = write_block([each[:complete] for each in memory], *new, blocks.completing[block])
                 memory = [with_first(*pair) for pair in zip(memory, written, strict=True)]
         return torch.cat(mixed), memory
 

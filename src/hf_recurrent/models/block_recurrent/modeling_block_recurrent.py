@@ -7,6 +7,7 @@ from transformers.generation import GenerationMixin
 from ..base.base_model import BaseModel, ForwardCall, check_states, pool
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..config.fields import check_whole
+from ..depth.cache import Tensors
 from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -87,16 +88,17 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         if pools_states or call.cache is not None:
             pasts = reordered(pasts, blocks.rank)
         if tops and (pools_states or keep):
-            current = self.states_of_current_block(pasts[tops[0]], blocks.num_tokens_in_block)
-            known = [*before, *records[tops[0]].states] if keep else [pasts[tops[0]]["state"]]
-            depth = depth._replace(memory_states=(*known, *current))
+            past = pasts[tops[0]]
+            memory_states = [*before, *records[tops[0]].states] if keep else [past["state"]]
+            # texts of other ranks may have an incomplete block
+            if "key" in past or is_sharded(self):
+                memory_states.append(self.layers[tops[0]].state_after(past, blocks.num_tokens_in_block))
+            depth = depth._replace(memory_states=tuple(memory_states))
         if call.cache is not None:
             call.cache.commit({"fill": blocks.num_tokens_in_block}, pasts, mask, call.start)
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
-    def past_tensors(
-        self, hidden: torch.Tensor, call: ForwardCall
-    ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None]:
+    def past_tensors(self, hidden: torch.Tensor, call: ForwardCall) -> tuple[list[Tensors], torch.Tensor | None]:
         """Cached or initial tensors of each layer, and the number (B,) of cached tokens in the current block."""
         num_cached = None if call.cache is None else call.cache.state.get("fill")
         start = None if num_cached is None else call.start
@@ -119,7 +121,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return pasts, num_cached if start is None else num_cached.masked_fill(start, 0)
 
     def run(
-        self, tokens: torch.Tensor, blocks: Blocks, pasts: list[dict[str, torch.Tensor]], keep: bool
+        self, tokens: torch.Tensor, blocks: Blocks, pasts: list[Tensors], keep: bool
     ) -> tuple[list[torch.Tensor], list[LayerRecords]]:
         """Apply all layers to tokens (N, E), replacing their tensors in `pasts`.
 
@@ -169,25 +171,6 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             read_attentions=attention_maps([record.read_attentions for record in records]),
         )
 
-    def states_of_current_block(
-        self, past: dict[str, torch.Tensor], num_tokens_in_block: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        """Top states (B, S, E) updated with the tokens of the incomplete block; none if there is no such block.
-
-        Ranks that share parameters update them in any case: texts of others may have one.
-        """
-        if "key" not in past:
-            if not is_sharded(self):
-                return ()
-            past = past | {name: torch.zeros_like(past[f"previous_{name}"]) for name in ("key", "value")}
-        state = past["state"]
-        tokens = [torch.cat((past[f"previous_{name}"], past[name]), dim=1) for name in ("key", "value")]
-        place = torch.arange(self.config.window_size, device=num_tokens_in_block.device)
-        is_token = place < num_tokens_in_block[:, None]
-        token_mask = torch.cat((torch.ones_like(is_token), is_token), dim=1)
-        updated = self.recurrent_layers[-1].state_after(state, tokens, token_mask)
-        return (torch.where((num_tokens_in_block > 0)[:, None, None], updated, state),)
-
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         if self.config.pooling != "states":
             return super().pooled(depth, mask)
@@ -196,7 +179,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         return pool(depth.hidden_states, mask, "end") + states
 
 
-def reordered(pasts: list[dict[str, torch.Tensor]], order: torch.Tensor | None) -> list[dict[str, torch.Tensor]]:
+def reordered(pasts: list[Tensors], order: torch.Tensor | None) -> list[Tensors]:
     """Tensors (B, ...) of each layer, for the sequences of `order` (B,)."""
     if order is None:
         return pasts

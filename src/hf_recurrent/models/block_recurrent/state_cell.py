@@ -8,6 +8,8 @@ from functools import partial
 import torch
 from torch import nn
 
+from ..depth.cache import Tensors
+from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
 from .scaled_attention import ScaledAttention, unbiased_linear
@@ -80,28 +82,24 @@ class StateCell(ScaledAttention):
     def add_ids(self, state: torch.Tensor) -> torch.Tensor:
         return self.norm(state) + self.ids().to(state.dtype)
 
-    def keys_values(self, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values (B, S, H, D) of states (B, S, E)."""
-        states = self.add_ids(state)
-        return self.unit(self.k_proj, states), self.heads(self.v_proj(states))
-
-    def first_keys_values(self, past: dict[str, torch.Tensor], number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values (b, S, H, D) of the states of the first sequences, before the first block."""
+    def keys_values(self, past: Tensors, number: int | None = None) -> KeyValue:
+        """Keys and values (b, S, H, D) of the states (B, S, E), of the first sequences or of all."""
         if "state_key" in past and not torch.is_grad_enabled():
-            return past["state_key"][:number], past["state_value"][:number]
-        return self.keys_values(past["state"][:number])
+            return KeyValue(past["state_key"][:number], past["state_value"][:number])
+        states = self.add_ids(past["state"][:number])
+        return KeyValue(self.unit(self.k_proj, states), self.heads(self.v_proj(states)))
 
     def update(
         self,
         state: torch.Tensor,
-        own: tuple[torch.Tensor, torch.Tensor],
-        tokens: tuple[torch.Tensor, torch.Tensor],
+        own: KeyValue | list[torch.Tensor],
+        tokens: list[torch.Tensor],
         token_mask: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """State (B, S, E) after a block, and the share of the state before in it.
 
         Args:
-            own: `keys_values(state)`.
+            own: keys and values (B, S, H, D) of the states.
             tokens: keys and values (B, K, H, D) of the previous block and of this one; every state attends to all of
                 them, without positions.
             token_mask: (B, K) bool, True at tokens.
