@@ -29,12 +29,8 @@ MIN_LOG_REMAINING = -80.0
 
 def cached_table(function: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
     """A function of Q, K and further arguments, whose small tables are computed once."""
-
-    @functools.lru_cache(maxsize=32)
-    def cached(*sizes):
-        # a later call may be differentiated
-        with torch.inference_mode(False):
-            return function(*sizes)
+    # a later call may be differentiated
+    cached = functools.lru_cache(maxsize=32)(torch.inference_mode(False)(function))
 
     @functools.wraps(function)
     def table(num_queries: int, num_keys: int, *others) -> tuple[torch.Tensor, ...]:
@@ -86,8 +82,7 @@ def side_tables(
     """
     offset = offsets(num_queries, num_keys, device)
     hidden = offset >= 0 if causal else offset == 0
-    zeros = torch.zeros(offset.shape, dtype=dtype, device=device)
-    return (offset < 0).to(dtype), (offset > 0).to(dtype), zeros.masked_fill_(hidden, -torch.inf)
+    return (offset < 0).to(dtype), (offset > 0).to(dtype), torch.where(hidden, -torch.inf, 0.0).to(dtype)
 
 
 def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
@@ -169,16 +164,16 @@ def geometric_scores(
     num_queries, num_keys = content.shape[-2:]
     dtype = torch.promote_types(content.dtype, torch.float32)
     on_left, on_right, own = side_tables(num_queries, num_keys, content.device, dtype, causal)
+    content, left = content.to(dtype), left.to(dtype)[..., None]
     if causal:
-        scores = content.to(dtype) + left.to(dtype)[..., None]
+        scores = content + left
     else:
-        scores = torch.addcmul(content.to(dtype), left.to(dtype)[..., None], on_left)
-        scores = scores.addcmul_(right.to(dtype)[..., None], on_right)
+        scores = torch.addcmul(content, left, on_left).addcmul_(right.to(dtype)[..., None], on_right)
     scores = scores.add_(own)
     if key_mask is None:
         return scores
     hidden = ~(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask)
-    return scores.add_(torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, -torch.inf))
+    return scores.add_(torch.where(hidden, -torch.inf, 0.0))
 
 
 def attend_nearest(
@@ -197,4 +192,4 @@ def attend_nearest(
     """
     scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
-    return torch.matmul(weights, value), weights
+    return weights @ value, weights

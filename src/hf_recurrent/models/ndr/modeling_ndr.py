@@ -1,6 +1,5 @@
 """The Neural Data Router (https://arxiv.org/abs/2110.07732) and its Transformer baselines."""
 
-import math
 from functools import partial
 
 import torch
@@ -9,7 +8,7 @@ from transformers import initialization as init
 from transformers.generation import GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..base.base_model import DepthModel, ForwardCall, newest_columns
+from ..base.base_model import DepthModel, ForwardCall
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import SharedBlockModel
 from ..depth.act import ACT
@@ -29,7 +28,6 @@ from ..ops.halting_heads import LinearHaltingHead
 from ..ops.initialization import torch_default, uniform_between
 from ..ops.layers import Dropout
 from ..ops.positions import sinusoids, token_positions
-from ..ops.sharding import touch_all_parameters
 from ..ops.transformer_block import BlockOutput
 from .attention import ATTENTIONS, PositionKeys, RoutingContext
 from .configuration_ndr import NDRConfig
@@ -39,6 +37,11 @@ from .kernels import kernel_available
 class NDRPreTrainedModel(RecurrentPreTrainedModel):
     config: NDRConfig
     _no_split_modules = ["NDRBlock"]
+
+    @property
+    def _supports_flash_attn(self) -> bool:
+        """Only absolute attention has kernels that transformers would load."""
+        return self.config.attention == "absolute"
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Absolute attention, softmax over content, supports every implementation; the others have their own."""
@@ -61,12 +64,6 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
             )
         return requested_attention
 
-    def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args, **kwargs) -> str:
-        """Only absolute attention has kernels that transformers would load."""
-        if self.config.attention != "absolute":
-            return self.get_correct_attn_implementation(attn_implementation)
-        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
-
     @staticmethod
     def lm_head_initializer(config):
         return torch_default
@@ -74,8 +71,7 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding) and self.config.embedding_init == "xavier_uniform":
-            bound = math.sqrt(6 / (module.num_embeddings + module.embedding_dim))
-            init.uniform_(module.weight, -bound, bound)
+            init.xavier_uniform_(module.weight)
         else:
             super()._init_weights(module)
 
@@ -118,8 +114,7 @@ class NDRBlock(GradientCheckpointingLayer):
         update = update.tanh() if self.update_norm is None else self.update_norm(update)
         gate = self.gate(attended)
         if self.training and self.gate_dropout > 0:
-            open_gate = torch.rand(gate.shape[:-1], device=gate.device) >= self.gate_dropout
-            gate = gate * open_gate[..., None]
+            gate = gate * (torch.rand(*gate.shape[:-1], 1, device=gate.device) >= self.gate_dropout)
         # under autocast states and update may differ in precision, but lerp needs one dtype
         dtype = torch.promote_types(hidden_states.dtype, update.dtype)
         hidden_states = torch.lerp(hidden_states.to(dtype), update.to(dtype), gate.to(dtype))
@@ -146,21 +141,18 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         alignment = Alignment.from_mask(mask) if call.cache is None else None
         if alignment is not None:
             hidden, mask = alignment.align(hidden), alignment.align(mask)
-        cache = None if call.cache is None else call.cache.view(mask)
-        keys, attention = None, self.config.attention
-        if attention == "absolute":
+        if self.config.attention == "absolute":
             places = token_positions(mask)[:, -hidden.shape[1] :]
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
-        elif attention != "geometric":
-            # nothing but a device and a dtype: linear layers of eight bits do not tell theirs
-            keys = self.position_keys(mask.shape[1], self.embed_tokens.weight.new_empty(0))
-        context = RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
-        depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
-        if cache is not None:
-            cache.commit()
-        if alignment is not None:
-            depth = alignment.restore(depth)
-        return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
+        depth = super().encode(hidden, mask, call)
+        return depth if alignment is None else alignment.restore(depth)
+
+    def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> RoutingContext:
+        keys = None
+        if self.config.attention in ("relative", "absolute_relative"):
+            # linear layers of eight bits do not tell their dtype
+            keys = self.position_keys(mask.shape[1], self.embed_tokens.weight)
+        return RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
 
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:
