@@ -79,7 +79,9 @@ def test_windows_need_not_fill_segments():
 def test_states_that_are_not_numbers_are_named():
     """Also where they are made in a block that is complete, for tokens that come later."""
     model, (row,) = make_block_model("lstm_dual"), make_rows([9])
-    torch.nn.init.constant_(model.model.recurrent_layers[-1].state_cell.attention_gate.forget_gate.bias, float("nan"))
+    torch.nn.init.constant_(
+        model.model.layers[model.config.recurrent_indices[-1]].state_cell.attention_gate.forget_gate.bias, float("nan")
+    )
     with torch.no_grad():
         cache = model(row[None, :2], use_cache=True).past_key_values
         with pytest.raises(ValueError, match=r"NaN.*: the weights or the inputs hold NaN or infinite values"):

@@ -69,7 +69,7 @@ CHANGES = [
 def test_ranges_are_the_configs(change):
     sizes = {"vocab_size": 500, "num_state_vectors": 200, "hidden_size": 64, "state_update": "dual"}
     model = BlockRecurrentModel(BlockRecurrentConfig(**{**SMALL, **sizes, **change}))
-    cell, attention = model.recurrent_layers[-1].state_cell, model.layers[1].attention
+    cell, attention = model.layers[model.config.recurrent_indices[-1]].state_cell, model.layers[1].attention
     normal = {"initializer_range": model.embed_tokens, "state_initializer_range": cell.initial_state}
     expected = {"initializer_range": 1.0, "state_initializer_range": 0.1} | change
     for name, table in normal.items():

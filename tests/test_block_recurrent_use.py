@@ -136,7 +136,7 @@ def test_models_without_state_vectors_have_none_to_show():
     output = model(**prompt(), output_gates=True, output_hidden_states=True)
     assert (output.gates, output.memory_states) == (None, None)
     assert not hasattr(model.model, "state_cell")
-    assert not model.model.recurrent_layers
+    assert not model.config.recurrent_layers
 
 
 @pytest.mark.parametrize("pooling", ["states", "mean", "end", "cls"])
@@ -171,7 +171,7 @@ def test_dropout_is_of_tokens_only():
     inputs = prompt()
     first, second = (model(**inputs).logits for _ in range(2))
     assert not torch.allclose(first, second)
-    cell = model.model.recurrent_layers[-1].state_cell
+    cell = model.model.layers[model.config.recurrent_indices[-1]].state_cell
     state = cell.initial_state()[None]
     tokens = cell.keys_values({"state": state})
     assert_close(*(cell.update(state, tokens, tokens)[0] for _ in range(2)))

@@ -141,7 +141,11 @@ def test_memory_is_read_and_written(variant, batch):
     for weights in output.read_attentions:
         assert weights.shape == (rows, 2, width, slots)
     assert all(memory.shape == (rows, slots, 32) for memory in output.memory_states)
-    initial = model.model.recurrent_layers[-1].state_cell.initial_state if variant.windowed else model.model.memory
+    initial = (
+        model.model.layers[model.config.recurrent_indices[-1]].state_cell.initial_state
+        if variant.windowed
+        else model.model.memory
+    )
     assert torch.equal(output.memory_states[0][0], initial.weight)
     if variant.siamese:
         return

@@ -199,7 +199,7 @@ def test_layers_of_blocks_compute_tokens_alone(fields, causal_lm, monkeypatch):
 def test_ended_sequences_leave_the_loop_over_blocks(feedback):
     config = make_model(BY_NAME["block_recurrent"], feedback=feedback).config
     model, seen = AutoModelForCausalLM.from_config(config).eval(), []
-    model.model.recurrent_layers[-1].state_cell.q_proj.register_forward_pre_hook(
+    model.model.layers[model.config.recurrent_indices[-1]].state_cell.q_proj.register_forward_pre_hook(
         lambda _, arguments: seen.append(len(arguments[0]))
     )
     width = config.window_size

@@ -251,28 +251,23 @@ def blocks_of_call(
         num_queries, complete = length if num_blocks == 1 else width, [batch_size] * num_blocks
     else:
         firsts, ends = torch.stack((cached, totals)).tolist()
-        num_blocks = own_blocks = max(1, -(-max(ends) // width))
+        num_blocks = max(1, -(-max(ends) // width))
         if sharded:
-            num_blocks = largest_over_ranks(own_blocks, mask.device)
+            num_blocks = largest_over_ranks(num_blocks, mask.device)
         whole = ends[0] <= width or (firsts[0] == 0 and length % width == 0)
         aligned = firsts == firsts[:1] * batch_size and ends == [firsts[0] + length] * batch_size
-        if whole and aligned and not keep_all and num_blocks == own_blocks:
+        if whole and aligned and not keep_all and num_blocks == max(1, length // width):
             return RegularBlocks(width, batch_size, firsts[0], length, mask.device)
-        counts = [end - first for first, end in zip(firsts, ends, strict=True)]
-        pays = num_blocks > 1
-        if not pays and num_cached is None:
-            pays = packing_pays(batch_size * max(counts), sum(counts), size)
+        longest = max(1, *(end - first for first, end in zip(firsts, ends, strict=True)))
+        begins = range(0, num_blocks * width, width)
+        pays = num_blocks > 1 or (num_cached is None and packing_pays(batch_size * longest, sum(ends), size))
         if pays and not (keep_all or sharded):
             order = totals.argsort(descending=True, stable=True)
-            begins = range(0, (num_blocks + 1) * width, width)
-            present = [sum(end > begin for end in ends) for begin in begins[:-1]]
-            complete = [sum(end >= end_of_block for end in ends) for end_of_block in begins[1:]]
-            starts = [
-                sum(max(0, min(end, begin) - first) for first, end in zip(firsts, ends, strict=True))
-                for begin in begins
-            ]
+            present = [sum(end > begin for end in ends) for begin in begins]
+            complete = [sum(end >= begin + width for end in ends) for begin in begins]
+            starts = [0, *(sum(min(end, begin + width) for end in ends) - sum(firsts) for begin in begins)]
             return RaggedBlocks(width, cached[order], totals[order], present, complete, starts).lay_out(mask, order)
-        num_queries = max(1, *counts) if num_blocks == 1 and not keep_all else width
-        complete = [batch_size * (max(ends) >= block * width) for block in range(1, num_blocks + 1)]
+        num_queries = longest if num_blocks == 1 and not keep_all else width
+        complete = [batch_size * (max(ends) >= begin + width) for begin in begins]
     present = [batch_size] * num_blocks
     return RaggedBlocks(width, cached, totals, present, complete, None, num_queries).lay_out(mask, None)

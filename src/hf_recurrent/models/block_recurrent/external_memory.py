@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..ops.initialization import LearnedTensor
+from ..ops.layers import at_least_float32
 
 EMPTY_SLOT_SCORE = -1e6
 MEMORY_NAMES = ("memory_key", "memory_value", "memory_count")
@@ -70,8 +71,8 @@ class KNNAttention(nn.Module):
         # of each sequence (B, M)
         occupied = torch.arange(key.shape[2], device=count.device) < count[:, None]
         best, index = nearest_slots(scores, occupied, self.num_neighbors, self.exact)
-        dtype = torch.promote_types(best.dtype, torch.float32)
-        weights = (best.to(dtype) * scales[:, None, None].to(dtype)).softmax(-1).to(query.dtype)
+        best = at_least_float32(best)
+        weights = (best * scales[:, None, None].to(best.dtype)).softmax(-1).to(query.dtype)
         retrieved = torch.zeros_like(scores).scatter_add(-1, index, weights) @ value.to(query.dtype)
         share = self.share().sigmoid()[:, None].to(attended.dtype)
         return torch.lerp(attended, retrieved.transpose(1, 2).to(attended.dtype), share)

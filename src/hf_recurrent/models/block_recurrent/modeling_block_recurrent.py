@@ -65,11 +65,6 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         states += ", feedback" if config.feedback else ""
         return f"{config.model_type} ({layers}, {size}, {states})"
 
-    @property
-    def recurrent_layers(self) -> list[BlockRecurrentLayer]:
-        """The layers with states; those of the last are pooled and, with feedback, attended to."""
-        return [self.layers[index] for index in self.config.recurrent_indices]
-
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         config, keep = self.config, call.record_states
         # each block gathers the layers
@@ -110,7 +105,8 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
                 initial = layer.initial_tensors(hidden)
                 past = initial | past
                 if start is not None:
-                    past = {name: past[name] for name in past if name not in ("state_key", "state_value")}
+                    for name in ("state_key", "state_value"):
+                        past.pop(name, None)
                     for name, tensor in initial.items():
                         begins = start.view(-1, *[1] * (tensor.dim() - 1))
                         past[name] = torch.where(begins, tensor, past[name])

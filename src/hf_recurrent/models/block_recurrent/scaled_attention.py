@@ -11,7 +11,7 @@ from torch import nn
 from ..ops.attention import attention_function
 from ..ops.flex_attention import FlexMask, PositionScores, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
-from ..ops.layers import dropout
+from ..ops.layers import at_least_float32, dropout
 from ..ops.positions import t5_buckets
 
 # added to a sum of squares before the root
@@ -56,7 +56,6 @@ def scaled_attention_forward(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    p: float = 0.0,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention written out, for queries that are scaled: (B, H, Q, D) x (B, H, K, D) -> (B, Q, H, D), (B, H, Q, K).
@@ -68,8 +67,8 @@ def scaled_attention_forward(
         scores = scores + attention_mask
     weights = nn.functional.softmax(scores, dim=-1, dtype=torch.float32 if scores.dtype.itemsize < 4 else None)
     weights = weights.to(query.dtype)
-    if p > 0.0:
-        weights = weights * dropout(weights.new_ones(weights.shape[1:]), p, True)
+    if kwargs["dropout"] > 0.0:
+        weights = weights * dropout(weights.new_ones(weights.shape[1:]), kwargs["dropout"], True)
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
@@ -116,8 +115,7 @@ class ScaledAttention(nn.Module):
     def unit(self, projection: nn.Module, states: torch.Tensor, scales: LearnedTensor | None = None) -> torch.Tensor:
         """Projected heads (..., H, D) of length one: queries, with `scales` scaled ones, or keys of states (..., E)."""
         heads = self.heads(projection(states))
-        # in float32 at least
-        precise = heads if heads.dtype is torch.float64 else heads.float()
+        precise = at_least_float32(heads)
         unit = (precise * torch.rsqrt(precise.square().sum(-1, keepdim=True) + NORM_EPS)).to(heads.dtype)
         return unit if scales is None else unit * self.factors(scales)[:, None].to(unit.dtype)
 
@@ -141,10 +139,7 @@ class ScaledAttention(nn.Module):
             attention = scaled_attention_forward
         # keys may be cached from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
-        options: dict = {"p": p} if attention is scaled_attention_forward else {"dropout": p}
-        if bias is not None:
-            options["bias"] = bias
-        elif isinstance(mask, torch.Tensor):
+        if isinstance(mask, torch.Tensor):
             mask = mask.to(query.dtype)
         inputs = (states.transpose(1, 2) for states in (query, key, value))
-        return attention(self, *inputs, mask, scaling=1.0, is_causal=False, **options)
+        return attention(self, *inputs, mask, scaling=1.0, is_causal=False, dropout=p, bias=bias)
