@@ -183,13 +183,11 @@ class WindowAttention(ScaledAttention):
         else:
             # (H, W): the learned scale of a head applies to position biases, too
             by_distance = self.position_bias() * scales
-        scores, inputs = window_scores if is_flex(self.config) else window_bias, []
-        query = query * scales.to(query.dtype)
+        scores, contexts = window_scores if is_flex(self.config) else window_bias, []
         for group in blocks.grouped.groups:
             keys_values = (blocks.windows(each, group) for each in tokens)
-            bias = scores(by_distance, group.tokens.shape[1])
-            inputs.append((blocks.grouped.spread(query, group), *keys_values, *bias))
-        return self.attend_groups(inputs, blocks, self.config.attention_dropout)
+            contexts.append((*keys_values, *scores(by_distance, group.tokens.shape[1])))
+        return self.attend_groups(query * scales.to(query.dtype), contexts, blocks, self.config.attention_dropout)
 
     def attend_states(
         self, hidden: torch.Tensor, reads: list[KeyValue], blocks: Blocks
@@ -197,19 +195,18 @@ class WindowAttention(ScaledAttention):
         """Tokens (N, E), keys and values (b, S, H, D) of the states before each block -> (N, H, D), (P, H, Q, S)."""
         query = self.unit(self.state_q_proj, hidden, self.state_scales)
         states = reads[0] if len(reads) == 1 else [torch.cat(tensors) for tensors in zip(*reads, strict=True)]
-        inputs = []
-        for group in blocks.grouped.groups:
-            pieces, _ = group.context
-            inputs.append((blocks.grouped.spread(query, group), *(each[pieces] for each in states)))
-        return self.attend_groups(inputs, blocks)
+        contexts = [tuple(each[group.context[0]] for each in states) for group in blocks.grouped.groups]
+        return self.attend_groups(query, contexts, blocks)
 
     def attend_groups(
-        self, inputs: list[tuple], blocks: Blocks, dropout: float = 0.0
+        self, query: torch.Tensor, contexts: list[tuple], blocks: Blocks, dropout: float = 0.0
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Arguments of `attend` for each group of pieces -> (N, H, D), and weights, if there are any."""
-        results = [self.attend(*each, dropout=dropout) for each in inputs]
-        weights = [each for _, each in results if each is not None]
-        return blocks.grouped.gather([attended for attended, _ in results]), weights
+        """Queries (N, H, D), other arguments of `attend` for each group -> (N, H, D), and weights, if there are any."""
+        grouped, results = blocks.grouped, []
+        for group, context in zip(grouped.groups, contexts, strict=True):
+            results.append(self.attend(grouped.spread(query, group), *context, dropout=dropout))
+        attended, weights = zip(*results, strict=True)
+        return grouped.gather(attended), [each for each in weights if each is not None]
 
     def attend_memory(
         self,

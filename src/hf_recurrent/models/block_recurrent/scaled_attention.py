@@ -77,16 +77,14 @@ class PositionBias(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.window_size = config.window_size
-        self.max_distance = config.relative_attention_max_distance
-        num_buckets = config.relative_attention_num_buckets
+        self.config, num_buckets = config, config.relative_attention_num_buckets
         self.table = LearnedTensor(config.num_attention_heads, num_buckets, std=num_buckets**-0.5)
 
     def forward(self) -> torch.Tensor:
         """-> (H, W), of distances 1 to W."""
         table = self.table()
-        distances = torch.arange(1, self.window_size + 1, device=table.device)
-        return table[:, t5_buckets(distances, table.shape[1], self.max_distance)]
+        distances = torch.arange(1, self.config.window_size + 1, device=table.device)
+        return table[:, t5_buckets(distances, table.shape[1], self.config.relative_attention_max_distance)]
 
 
 class ScaledAttention(nn.Module):
@@ -94,7 +92,7 @@ class ScaledAttention(nn.Module):
 
     is_causal = False
 
-    def __init__(self, config, layer_idx: int = 0):
+    def __init__(self, config, layer_idx: int):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
@@ -130,7 +128,7 @@ class ScaledAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(B, Q, H, D), (B, K, H, D), bias of scores (1 or B, H, Q, K) -> (B, Q, H, D), weights (B, H, Q, K).
 
-        The bias is `mask`; flex attention takes a mask and `bias`.
+        The bias is `mask`, if it is not of bools; flex attention takes a mask and `bias`.
         """
         p = dropout if self.training else 0.0
         attention = attention_function(self.config, scaled_attention_forward)
@@ -139,7 +137,7 @@ class ScaledAttention(nn.Module):
             attention = scaled_attention_forward
         # keys may be cached from a call in another precision
         key, value = key.to(query.dtype), value.to(query.dtype)
-        if isinstance(mask, torch.Tensor):
+        if isinstance(mask, torch.Tensor) and mask.is_floating_point():
             mask = mask.to(query.dtype)
         inputs = (states.transpose(1, 2) for states in (query, key, value))
         return attention(self, *inputs, mask, scaling=1.0, is_causal=False, dropout=p, bias=bias)

@@ -10,8 +10,8 @@ from torch import nn
 
 from ..depth.cache import Tensors
 from ..ops.attention import KeyValue
-from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
+from ..ops.masks import as_implemented
 from .scaled_attention import ScaledAttention, unbiased_linear
 
 GATE_STD = 0.1
@@ -107,11 +107,7 @@ class StateCell(ScaledAttention):
         states = self.add_ids(state)
         query = self.unit(self.q_proj, states, self.scales)
         token_query = self.unit(self.token_q_proj, states, self.token_scales)
-        mask = None
-        if token_mask is not None:
-            visible = token_mask[:, None, None]
-            zeros = torch.zeros_like(visible, dtype=query.dtype)
-            mask = FlexMask(visible) if is_flex(self.config) else zeros.masked_fill(~visible, -torch.inf)
+        mask = None if token_mask is None else as_implemented(self.config, token_mask[:, None, None], query.dtype)
         attended = torch.cat((self.attend(query, *own)[0], self.attend(token_query, *tokens, mask)[0]), dim=2)
         attended = attended.flatten(-2)
         if self.update_kind == "single":
