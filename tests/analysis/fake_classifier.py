@@ -40,6 +40,9 @@ class FakeClassifier(torch.nn.Module):
             self.config.halting_threshold = threshold
         self.calls = []
 
+    def answer_head(self):
+        return SimpleNamespace(answers="labels")
+
     def forward(self, input_ids, attention_mask=None, output_halting=False, **options):
         self.calls.append({"training": self.training, "grad": torch.is_grad_enabled(), **options})
         ids = input_ids[:, 0]

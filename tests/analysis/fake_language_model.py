@@ -27,6 +27,9 @@ class FakeLanguageModel(torch.nn.Module):
             self.config.halting, self.config.halting_threshold = halting, 0.999
             self.config.capabilities = Capabilities(halting, "token", halting_threshold=0.999)
 
+    def answer_head(self):
+        return SimpleNamespace(answers="tokens")
+
     def forward(self, input_ids, attention_mask=None, output_halting=False, **options):
         logits = torch.nn.functional.one_hot((input_ids + 1) % VOCABULARY, VOCABULARY).float()
         if not hasattr(self.config, "halting"):

@@ -187,7 +187,7 @@ def test_an_export_is_written_with_the_file_of_its_weights(run, run_folder, tmp_
 
     monkeypatch.setattr("hf_recurrent.inference.export.export_model", export)
     (tmp_path / "out").mkdir()
-    status, _, err = run("export", run_folder, "--output", tmp_path / "out" / "model.onnx")
+    status, _, err = run("export", run_folder, "--output", tmp_path / "out" / "model.pt2")
     assert status == 0, err
     found = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    assert found == {"model.onnx": b"graph", "model.onnx.data": b"weights"}
+    assert found == {"model.pt2": b"graph", "model.pt2.data": b"weights"}

@@ -5,7 +5,6 @@ experts for each, d width, L maximum of depth steps.
 """
 
 import copy
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -13,9 +12,8 @@ from torch import nn
 
 from ..depth.cache import CacheLayer
 from ..depth.depth_cache import DepthCache
-from ..depth.exit_criteria import relative_change
 from ..depth.halting import HaltingStrategy, select_units
-from ..depth.layouts import Finished, Layout, of_live, row_answers
+from ..depth.layouts import Finished, Layout
 from ..depth.loop import LiveCount, Trace, assemble
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
@@ -63,40 +61,40 @@ class SparseLayout(Layout):
 
     Args:
         block: the one that is iterated.
-        mask: (B, P + S) bool, True at tokens.
+        mask: (B, S) bool, True at tokens.
+        key_mask: (B, P + S) bool, likewise.
         units: (n,) numbers of the tokens that are computed, None for all.
         memory: keys and values (B, H, K', D) of another stack's states, and their mask (B, K'), if it is attended to.
         statistics: whether routers sum up their statistics.
         serves_live: whether only live tokens attend and have experts, among those that are present.
     """
 
-    can_compact = True
-
     def __init__(
         self,
         block: SUTBlock,
         strategy: HaltingStrategy,
         mask: torch.Tensor,
+        key_mask: torch.Tensor,
         units: torch.Tensor | None,
         cache,
         memory: tuple[KeyValue, torch.Tensor] | None,
         statistics: bool,
         serves_live: bool = False,
     ):
-        self.attention, self.strategy, self.mask, self.cache = block.attention, strategy, mask, cache
+        super().__init__(block.attention.config, strategy, mask, None, cache, "tokens")
+        self.attention, self.key_mask, self.offset = block.attention, key_mask, key_mask.shape[1] - mask.shape[1]
         # B and S; a traced loop takes a tuple from outside, and no other kind of shape
-        self.shape = mask.shape[0], mask.shape[1] if cache is None else cache.num_new
-        self.offset = mask.shape[1] - self.shape[1]
+        self.shape = mask.shape[0], mask.shape[1]
         self.memory, self.statistics = memory, statistics
         self.live_count = LiveCount() if serves_live else None
         self.frozen: KeyValue | None = None
         # tokens with new keys and their soft states, if those differ from the tokens present
         self.leaving: tuple[torch.Tensor | None, torch.Tensor] | None = None
         # columns serve as positions where all rows have the same, or no gaps, as in causal models
-        if self.attention.config.is_causal or (units is None and not in_graph() and bool(mask.all())):
-            self.positions = torch.arange(mask.shape[1], device=mask.device)[None]
+        if self.config.is_causal or (units is None and not in_graph() and bool(key_mask.all())):
+            self.positions = torch.arange(key_mask.shape[1], device=mask.device)[None]
         else:
-            self.positions = token_positions(mask)
+            self.positions = token_positions(key_mask)
         self.present = units
         self.pack(None)
 
@@ -106,9 +104,9 @@ class SparseLayout(Layout):
         if served is not None and served.numel() == 0:
             self.context = self.context._replace(served=served)
             return
-        config, units, device = self.attention.config, self.served_units, self.mask.device
+        config, units, device = self.config, self.served_units, self.mask.device
         rectangle, places, sequences = self.shape, None, None
-        columns = torch.arange(self.offset, self.mask.shape[1], device=device)[None]
+        columns = torch.arange(self.offset, self.key_mask.shape[1], device=device)[None]
         if units is not None:
             length, number = self.shape[1], torch.arange(units.shape[0], device=device)
             sequences, row, counts = (units // length).unique_consecutive(return_inverse=True, return_counts=True)
@@ -127,9 +125,9 @@ class SparseLayout(Layout):
             return FlexMask(visible.repeat_interleave(per_token, dim=2))
 
         context = SUTContext(self.shape, rectangle, places, sequences, None, statistics=self.statistics, served=served)
-        visible = context.select(self.mask)[:, None, None]
+        visible = context.select(self.key_mask)[:, None, None]
         if config.is_causal:
-            visible = visible & (torch.arange(self.mask.shape[1], device=device) <= columns[:, None, :, None])
+            visible = visible & (torch.arange(self.key_mask.shape[1], device=device) <= columns[:, None, :, None])
         elif in_graph():
             # a loop in a graph may not have the same memory twice
             visible = visible.clone()
@@ -157,34 +155,14 @@ class SparseLayout(Layout):
         """Numbers (m,) of the tokens that attend and have experts, None for all of the batch."""
         return self.present if self.served is None else self.units[self.served]
 
-    @property
-    def is_token(self) -> torch.Tensor:
-        """(n,) bool, False for padding that is present."""
-        mask = self.mask[:, self.offset :].flatten()
-        return mask if self.present is None else mask[self.present]
-
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
-        return self.strategy.initial_state(hidden, self.is_token)
+        return self.strategy.initial_state(hidden, self.packs(self.mask))
 
     def lays_out(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of the tokens present in rows, zeros elsewhere: (n, ...) -> (B, S, ...)."""
         return place(values, self.present, self.shape[0] * self.shape[1]).unflatten(0, self.shape)
 
-    def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
-        change = relative_change(before, after)
-        if not by_row:
-            return change
-        rows = torch.where(self.mask[:, self.offset :], self.lays_out(change), 0.0)
-        return rows.amax(-1)[self.units // self.shape[1]]
-
-    def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
-    ) -> torch.Tensor:
-        if not by_row:
-            return of_live(predict, live, states)
-        (batch, width), mask = self.shape, self.mask[:, self.offset :]
-        rows, live = torch.arange(batch, device=states.device), self.lays_out(live).any(-1)
-        return row_answers(predict, self.lays_out(states), mask, live, rows, (0, width))[self.units // width]
+    def packs(self, rows: torch.Tensor) -> torch.Tensor:
+        return packed(rows, self.present)
 
     def fresh(self, state: NamedTuple) -> tuple[torch.Tensor | None, torch.Tensor]:
         """The tokens (M,) whose soft states have changed since the latest keys, None for all in order; those states."""

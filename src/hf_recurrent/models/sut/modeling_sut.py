@@ -243,7 +243,7 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         may_spare = options.compaction and not (options.record_states or in_graph() or options.may_compact(strategy))
         serves_live = may_spare and can_halt and bool(new_mask.any())
         records = [bool(call.model_kwargs.get(name)) for name in ("output_experts", "output_router_statistics")]
-        layout = SparseLayout(self.block, strategy, mask, units, cache, memory, records[1], serves_live)
+        layout = SparseLayout(self.block, strategy, new_mask, mask, units, cache, memory, records[1], serves_live)
         trace = RoutingTrace(*records)
         depth = iterate([self.block], strategy, layout, self.embed(hidden, mask, units), new_mask, options, trace)
         if cache is not None:

@@ -45,7 +45,10 @@ class SUTContext(NamedTuple):
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """(N, ...) -> (R, Q, ...), zeros where there is no query."""
-        return place(packed, self.places, self.rectangle[0] * self.rectangle[1]).unflatten(0, self.rectangle)
+        rows, width = self.rectangle
+        packed = packed if self.places is None else place(packed, self.places, rows * width)
+        # a traced loop takes no tuple from outside
+        return packed.unflatten(0, (-1, width))
 
     def gather(self, rows: torch.Tensor) -> torch.Tensor:
         """(R, Q, ...) -> (N, ...)."""
