@@ -37,8 +37,6 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
     What else is asked of its states is asked of the layer, whose parameters engines shard together.
     """
 
-    gathered_methods = ("initial_tensors", "state_keys_values", "state_after")
-
     def __init__(self, config, layer_idx: int):
         super().__init__()
         size = config.hidden_size
@@ -49,6 +47,9 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         self.down_proj = unbiased_linear(config.intermediate_size, size)
         self.dropout = Dropout(config.dropout)
         self.state_cell = StateCell(config, layer_idx) if layer_idx in config.recurrent_indices else None
+        if self.state_cell is not None:
+            # others have no parameters outside of their forward pass
+            self.gathered_methods = ("initial_tensors", "state_keys_values", "state_after")
 
     def forward(
         self,
