@@ -4,7 +4,6 @@ Shapes: B sequences, Q new tokens, K tokens in all (the new ones last), H heads,
 "The Neural Data Router", "the reference" its authors' implementation.
 """
 
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from transformers.cache_utils import Cache
 
 from ..ops.attention import Attention, AttentionOutput, KeyValue
 from ..ops.graphs import in_graph
-from ..ops.initialization import Initializer, initialized_linear, torch_default, uniform_between
+from ..ops.initialization import initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
 from ..ops.masks import Mask, part_of_mask, rows_of, visible_keys
 from ..ops.positions import sinusoids, token_positions
@@ -32,26 +31,25 @@ class PositionKeys(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.hidden_size = config.hidden_size
-        self.head_dim = config.head_dim
+        self.config = config
         inner_size = config.num_attention_heads * config.head_dim
         self.proj = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
 
     def forward(self, length: int, like: torch.Tensor) -> torch.Tensor:
         """Keys of positions `1 - length` to `length - 1`, of the device and dtype of `like`: (H, 2 * length - 1, D)."""
         positions = torch.arange(1 - length, length, device=like.device)
-        projected = self.proj(sinusoids(positions, self.hidden_size).to(like.dtype))
-        return projected.unflatten(-1, (-1, self.head_dim)).transpose(0, 1)
+        projected = self.proj(sinusoids(positions, self.config.hidden_size).to(like.dtype))
+        return projected.unflatten(-1, (-1, self.config.head_dim)).transpose(0, 1)
 
 
 class RoutingContext(NamedTuple):
     """Inputs of attention besides states."""
 
     dtype: torch.dtype  # of states
-    attention_mask: Mask | None  # softmax: as transformers' mask helpers build it
-    key_mask: torch.Tensor | None  # geometric: (B, K) bool of tokens, None if all are
-    position_keys: torch.Tensor | None  # (H, 2K - 1, D) of offsets and absolute positions
-    places: torch.Tensor | None  # (B, K) position of each key in its sequence, None if it is its column
+    # softmax: as transformers' mask helpers build it; geometric: (B, K) bool of tokens, None if all are
+    attention_mask: Mask | None
+    position_keys: torch.Tensor | None = None  # of 1 - N to N - 1, for at least as many keys: (H, 2N - 1, D)
+    places: torch.Tensor | None = None  # (B, K) position of each key in its sequence, None if it is its column
     past: tuple | None = None
 
     @classmethod
@@ -67,63 +65,40 @@ class RoutingContext(NamedTuple):
         if config.attention == "geometric":
             # causal attention never sees padding after a sequence's tokens
             unpadded = (config.is_causal and cache is None) or (not in_graph() and bool(mask.all()))
-            return cls(states.dtype, None, None if unpadded else mask, None, None)
+            return cls(states.dtype, None if unpadded else mask)
         places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
-        return cls(states.dtype, visible_keys(config, states, mask, cache), None, position_keys, places)
+        return cls(states.dtype, visible_keys(config, states, mask, cache), position_keys, places)
 
     def select(self, rows: torch.Tensor, columns: slice = slice(None)) -> "RoutingContext":
         """The context of some `rows` (n,) and columns of tokens, which without a cache are those of the keys."""
         return self._replace(
             attention_mask=part_of_mask(self.attention_mask, rows, columns),
-            key_mask=part_of_mask(self.key_mask, rows, columns),
-            position_keys=self.keys_within(columns),
             places=rows_of(self.places, rows),
         )
-
-    def keys_within(self, columns: slice) -> torch.Tensor | None:
-        """Keys of the positions of some columns."""
-        keys = self.position_keys
-        if keys is None:
-            return None
-        middle = keys.shape[1] // 2
-        width = len(range(middle + 1)[columns])
-        return keys[:, middle + 1 - width : middle + width]
 
     def packed(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> GroupedRows:
         """Groups of rows of packed tokens alone, which are spread over the mask (R, W) without gaps."""
 
         def of_group(seen: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
             shape_only = torch.empty((), dtype=self.dtype, device=seen.device).expand(*seen.shape, 1)
-            return RoutingContext.from_mask(config, shape_only, seen, self.keys_within(slice(seen.shape[1])))
+            return RoutingContext.from_mask(config, shape_only, seen, self.position_keys)
 
         return grouped_rows(mask, spread.places, of_group)
 
 
 class RoutingAttention(Attention):
-    """Projections and cache; subclasses define `compute_attention`.
+    """Softmax over content alone ("absolute"); positions are in the embeddings. Subclasses attend in other ways."""
 
-    It goes from queries (B, H, Q, D), keys and values (B, H, K, D), the context and `terms` (B, Q, T) to (B, H, Q, D),
-    and weights.
-
-    Args:
-        query, key_value, output: initializers; those of the authors' softmax attention if None.
-    """
-
-    def __init__(
-        self,
-        config,
-        query: Initializer = uniform_between,
-        key_value: Initializer | None = None,
-        output: Initializer = torch_default,
-    ):
-        width, inner_size = config.hidden_size, config.num_attention_heads * config.head_dim
+    def __init__(self, config):
         # the reference draws keys and values as one matrix
-        key_value = key_value or partial(uniform_between, fans=(width, 2 * inner_size))
-        super().__init__(config, initializers=(key_value, output))
-        self.q_proj.initializer = query
+        fans = (config.hidden_size, 2 * config.num_attention_heads * config.head_dim)
+        super().__init__(config, initializers=(partial(uniform_between, fans=fans), torch_default))
+        self.q_proj.initializer = uniform_between
 
     def dropped(self, keys: torch.Tensor) -> torch.Tensor:
-        return dropout(keys, self.config.attention_dropout, self.training)
+        """Keys with dropout; softmax over content drops probabilities instead."""
+        config = self.config
+        return keys if config.attention == "absolute" else dropout(keys, config.attention_dropout, self.training)
 
     def terms(self, states: torch.Tensor) -> list[torch.Tensor]:
         """Further inputs of scores from states (..., E), (..., T) each."""
@@ -131,20 +106,26 @@ class RoutingAttention(Attention):
 
     def keys_values(self, states: torch.Tensor) -> KeyValue:
         """(B, Q, E) -> (B, Q, H, D) each."""
-        return KeyValue(*(self.heads(layer(states)) for layer in (self.k_proj, self.v_proj)))
+        return KeyValue(self.heads(self.k_proj(states)), self.heads(self.v_proj(states)))
+
+    def compute_attention(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, context: RoutingContext, *terms: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Queries (B, H, Q, D), keys and values (B, H, K, D), terms (B, Q, T) -> (B, Q, H, D), and weights if any."""
+        return self.attend(query, key, value, context.attention_mask, self.config.is_causal)
 
     def forward(self, states: torch.Tensor, context: RoutingContext | GroupedRows) -> AttentionOutput:
         """One step of states (B, Q, E), or of packed tokens (N, E)."""
         query, terms = self.heads(self.q_proj(states)), self.terms(states)
         key, value = self.keys_values(states)
         if isinstance(context, GroupedRows):
-            attended = self.attend_groups((query, self.dropped(key), value, *terms), context)
-            return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
-        query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
-        if context.past is not None:
-            key, value = context.past.extended(key, value)
-        attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
-        return AttentionOutput(self.o_proj(attended.transpose(1, 2).flatten(-2)), weights, key, value)
+            attended, weights = self.attend_groups((query, self.dropped(key), value, *terms), context), None
+        else:
+            query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
+            if context.past is not None:
+                key, value = context.past.extended(key, value)
+            attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
+        return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     # between graphs, as `SelfAttention.attend_tokens`
     @torch.compiler.disable
@@ -154,7 +135,7 @@ class RoutingAttention(Attention):
         for group in grouped.groups:
             query, key, value, *terms = (grouped.spread(states, group) for states in projected)
             heads = (states.transpose(1, 2) for states in (query, key, value))
-            rows.append(self.compute_attention(*heads, group.context, *terms)[0].transpose(1, 2))
+            rows.append(self.compute_attention(*heads, group.context, *terms)[0])
         return grouped.gather(rows)
 
 
@@ -165,10 +146,11 @@ class GeometricAttention(RoutingAttention):
     """
 
     def __init__(self, config):
-        # the reference initialises each head as a map of its own
+        super().__init__(config)
         width, head_dim = config.hidden_size, config.head_dim
-        into, out = (partial(uniform_between, fans=fans) for fans in ((width, head_dim), (head_dim, width)))
-        super().__init__(config, into, into, out)
+        for projection in (self.q_proj, self.k_proj, self.v_proj, self.o_proj):
+            # the reference initialises each head as a map of its own
+            projection.initializer = partial(uniform_between, fans=(width, head_dim))
         self.direction = initialized_linear(width, 2 * config.num_attention_heads, torch_default)
         self.content_bias = nn.Parameter(torch.empty(config.num_attention_heads, head_dim))
         self.scale, self.direction_scale, self.match_bias = (nn.Parameter(torch.empty(1)) for _ in range(3))
@@ -180,7 +162,7 @@ class GeometricAttention(RoutingAttention):
     def compute_attention(self, query, key, value, context, terms):
         left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
         bias = self.content_bias[:, None]
-        options = context.key_mask, self.config.is_causal, self.config.normalize_attention
+        options = context.attention_mask, self.config.is_causal, self.config.normalize_attention
         # a model created on a machine with a GPU may still run on the CPU
         fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
         half = query.dtype in (torch.float16, torch.bfloat16)
@@ -188,23 +170,12 @@ class GeometricAttention(RoutingAttention):
             # autocast adds in float32
             query = (self.scale * (query + bias)).to(key.dtype)
         if fused:
-            return geometric_attention_triton(query, key, value, left, right, *options), None
-        content = query @ key.transpose(-1, -2)
+            return geometric_attention_triton(query, key, value, left, right, *options).transpose(1, 2), None
+        content = query @ key.mT
         if not half:
             # cheaper than biasing and scaling D numbers for each query, but the product may overflow in half precision
-            content = torch.addcmul(self.scale * (bias @ key.transpose(-1, -2)), content, self.scale)
-        return attend_nearest(content, value, left, right, *options)
-
-
-class AbsoluteAttention(RoutingAttention):
-    """Softmax over content alone; positions are in the embeddings."""
-
-    def dropped(self, keys: torch.Tensor) -> torch.Tensor:
-        """Probabilities are dropped instead of keys."""
-        return keys
-
-    def compute_attention(self, query, key, value, context):
-        attended, weights = self.attend(query, key, value, context.attention_mask, self.config.is_causal)
+            content = torch.addcmul(self.scale * (bias @ key.mT), content, self.scale)
+        attended, weights = attend_nearest(content, value, left, right, *options)
         return attended.transpose(1, 2), weights
 
 
@@ -232,24 +203,25 @@ class RelativeAttention(RoutingAttention):
         # scaled before the product, which could overflow in half precision
         biases = (self.content_bias, self.position_bias)
         content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
-        position_keys = self.dropped(context.position_keys.to(query.dtype))
+        num_keys, longest = key.shape[2], context.position_keys.shape[1] // 2 + 1
+        position_keys = context.position_keys[:, longest - num_keys : longest + num_keys - 1]
+        position_keys = self.dropped(position_keys.to(query.dtype))
         positions = by_distance(position_query, position_keys)
         if terms is not None:
-            place_keys = position_keys[:, position_keys.shape[1] // 2 :]
+            place_keys = position_keys[:, num_keys - 1 :]
             if context.places is not None:
                 place_keys = place_keys[:, context.places].transpose(0, 1)
-            by_place = position_query @ place_keys.transpose(-1, -2)
+            by_place = position_query @ place_keys.mT
             positions = torch.lerp(by_place, positions, terms.transpose(1, 2)[..., None].to(by_place.dtype))
-        scores = content_query @ key.transpose(-1, -2) + positions
+        scores = content_query @ key.mT + positions
         if context.attention_mask is not None:
             scores = scores + context.attention_mask
-        precise = torch.promote_types(scores.dtype, torch.float32)
-        weights = scores.softmax(-1, dtype=precise).to(value.dtype)
-        return weights @ value, weights
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(value.dtype)
+        return (weights @ value).transpose(1, 2), weights
 
 
 ATTENTIONS = {
-    "absolute": AbsoluteAttention,
+    "absolute": RoutingAttention,
     "relative": RelativeAttention,
     "absolute_relative": RelativeAttention,
     "geometric": GeometricAttention,
@@ -259,22 +231,16 @@ ATTENTIONS = {
 @torch.no_grad()
 def initialize_scores(attention: nn.Module) -> None:
     """Initialise biases of scores to zero, and their scales to those of plain attention."""
-    constants = {
-        "content_bias": 0.0,
-        "position_bias": 0.0,
-        "match_bias": 0.0,
-        "scale": 1 / math.sqrt(attention.head_dim),
-        "direction_scale": 1.0,
-    }
+    scales = {"scale": attention.scaling, "direction_scale": 1.0}
     for name, parameter in attention.named_parameters(recurse=False):
-        init.constant_(parameter, constants[name])
+        init.constant_(parameter, scales.get(name, 0.0))
 
 
 def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tensor:
     """Scores against the keys of the offsets `j - i`: (B, H, Q, D), (H, 2K - 1, D) -> (B, H, Q, K)."""
     num_queries, num_keys = query.shape[2], (position_keys.shape[1] + 1) // 2
     # the last query sees offsets 1 - K to 0, the first one Q - K to Q - 1
-    scores = query @ position_keys[:, : num_keys + num_queries - 1].transpose(-1, -2)
+    scores = query @ position_keys[:, : num_keys + num_queries - 1].mT
     if num_queries == 1:
         return scores
     if in_graph():
