@@ -18,8 +18,6 @@ Shapes: B sequences, H heads, Q queries, K keys, D head dim.
 # annotations stay text, so that the kernels can be defined where there is no Triton
 from __future__ import annotations
 
-import contextlib
-
 import torch
 
 from .geometric import SMALLEST_SUM
@@ -47,8 +45,8 @@ def load_rows(base, index, num_rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constex
 
 
 @jit
-def add_rows(base, index, num_rows, rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    dims = tl.arange(0, BLOCK_D)
+def add_rows(base, index, num_rows, rows, HEAD_DIM: tl.constexpr):
+    dims = tl.arange(0, rows.shape[1])
     inside = ((index >= 0) & (index < num_rows))[:, None] & (dims < HEAD_DIM)[None, :]
     tl.atomic_add(base + index[:, None] * HEAD_DIM + dims[None, :], rows, mask=inside, sem="relaxed")
 
@@ -150,7 +148,7 @@ def pull(weights, grads, value, grad_value, columns, num_keys, HEAD_DIM: tl.cons
     # as the forward pass rounded them, or the sum over all would not be that of the parts
     weights = weights.to(values.dtype)
     sent = tl.dot(tl.trans(weights), grad, input_precision=PRECISION)
-    add_rows(grad_value, columns, num_keys, sent, HEAD_DIM, grad.shape[1])
+    add_rows(grad_value, columns, num_keys, sent, HEAD_DIM)
     return weights.to(tl.float32) * (tl.dot(grad, tl.trans(values), input_precision=PRECISION) - shift[:, None])
 
 
@@ -161,20 +159,8 @@ def push(change, row, grad_query, grad_key, columns, HEAD_DIM: tl.constexpr, PRE
     keys = load_rows(key, columns, num_keys, HEAD_DIM, queries.shape[1])
     change = change.to(keys.dtype)
     sent = tl.dot(tl.trans(change), queries, input_precision=PRECISION)
-    add_rows(grad_key, columns, num_keys, sent, HEAD_DIM, queries.shape[1])
+    add_rows(grad_key, columns, num_keys, sent, HEAD_DIM)
     return tl.dot(change, keys, grad_query, input_precision=PRECISION)
-
-
-@jit
-def start_back(outputs, sizes, grads, rows, present, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Load output gradients and their sum, and point to the gradients of this head's keys and values."""
-    head = tl.program_id(0).to(tl.int64)
-    first_row = head * sizes[1]
-    grad = load_rows(grads[0] + first_row * HEAD_DIM, (rows - first_row).to(tl.int32), sizes[1], HEAD_DIM, BLOCK_D)
-    shift = tl.load(grads[1] + rows, mask=present, other=0.0)
-    everything = tl.load(grads[2] + rows, mask=present, other=0.0)[:, None]
-    offset = head * sizes[2] * HEAD_DIM
-    return (grad, shift), everything, outputs[1] + offset, outputs[2] + offset
 
 
 @jit
@@ -238,7 +224,12 @@ def backward_kernel(
 ):
     """Gradients of all inputs, those of keys and values by atomic additions in float32."""
     row, rows, present, on_left, on_right, value = start(inputs, sizes, HEAD_DIM, BLOCK_D, BLOCK_M)
-    grads_here, everything, grad_key, grad_value = start_back(outputs, sizes, grads, rows, present, HEAD_DIM, BLOCK_D)
+    head = tl.program_id(0).to(tl.int64)
+    first_row, first_key = head * sizes[1], head * sizes[2]
+    grad = load_rows(grads[0] + first_row * HEAD_DIM, (rows - first_row).to(tl.int32), sizes[1], HEAD_DIM, BLOCK_D)
+    grads_here = grad, tl.load(grads[1] + rows, mask=present, other=0.0)
+    everything = tl.load(grads[2] + rows, mask=present, other=0.0)[:, None]
+    grad_key, grad_value = outputs[1] + first_key * HEAD_DIM, outputs[2] + first_key * HEAD_DIM
     first, num_keys, cols = row[3], row[4], tl.arange(0, BLOCK_N)
     grad_query, grad_left = tl.zeros((BLOCK_M, BLOCK_D), tl.float32), tl.zeros((BLOCK_M,), tl.float32)
     grad_right, carry_left, carry_right = grad_left, tl.where(present, 0.0, -1e30), grad_left
@@ -285,16 +276,13 @@ def backward_kernel(
     tl.store(outputs[4] + rows, grad_right, mask=present)
 
 
-def allows_tf32() -> bool:
-    """Whether products of float32 may be those of TF32; torch refuses the old question once the new answer is set."""
-    matmul = torch.backends.cuda.matmul
-    return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
-
-
 def launch_options(head_dim: int, dtype: torch.dtype, backward: bool, causal: bool, has_mask: bool) -> dict:
     """Tile sizes for a head dim, the rounding of its products, and what a kernel has to compute."""
+    matmul = torch.backends.cuda.matmul
+    # torch refuses the old question once the new answer is set
+    allows_tf32 = matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
     # tf32x3 is as exact as float32, and runs on tensor cores
-    precision = "tf32x3" if dtype == torch.float32 and not allows_tf32() else "tf32"
+    precision = "tf32x3" if dtype == torch.float32 and not allows_tf32 else "tf32"
     # the largest head dim whose larger tiles fit into registers
     max_head_dim = {(False, False): 128, (False, True): 64, (True, False): 64, (True, True): 0}
     large = head_dim <= max_head_dim[dtype == torch.float32, backward]
@@ -331,7 +319,7 @@ def run(kernel, arguments: tuple, sizes: tuple, options: dict) -> None:
     grid = (query.shape[0] * query.shape[1], -(-query.shape[2] // options["BLOCK_M"]))
     if 0 in grid:
         return
-    with torch.cuda.device(query.device) if query.is_cuda else contextlib.nullcontext():
+    with torch.cuda.device_of(query):
         kernel[grid](inputs, outputs, sizes, *arguments[2:], **options)
 
 
@@ -344,8 +332,8 @@ class FusedGeometricAttention(torch.autograd.Function):
         ctx.causal, ctx.normalize, ctx.has_mask = causal, normalize, seen is not None
         mask = query.new_ones(1, dtype=torch.bool) if seen is None else seen
         inputs = (*(states.contiguous() for states in (query, key, value, left, right)), mask)
-        attended = torch.zeros(query.shape, dtype=torch.float32, device=query.device)
-        total = torch.zeros(query.shape[:-1], dtype=torch.float32, device=query.device)
+        attended = query.new_zeros(query.shape, dtype=torch.float32)
+        total = query.new_zeros(query.shape[:-1], dtype=torch.float32)
         options = launch_options(head_dim, query.dtype, False, causal, ctx.has_mask)
         run(forward_kernel, (inputs, (attended, total)), ctx.sizes, options)
         ctx.save_for_backward(*inputs, attended, total)
@@ -361,7 +349,6 @@ class FusedGeometricAttention(torch.autograd.Function):
             )
         *inputs, attended, total = ctx.saved_tensors
         query = inputs[0]
-        shift = torch.zeros_like(total)
         if ctx.normalize:
             # a query that sees nothing has no gradient, and would make NaN of others' where this overflows
             blind = (total == 0)[..., None]
@@ -371,13 +358,13 @@ class FusedGeometricAttention(torch.autograd.Function):
             grad = grad.clamp(-largest, largest)
         # rounded before any use, so that the sum over all keys equals that of the parts
         grad = grad.to(query.dtype).contiguous()
-        everything = (grad.float() * attended).sum(-1)
+        everything, shift = (grad.float() * attended).sum(-1), torch.zeros_like(total)
         if ctx.normalize:
             # a clamped sum has no gradient
             divides = total > SMALLEST_SUM
             shift = torch.where(divides, everything / total.clamp(min=SMALLEST_SUM), shift)
             everything = everything.masked_fill(divides, 0.0)
-        outputs = tuple(torch.zeros(states.shape, dtype=torch.float32, device=states.device) for states in inputs[:5])
+        outputs = tuple(states.new_zeros(states.shape, dtype=torch.float32) for states in inputs[:5])
         head_dim = query.shape[-1]
         options = launch_options(head_dim, query.dtype, True, ctx.causal, ctx.has_mask)
         run(backward_kernel, (tuple(inputs), outputs, (grad, shift, everything)), ctx.sizes, options)
