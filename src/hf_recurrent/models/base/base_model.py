@@ -21,7 +21,7 @@ from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..depth.halting import FixedDepth
 from ..depth.layouts import PackedLayout, lay_out, masked_mean
 from ..depth.loop import DepthOptions, DepthOutput, iterate
-from ..depth.objectives import halting_distribution
+from ..depth.objectives import halting_distribution, mean_distribution
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.checks import check_inputs, check_not_nan, check_tensor, has_gaps
 from ..ops.flex_attention import is_flex
@@ -76,17 +76,11 @@ def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tenso
 
 
 def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:
-    """Halting distributions (B, L) of sequences or (B, S, L) of tokens, from conditional probabilities of either.
-
-    Of a sequence whose tokens halt one by one it is that of a token drawn at random.
-    """
+    """Halting distributions (B, L) of sequences or (B, S, L) of tokens, from conditional probabilities of either."""
     if probabilities is None:
         return None
     distribution = halting_distribution(probabilities)
-    if not by_row or distribution.dim() == 2:
-        return distribution
-    weights = mask / mask.sum(-1, keepdim=True).clamp_min(1)
-    return (distribution * weights[..., None]).sum(1)
+    return mean_distribution(distribution, mask) if by_row else distribution
 
 
 class BaseModel(RecurrentPreTrainedModel):

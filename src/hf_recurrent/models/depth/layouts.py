@@ -153,24 +153,6 @@ def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: 
     return found.new_zeros(live.shape[0], *found.shape[1:]).index_copy(0, index, found)
 
 
-def row_answers(
-    predict: Callable[..., torch.Tensor],
-    states: torch.Tensor,
-    mask: torch.Tensor,
-    live: torch.Tensor,
-    rows: torch.Tensor,
-    columns: tuple[int, int],
-) -> torch.Tensor:
-    """Predictions of the live rows of states (R, W, E), mask (R, W): (R, ...), see `Layout.answers`."""
-
-    def of_rows(states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        found = predict(states, mask, rows, columns)
-        return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1))
-
-    # attention kernels refuse empty batches
-    return of_live(of_rows, live | ~live.any(), states, mask, rows)
-
-
 class Finished(NamedTuple):
     """Units that left the loop. Numbers are None if they are all of the batch, in order."""
 
@@ -291,9 +273,15 @@ class Layout:
         """
         if not by_row:
             return of_live(predict, live.flatten(), states.flatten(0, -2)).unflatten(0, live.shape)
+
+        def of_rows(states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            found = predict(states, mask, rows, self.columns)
+            return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1))
+
         live = self.lays_out(live).any(-1) if self.strategy.token_units else live
-        rows = self.row_numbers()
-        return self.for_units(row_answers(predict, self.lays_out(states), self.mask, live, rows, self.columns))
+        # attention kernels refuse empty batches
+        live = live | ~live.any()
+        return self.for_units(of_live(of_rows, live, self.lays_out(states), self.mask, self.row_numbers()))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Write keys, values and sums of the skipped steps, those of final states, for later tokens."""

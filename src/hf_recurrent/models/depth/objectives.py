@@ -59,6 +59,16 @@ def halting_distribution(probabilities: torch.Tensor) -> torch.Tensor:
     return torch.cat((remaining[..., :-1] * probabilities[..., 1:], remaining[..., -1:]), dim=-1)
 
 
+def mean_distribution(distribution: torch.Tensor, exists: torch.Tensor) -> torch.Tensor:
+    """Halting distributions (B, L) of sequences: (B, L), or means over the units (B, U) of (B, U, L) that exist.
+
+    Of a sequence whose tokens halt one by one it is that of a token drawn at random.
+    """
+    if distribution.dim() == 2:
+        return distribution
+    return (distribution * (exists / exists.sum(-1, keepdim=True).clamp_min(1))[..., None]).sum(1)
+
+
 def depth_prior(config, num_steps: int, like: torch.Tensor) -> torch.Tensor:
     """Prior probability (L,) of halting after 1 to L steps, in the dtype and on the device of `like`."""
     if config.depth_prior == "uniform":

@@ -148,11 +148,6 @@ def without_counted(arguments: dict, ids: torch.Tensor) -> dict:
     return {name: value for name, value in arguments.items() if name != "position_ids"}
 
 
-def without_leading_padding(ids: torch.Tensor, pad: int | None) -> torch.Tensor:
-    """A mask (B, S) of all tokens but the padding before them; one that is generated may be called as padding is."""
-    return torch.ones_like(ids) if pad is None else ((ids != pad).cumsum(-1) > 0).long()
-
-
 def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> None:
     """Raise a ValueError unless prompts (B, S) go on after what a cache holds of them, or are all new by their mask."""
     length = cache.get_seq_length() if isinstance(cache, RecurrentCache) else 0
@@ -196,7 +191,10 @@ class RecurrentGenerationMixin:
             if name in ("inputs", "input_ids") and prompt is not None:
                 if not self.config.is_encoder_decoder:
                     if chosen.get("is_assistant") and kwargs.get("attention_mask") is None:
-                        kwargs["attention_mask"] = without_leading_padding(prompt, self.config.pad_token_id)
+                        # of all but the padding before a text: a token that is generated may be called as padding is
+                        pad = self.config.pad_token_id
+                        begun = (prompt != (-1 if pad is None else pad)).cumsum(-1) > 0
+                        kwargs["attention_mask"] = begun.long()
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
                     if "position_ids" not in self.model.model_arguments:
                         kwargs = without_counted(kwargs, prompt)

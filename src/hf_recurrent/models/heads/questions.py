@@ -12,6 +12,7 @@ from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
+from ..depth.objectives import mean_distribution
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import at_least_float32, of_tokens
 from .head import Head, task_head
@@ -64,18 +65,6 @@ def position_losses(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tens
     return nn.functional.cross_entropy(
         at_least_float32(logits), positions.long(), ignore_index=logits.shape[1], reduction="none"
     )
-
-
-def sequence_distribution(distribution: torch.Tensor | None, ponder_steps: torch.Tensor) -> torch.Tensor | None:
-    """Halting distributions (B, L) of sequences, the means over those (B, U, L) of their tokens or chunks.
-
-    Args:
-        ponder_steps: (B, U), -1 where there is no such token or chunk.
-    """
-    if distribution is None or distribution.dim() == 2:
-        return distribution
-    exists = ponder_steps >= 0
-    return (distribution * (exists / exists.sum(-1, keepdim=True).clamp_min(1))[..., None]).sum(1)
 
 
 class ForQuestionAnswering(Head):
@@ -174,7 +163,9 @@ class ForQuestionAnswering(Head):
         length, distribution, steps = mask.shape[1], None, [(), ()]
         if self.supervises_steps:
             steps = list(zip(*(self.span_logits(states, mask) for states in outputs.step_features), strict=True))
-            distribution = sequence_distribution(outputs.halting_distribution, outputs.ponder_steps)
+            distribution = outputs.halting_distribution
+            if distribution is not None:
+                distribution = mean_distribution(distribution, outputs.ponder_steps >= 0)
         means = []
         for logits, by_step, position in zip(ends, steps, positions, strict=True):
             losses = self.over_depth(partial(position_losses, positions=position), logits, by_step, distribution)
