@@ -60,7 +60,7 @@ def halting_distribution(probabilities: torch.Tensor) -> torch.Tensor:
 
 
 def mean_distribution(distribution: torch.Tensor, exists: torch.Tensor) -> torch.Tensor:
-    """Halting distributions (B, L) of sequences: (B, L), or means over the units (B, U) of (B, U, L) that exist.
+    """Halting distributions (B, L) of sequences, given so, or by the mean over units (B, U) that exist of (B, U, L).
 
     Of a sequence whose tokens halt one by one it is that of a token drawn at random.
     """
