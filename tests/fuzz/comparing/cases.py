@@ -9,6 +9,7 @@ from unittest import mock
 import torch
 
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.base.base_model import kept_column_rotations
 from hf_recurrent.models.depth import layouts
 
 # models this small would not be worth packing, but are to show what large ones do
@@ -124,6 +125,8 @@ def computing_in(real: torch.dtype, pairs: torch.dtype, convert: Callable[[torch
     """The library finds these where it says float32, complex64 and `.float()`."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(real)
+    # tables of the other precision
+    kept_column_rotations.cache_clear()
     try:
         with (
             mock.patch.object(torch, "float32", real),
@@ -132,4 +135,5 @@ def computing_in(real: torch.dtype, pairs: torch.dtype, convert: Callable[[torch
         ):
             yield
     finally:
+        kept_column_rotations.cache_clear()
         torch.set_default_dtype(before)

@@ -141,6 +141,7 @@ class RaggedBlocks:
             rows = self.range(0, self.starts[-1]).unflatten(0, (-1, num_queries))
             self.grouped = GroupedRows((self.group(rows, slice(None)),), None)
         self._parts = None
+        self._windows: dict[int, torch.Tensor] = {}  # index of the keys of each block and of the one before it
         # index (B, W) of the places of each sequence's last complete block, and of the incomplete one
         sequence = self.range(0, self.batch_size)[:, None]
         begin = (totals // width * width)[:, None]
@@ -215,8 +216,10 @@ class RaggedBlocks:
         return take(tokens, group.context[1])
 
     def window(self, tokens: torch.Tensor, block: int) -> torch.Tensor:
-        places = block * self.width + self.range(-self.width, self.width)
-        return take(tokens, self.index(self.range(0, self.complete[block])[:, None], places))
+        if block not in self._windows:
+            places = block * self.width + self.range(-self.width, self.width)
+            self._windows[block] = self.index(self.range(0, self.complete[block])[:, None], places)
+        return take(tokens, self._windows[block])
 
 
 def take(tokens: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

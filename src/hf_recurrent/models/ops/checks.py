@@ -119,8 +119,6 @@ def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
 
 def values_of(*tensors: torch.Tensor) -> list[float]:
     """Numbers of tensors without dimensions, by one transfer from an accelerator."""
-    if tensors[0].device.type == "cpu":
-        return [tensor.item() for tensor in tensors]
     return torch.stack([tensor.double() for tensor in tensors]).tolist()
 
 
@@ -177,14 +175,16 @@ def check_inputs(
         return mask, attention_mask is None
     given = {"ids": input_ids, "types": token_type_ids, "marks": attention_mask}
     given = {name: tensor for name, tensor in given.items() if tensor is not None}
-    # the smallest and the largest value of each
-    numbers = iter(values_of(*(bound for tensor in given.values() for bound in tensor.aminmax())) if given else ())
+    # the smallest and the largest value of each, and whether every sequence has a token
+    bounds = [bound for tensor in given.values() for bound in tensor.aminmax()]
+    checks_rows = attention_mask is not None and past_length is None
+    numbers = iter(values_of(*bounds, *([mask.any(-1).all()] if checks_rows else [])) if bounds else ())
     bounds = {name: (next(numbers), next(numbers)) for name in given}
     remedy = "was the text encoded with another model's tokenizer?"
     lowest, highest = bounds.get("marks", (1, 1))
-    if not lowest == highest == 1:
-        if past_length is None:
-            refuse(all_padding(mask_name, mask, "drop the row or give it a token"))
+    if checks_rows and not next(numbers):
+        refuse(all_padding(mask_name, mask, "drop the row or give it a token"))
+    if not lowest == highest == 1 and (lowest < 0 or highest > 1 or attention_mask.is_floating_point()):
         refuse(other_marks(mask_name, attention_mask))
     for kind, name, number, field in (
         ("ids", ids_name, vocab_size, "vocab_size"),
