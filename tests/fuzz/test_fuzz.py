@@ -188,6 +188,6 @@ def chaotic(self, state, features, step):
 )
 def test_rounding_is_no_fault(owner, attribute, replacement, kind):
     with mock.patch.object(owner, attribute, replacement):
-        found = campaign(count=40, seed=4, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
+        found = campaign(count=40, seed=7, heads=[("ut", "ForCausalLM")], properties=["the attention kernel"])
     assert found.counts["the attention kernel"][kind] > 0
     assert not found.faults
