@@ -142,7 +142,10 @@ class Case:
         causal = self.auto_class == BASE and BY_NAME[self.name].always_causal
         saved = LANGUAGE if causal else self.auto_class
         heads = carried_heads(self.architecture, saved)
-        return code_files(self.architecture, saved), ARCHITECTURES[self.architecture].auto_map(heads)
+        config = self.model().config
+        tokens_leave = config.is_causal or getattr(config, "halting", None) == "token"
+        files = code_files(self.architecture, saved, tokens_leave)
+        return files, ARCHITECTURES[self.architecture].auto_map(heads)
 
     def __str__(self) -> str:
         return f"{self.architecture}_{self.auto_class}"

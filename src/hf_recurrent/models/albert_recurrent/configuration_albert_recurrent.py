@@ -10,8 +10,8 @@ from ..config.fields import layers, length, share, size
 
 
 class AlbertRecurrentConfig(AdaptiveDepthConfig, AttentionConfig):
-    """Configuration of `AlbertRecurrentModel` (ALBERT, https://arxiv.org/abs/1909.11942, and PABEE,
-    https://arxiv.org/abs/2006.04152).
+    """Configuration of `AlbertRecurrentModel` (ALBERT, https://arxiv.org/abs/1909.11942;
+    PABEE, https://arxiv.org/abs/2006.04152).
 
     Defaults are the sizes of ALBERT base. Training supervises every depth step, as in PABEE, so an `exit_criterion` can
     stop early; `depth_objective="final"` trains the last step alone, as in ALBERT. `from_pretrained_recurrent` makes
