@@ -28,9 +28,6 @@ from .base_model import BaseModel, DepthModel, ForwardCall
 
 logger = logging.get_logger(__name__)
 
-# decoded keys are scaled from a column that moves so many columns at once
-COLUMNS_BETWEEN_CENTERS = 1024
-
 
 def check_never_halting(call: ForwardCall, max_depth: int, cache_depth: int | None) -> None:
     """Raise a ValueError for choices that a model without halting has not."""

@@ -128,8 +128,8 @@ class RaggedBlocks:
         else:
             self.first, self.piece = pieces * num_queries, pieces.repeat_interleave(num_queries)
             self.starts = [j * self.batch_size * num_queries for j in range(self.num_blocks + 1)]
-        # index of a token less its place, for each block and sequence
-        shift = self.first - self.first_place
+        # index of a token behind the keys of the previous blocks, less its place, for each block and sequence
+        shift = self.first - self.first_place + self.batch_size * width
         place = block * self.batch_size + self.sequence
         self.shift = shift.new_zeros(self.num_blocks * self.batch_size).index_copy(0, place, shift)
         if num_queries is None:
@@ -145,7 +145,8 @@ class RaggedBlocks:
         # index (B, W) of the places of each sequence's last complete block, and of the incomplete one
         sequence = self.range(0, self.batch_size)[:, None]
         begin = (totals // width * width)[:, None]
-        self.last_blocks = [self.index(sequence, begin + self.range(*ends)) for ends in ((-width, 0), (0, width))]
+        both = self.index(sequence, begin + self.range(-width, width))
+        self.last_blocks = [part.contiguous() for part in both.chunk(2, dim=1)]
 
     def index(self, sequence: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """Index in `extend` of places of sequences, counted from the first block on: W before it, -W to -1.
@@ -155,7 +156,7 @@ class RaggedBlocks:
         size = self.batch_size * self.width
         end = size + self.starts[-1]
         block = (place // self.width).clamp(0, self.num_blocks - 1)
-        new = (self.shift[block * self.batch_size + sequence] + place + size).clamp(size, end - 1)
+        new = (self.shift[block * self.batch_size + sequence] + place).clamp(size, end - 1)
         earlier = sequence * self.width + place + torch.where(place < 0, self.width, end)
         return torch.where(place < self.cached[sequence], earlier, new)
 
