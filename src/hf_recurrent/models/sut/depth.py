@@ -66,8 +66,12 @@ class SparseLayout(Layout):
         units: (n,) numbers of the tokens that are computed, None for all.
         memory: keys and values (B, H, K', D) of another stack's states, and their mask (B, K'), if it is attended to.
         statistics: whether routers sum up their statistics.
-        serves_live: whether only live tokens attend and have experts, among those that are present.
+
+    Attributes:
+        live_count: set where only live tokens attend and have experts, among those that are present.
     """
+
+    live_count: LiveCount | None = None
 
     def __init__(
         self,
@@ -79,14 +83,12 @@ class SparseLayout(Layout):
         cache,
         memory: tuple[KeyValue, torch.Tensor] | None,
         statistics: bool,
-        serves_live: bool = False,
     ):
         super().__init__(block.attention.config, strategy, mask, None, cache, "tokens")
         self.attention, self.key_mask, self.offset = block.attention, key_mask, key_mask.shape[1] - mask.shape[1]
         # B and S; a traced loop takes a tuple from outside, and no other kind of shape
         self.shape = mask.shape[0], mask.shape[1]
         self.memory, self.statistics = memory, statistics
-        self.live_count = LiveCount() if serves_live else None
         self.frozen: KeyValue | None = None
         # tokens with new keys and their soft states, if those differ from the tokens present
         self.leaving: tuple[torch.Tensor | None, torch.Tensor] | None = None

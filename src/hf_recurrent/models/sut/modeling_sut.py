@@ -19,7 +19,7 @@ from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
 from ..depth.exit_criteria import resolve_exit
 from ..depth.halting import FixedDepth, HaltingStrategy
-from ..depth.loop import DepthOutput, iterate
+from ..depth.loop import DepthOutput, LiveCount, iterate
 from ..depth.objectives import prior_divergence
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -241,9 +241,10 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         units = computed_units(new_mask, options.compaction)
         # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
         may_spare = options.compaction and not (options.record_states or in_graph() or options.may_compact(strategy))
-        serves_live = may_spare and can_halt and bool(new_mask.any())
         records = [bool(call.model_kwargs.get(name)) for name in ("output_experts", "output_router_statistics")]
-        layout = SparseLayout(self.block, strategy, new_mask, mask, units, cache, memory, records[1], serves_live)
+        layout = SparseLayout(self.block, strategy, new_mask, mask, units, cache, memory, records[1])
+        if may_spare and can_halt and bool(new_mask.any()):
+            layout.live_count = LiveCount()
         trace = RoutingTrace(*records)
         depth = iterate([self.block], strategy, layout, self.embed(hidden, mask, units), new_mask, options, trace)
         if cache is not None:
