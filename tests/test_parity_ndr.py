@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 
 from hf_recurrent.models.depth.act import ACT
 from hf_recurrent.models.ndr import attention as ndr_attention
-from hf_recurrent.models.ops import feed_forward
 from parity.reference import load_reference
 from support.compare import assert_close
 from support.golden import load_case
@@ -91,7 +90,7 @@ def swapped(content, value, left, right, *options):
 
 
 act_commit, act_decide, geometric = ACT.commit, ACT.decide, ndr_attention.attend_nearest
-by_distance, gate = ndr_attention.by_distance, feed_forward.CopyGate.forward
+by_distance, lerp = ndr_attention.by_distance, torch.lerp
 # case, module and function to break, what to break it with
 MUTATIONS = {
     "distance": (
@@ -101,7 +100,7 @@ MUTATIONS = {
         lambda query, keys: by_distance(query, keys.flip(1)),
     ),
     "direction": ("06_ndr", ndr_attention, "attend_nearest", swapped),
-    "gate": ("06_ndr", feed_forward.CopyGate, "forward", lambda self, states: gate(self, states) ** 2),
+    "gate": ("06_ndr", torch, "lerp", lambda start, end, weight: lerp(start, end, weight**2)),
     "universal": ("07_act_u_rel", ACT, "commit", as_graves),
     "weights": ("07_act_a_rel", ACT, "commit", after_the_step),
     "forced": ("07_act_a_rel", ACT, "decide", never_forced),

@@ -201,7 +201,9 @@ class SharedBlockModel(AdaptiveDepthModel):
 
     def build_halting(self, config) -> None:
         if config.halting != "none":
-            self.halting_head = HaltingHead(config.hidden_size, config.transition_aware, config.halting_bias_init)
+            width = config.hidden_size
+            features = 2 * width if config.transition_aware else width
+            self.halting_head = HaltingHead(features, config.halting_bias_init, inner_size=width)
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.config

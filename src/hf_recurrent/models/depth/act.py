@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..ops.halting_heads import LinearHaltingHead
+from ..ops.halting_heads import HaltingHead
 from .halting import HaltingStrategy
 
 
@@ -47,7 +47,7 @@ class ACT(HaltingStrategy):
 
     def __init__(
         self,
-        head: LinearHaltingHead,
+        head: HaltingHead,
         threshold: float,
         max_depth: int,
         universal: bool,

@@ -23,9 +23,9 @@ from ..heads.masked import ForMaskedLM
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue
-from ..ops.feed_forward import CopyGate, ReLUFeedForward
-from ..ops.halting_heads import LinearHaltingHead
-from ..ops.initialization import torch_default, uniform_between
+from ..ops.feed_forward import FeedForward
+from ..ops.halting_heads import HaltingHead
+from ..ops.initialization import relu_input, torch_default, uniform_between
 from ..ops.layers import Dropout
 from ..ops.positions import sinusoids, token_positions
 from ..ops.transformer_block import BlockOutput
@@ -89,12 +89,19 @@ class NDRBlock(GradientCheckpointingLayer):
         width = config.hidden_size
         self.attention = ATTENTIONS[config.attention](config)
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        output_initializer = uniform_between
+        network = partial(
+            FeedForward,
+            width,
+            dropout=config.dropout,
+            initializer=relu_input,
+            activation=nn.functional.relu,
+            drops_output=not config.copy_gate,
+        )
+        of_update, of_gate = uniform_between, partial(uniform_between, bias=config.gate_bias_init)
         if config.copy_gate:
-            geometric = config.attention == "geometric"
-            output_initializer = partial(uniform_between, gain=5 / 3) if geometric else torch_default
-        self.feed_forward = ReLUFeedForward(width, config.intermediate_size, config.dropout, output_initializer)
-        self.gate = CopyGate(width, config.dropout, config.gate_bias_init) if config.copy_gate else None
+            of_update = partial(uniform_between, gain=5 / 3) if config.attention == "geometric" else torch_default
+        self.feed_forward = network(config.intermediate_size, output_initializer=of_update)
+        self.gate = network(width, output_initializer=of_gate) if config.copy_gate else None
         has_norm = not config.copy_gate or config.gated_update == "layer_norm"
         self.update_norm = nn.LayerNorm(width, eps=config.layer_norm_eps) if has_norm else None
         self.dropout = Dropout(config.dropout)
@@ -110,9 +117,9 @@ class NDRBlock(GradientCheckpointingLayer):
         attended = self.attention_norm(hidden_states + self.dropout(attended))
         update = self.feed_forward(attended)
         if self.gate is None:
-            return BlockOutput(self.update_norm(attended + self.dropout(update)), weights, None, None, key, value)
+            return BlockOutput(self.update_norm(attended + update), weights, None, None, key, value)
         update = update.tanh() if self.update_norm is None else self.update_norm(update)
-        gate = self.gate(attended)
+        gate = self.gate(attended).sigmoid()
         if self.training and self.gate_dropout > 0:
             gate = gate * (torch.rand(*gate.shape[:-1], 1, device=gate.device) >= self.gate_dropout)
         # under autocast states and update may differ in precision, but lerp needs one dtype
@@ -134,7 +141,7 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             self.position_keys = PositionKeys(config)
         self.block = NDRBlock(config)
         if config.halting != "none":
-            self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
+            self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:

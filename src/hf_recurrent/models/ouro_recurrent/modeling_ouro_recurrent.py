@@ -18,7 +18,7 @@ from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
 from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
 from ..ops.feed_forward import GatedLinearUnit
-from ..ops.halting_heads import LinearHaltingHead
+from ..ops.halting_heads import HaltingHead
 from ..ops.layers import RMSNorm
 from ..ops.transformer_block import BlockOutput
 from .configuration_ouro_recurrent import OuroRecurrentConfig
@@ -70,7 +70,7 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
         self.build_embedding(config)
         self.block = OuroBlock(config)
         if config.halting != "none":
-            self.halting_head = LinearHaltingHead(config.hidden_size, config.halting_bias_init)
+            self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
     def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
