@@ -139,9 +139,9 @@ def test_loop_ends_with_the_last_live_unit(halting_variant):
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
-def test_gradient_checkpointing_changes_nothing(model, variant, batch):
+def test_gradient_checkpointing_changes_nothing(model, variant, batch, monkeypatch):
     model.train()
-    calls = recomputed_calls(model)
+    calls = recomputed_calls(model, monkeypatch)
     expected, num_calls = gradients(model, batch), len(calls)
     loss = comparable(model(**batch, output_halting=True), variant, batch["attention_mask"].bool())
     calls.clear()

@@ -116,9 +116,11 @@ def test_model_is_its_naive_twin(missing, num_layers):
 
 def test_memory_stays_in_single_precision():
     model = RNNModel(config_of()).to(torch.bfloat16).eval()
-    states, *_, final = model.dnc(torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool))
-    assert states.dtype is final.hidden.dtype is torch.bfloat16
-    assert {part.dtype for part in final[2:]} == {torch.float32}
+    inputs, mask = torch.randn(2, 3, 5, dtype=torch.bfloat16), torch.ones(2, 3, dtype=torch.bool)
+    states, *_, final = model.dnc(inputs, mask, None, {})
+    dtypes = {name: part.dtype for name, part in final.items()}
+    assert states.dtype is dtypes.pop("hidden") is dtypes.pop("cell") is torch.bfloat16
+    assert set(dtypes.values()) == {torch.float32}
 
 
 def test_fresh_controllers_remember():
@@ -139,7 +141,7 @@ def test_fresh_controllers_remember():
 def test_checkpointing_runs_every_token_again():
     model = RNNModel(config_of()).train()
     ids, calls = torch.randint(4, 24, (2, 5)), []
-    model.dnc.cell.controller.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.dnc.cell.interface_proj.register_forward_pre_hook(lambda *_: calls.append(1))
     gradients = {}
     for enabled in (False, True):
         if enabled:
@@ -157,14 +159,14 @@ def test_sequences_leave_at_their_ends():
     lengths = torch.tensor([2, 5, 1, 4])
     states, mask = torch.randn(4, 5, 5), torch.arange(5) < lengths[:, None]
     with torch.no_grad():
-        *_, before = layer(torch.randn(4, 3, 5), torch.ones(4, 3, dtype=torch.bool))
+        *_, before = layer(torch.randn(4, 3, 5), torch.ones(4, 3, dtype=torch.bool), None, {})
     seen = []
     layer.cell.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
     results = []
     for ends in (None, lengths):
-        outputs, controller_states, read_weights, final = layer(states, mask, before, ends)
+        outputs, controller_states, read_weights, final = layer(states, mask, ends, before)
         tokens = [outputs, *controller_states, read_weights.transpose(1, 2)]
-        values = [*(each[mask] for each in tokens), *final]
+        values = [*(each[mask] for each in tokens), *final.values()]
         named = dict(layer.named_parameters())
         gradients = torch.autograd.grad(sum(value.square().sum() for value in values), named.values())
         results.append((values, dict(zip(named, gradients, strict=True))))

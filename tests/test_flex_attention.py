@@ -214,14 +214,14 @@ def test_both_stacks_of_routed_heads(kind):
 
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
 @pytest.mark.parametrize("name", ["gut", nightly("block_recurrent"), nightly("sut")])
-def test_recomputed_steps_have_their_masks(name):
+def test_recomputed_steps_have_their_masks(name, monkeypatch):
     """Of gradient checkpointing."""
     variant = LANGUAGE_BY_NAME[name]
     model = with_implementation(make_language_model, variant, "flex_attention").train()
     batch = make_text(variant)
     expected = gradients(model, batch)
     model.gradient_checkpointing_enable()
-    calls = recomputed_calls(model)
+    calls = recomputed_calls(model, monkeypatch)
     assert_same(gradients(model, batch), expected)
     with_recomputation = len(calls)
     compute(model, variant, batch)

@@ -7,7 +7,7 @@ import torch
 
 from hf_recurrent.models.rnn.configuration_rnn import RNNConfig
 from hf_recurrent.models.rnn.modeling_rnn import RNNForCausalLM, RNNForSequenceClassification, RNNModel
-from support.compare import assert_close
+from support.compare import assert_close, recomputed_calls
 
 pytestmark = pytest.mark.architecture("rnn")
 
@@ -99,15 +99,15 @@ def test_other_readouts(cell, pooling):
 @pytest.mark.parametrize("cell", ["lstm", "bilstm"])
 def test_unrolled_layers_are_the_fused_ones(cell):
     """Traced graphs compute the same as torch's kernel, with gradients."""
-    layer = model_of(cell).layers[0].double()
+    layer = model_of(cell).layers[0].lstm.double()
     front = MASK.sort(dim=-1, descending=True, stable=True).values
     states = torch.randn(3, 6, 6, dtype=torch.float64, requires_grad=True)
     results = []
     for lengths in (front.sum(-1), None):
-        outputs, final = layer(states, front, lengths)
-        loss = (outputs[front].sin().sum() + final.cell.sin().sum()) if cell == "lstm" else outputs[front].sin().sum()
+        outputs, final = layer(states, front, lengths, {})
+        loss = outputs[front].sin().sum() + (final["cell"].sin().sum() if cell == "lstm" else 0.0)
         gradients = torch.autograd.grad(loss, [states, *layer.parameters()])
-        results.append([outputs[front], *final, *gradients])
+        results.append([outputs[front], *final.values(), *gradients])
     for fused, unrolled in zip(*results, strict=True):
         torch.testing.assert_close(unrolled, fused)
 
@@ -116,7 +116,7 @@ def test_dropout_is_behind_embeddings_and_between_layers():
     model = model_of("lstm", dropout=0.9).train()
     seen = {}
     for index, layer in enumerate(model.layers):
-        layer.register_forward_pre_hook(lambda _, args, index=index: seen.update({index: args[0]}))
+        layer.lstm.register_forward_pre_hook(lambda _, args, index=index: seen.update({index: args[0]}))
     output = model(rows_of().repeat(20, 1)).last_hidden_state
     for states in seen.values():
         assert 0.7 < (states == 0).float().mean() < 1
@@ -172,10 +172,9 @@ def test_caches_know_their_model():
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
-def test_checkpointing_runs_every_layer_again():
-    model, ids, calls = model_of("lstm").train(), rows_of(), []
-    for layer in model.layers:
-        layer.lstm.register_forward_pre_hook(lambda *_: calls.append(1))
+def test_checkpointing_runs_every_layer_again(monkeypatch):
+    model, ids = model_of("lstm").train(), rows_of()
+    calls = recomputed_calls(model, monkeypatch)
     gradients = {}
     for enabled in (False, True):
         if enabled:

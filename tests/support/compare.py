@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hf_recurrent.models.ops.transformer_block import TransformerBlock
+from hf_recurrent.models.rnn import lstm
 
 
 def compute(model, variant, batch: dict[str, torch.Tensor], **options) -> dict[str, torch.Tensor]:
@@ -103,15 +104,20 @@ def assert_as_exact(actual: torch.Tensor, expected: torch.Tensor, exact: torch.T
     torch.testing.assert_close(actual.double(), exact.double(), rtol=0, atol=max(4 * rounding, least))
 
 
-def recomputed_calls(model) -> list[int]:
-    """A list that gets an entry with each call of a module that gradient checkpointing must run twice.
+def recomputed_calls(model, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that gets an entry with each call of what gradient checkpointing must run twice.
 
     Entries are made before the call, because recomputation stops as soon as it has all it needs.
     """
     calls = []
-    kinds = ("Attention", "Controller", "MaskedLSTM")
-    core = next(module for module in model.modules() if type(module).__name__.endswith(kinds))
-    # what has no forward pass of its own ends in a map
+    if any(isinstance(module, torch.nn.RNNBase) for module in model.modules()):
+        # which has no modules inside
+        kernel = lstm.packed_lstm
+        monkeypatch.setattr(lstm, "packed_lstm", lambda *inputs: calls.append(1) or kernel(*inputs))
+        return calls
+    core = next(module for module in model.modules() if type(module).__name__.endswith(("Attention", "DNCCell")))
+    # what has no forward pass of its own, or is checkpointed itself, has a map
+    core = getattr(core, "interface_proj", core)
     core = core.o_proj if type(core).forward is torch.nn.Module.forward else core
     core.register_forward_pre_hook(lambda *_: calls.append(1))
     return calls

@@ -5,14 +5,16 @@ a cell, R read heads.
 """
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..depth.cache import Tensors
 from ..ops.initialization import initialized_linear, xavier
 from .dnc_memory import DNCState, access
 from .lstm import where_sequences
@@ -40,47 +42,43 @@ class DNCLayer(nn.Module):
         return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
 
     def forward(
-        self,
-        states: torch.Tensor,
-        mask: torch.Tensor,
-        before: DNCState | None = None,
-        lengths: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, DNCState]:
+        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: Tensors
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, Tensors]:
         """Arguments as for `LSTMLayer`; with `lengths` (B,), sequences leave the loop at their ends.
 
         Returns:
             Outputs (B, S, E), the states (B, S, E) of each layer of the controller, the read weights (B, R, S, M), and
-            the state after each sequence's last token.
+            the fields of the `DNCState` after each sequence's last token.
         """
-        state = self.initial_state(states) if before is None else before
-        columns, order = states.unbind(1), None
+        state: Sequence[torch.Tensor] = DNCState(**before) if before else self.initial_state(states)
+        columns, rows = states.unbind(1), None
         if lengths is not None:
             # the longest sequences first
-            lengths, order = lengths.clamp_min(1).sort(descending=True)
-            order = order.to(states.device)
-            states, state = states[order], [part[order] for part in state]
-            numbers = (lengths > torch.arange(states.shape[1])[:, None]).sum(-1).tolist()
-            columns = [states[:number, column] for column, number in enumerate(numbers) if number]
+            rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
+            columns = rows.data.split(rows.batch_sizes.tolist())
+            state = [part[rows.sorted_indices] for part in state]
         found, ended = [], []
         for column, tokens in enumerate(columns):
             number = tokens.shape[0]
-            if order is not None and number < state[0].shape[0]:
+            if rows is not None and number < state[0].shape[0]:
                 ended.append([part[number:] for part in state])
                 state = [part[:number] for part in state]
             output, after = self.cell(tokens, DNCState(*state))
-            if order is None:
+            if rows is None:
                 after = [where_sequences(mask[:, column], *parts) for parts in zip(after, state, strict=True)]
             state = DNCState(*after)
             found.append((output, state.hidden, state.read_weights))
-        # columns (n, ...) of what is left of the batch
-        missing = states.shape[1] - len(found)
-        results = [pad_sequence([*parts, *[parts[0][:0]] * missing]) for parts in zip(*found, strict=True)]
-        if order is not None:
-            back = order.argsort()
-            results = [each[back] for each in results]
-            state = DNCState(*(torch.cat(parts)[back] for parts in zip(state, *reversed(ended), strict=True)))
-        outputs, hidden, read_weights = results
-        return outputs, hidden.unbind(2), read_weights.transpose(1, 2), state
+        results = [*zip(*found, strict=True)]
+        if rows is None:
+            outputs, hidden, read_weights = (torch.stack(parts, dim=1) for parts in results)
+        else:
+            packed = (rows._replace(data=torch.cat(parts)) for parts in results)
+            width = states.shape[1]
+            padded = (pad_packed_sequence(each, batch_first=True, total_length=width) for each in packed)
+            outputs, hidden, read_weights = (each for each, _ in padded)
+            ends = zip(state, *reversed(ended), strict=True)
+            state = DNCState(*(torch.cat(parts)[rows.unsorted_indices] for parts in ends))
+        return outputs, hidden.unbind(2), read_weights.transpose(1, 2), state._asdict()
 
 
 class DNCCell(GradientCheckpointingLayer):
@@ -109,14 +107,28 @@ class DNCCell(GradientCheckpointingLayer):
             # forward, backward
             "sharpness": 2 * heads * config.link_sharpening,
         }
-        self.controller = Controller(config.embedding_size + heads * slot, width, config.num_hidden_layers)
+        input_size, layers = config.embedding_size + heads * slot, range(config.num_hidden_layers)
+
+        def projections(size: int, layers: range, bias: bool) -> nn.ModuleList:
+            """Maps to the gates of each of these layers."""
+            fans = [input_size + width * (1 if layer == 0 else 2) for layer in layers]
+            gates = [partial(controller_gates, fan_in=fan) for fan in fans]
+            return nn.ModuleList(initialized_linear(size, 4 * width, gate, bias=bias) for gate in gates)
+
+        self.controller = nn.ModuleDict(
+            {
+                "input_proj": projections(input_size, layers, bias=True),
+                "state_proj": projections(width, layers, bias=False),
+                "below_proj": projections(width, layers[1:], bias=False),
+            }
+        )
         self.interface_proj = initialized_linear(control_size, sum(self.interface_sizes.values()), xavier)
         self.output_proj = initialized_linear(control_size, width, xavier)
         self.read_proj = initialized_linear(heads * slot, width, xavier)
 
     def forward(self, token: torch.Tensor, state: DNCState) -> tuple[torch.Tensor, DNCState]:
         inputs = torch.cat((token, state.read_vectors.flatten(1).to(token.dtype)), dim=-1)
-        hidden, cell = self.controller(inputs, state.hidden, state.cell)
+        hidden, cell = self.control(inputs, state)
         control = hidden.flatten(1)
         values = self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL)
         # sums over the memory and its small guards need single precision
@@ -128,37 +140,21 @@ class DNCCell(GradientCheckpointingLayer):
         read = state.read_vectors.flatten(1).to(control.dtype)
         return self.output_proj(control) + self.read_proj(read), state
 
+    def control(self, inputs: torch.Tensor, state: DNCState) -> tuple[torch.Tensor, torch.Tensor]:
+        """The controller's hidden states and cells (B, L, E): stacked LSTM cells, all of which see the input.
 
-class Controller(nn.Module):
-    """Stacked LSTM cells, all of which see the input: (B, I), (B, L, E), (B, L, E) -> (B, L, E), (B, L, E).
-
-    Gates stand in the order forget, input, output, candidate, as in the reference implementation.
-    """
-
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int):
-        super().__init__()
-        fans = [input_size + hidden_size * (1 if layer == 0 else 2) for layer in range(num_layers)]
-
-        def gates(size: int, layer: int, bias: bool) -> nn.Linear:
-            return initialized_linear(size, 4 * hidden_size, partial(controller_gates, fan_in=fans[layer]), bias=bias)
-
-        layers = range(num_layers)
-        self.input_proj = nn.ModuleList(gates(input_size, layer, bias=True) for layer in layers)
-        self.state_proj = nn.ModuleList(gates(hidden_size, layer, bias=False) for layer in layers)
-        self.below_proj = nn.ModuleList(gates(hidden_size, layer, bias=False) for layer in layers[1:])
-
-    def forward(
-        self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        new_hidden, new_cell = [], []
-        for layer, (input_proj, state_proj) in enumerate(zip(self.input_proj, self.state_proj, strict=True)):
-            gates = input_proj(inputs) + state_proj(hidden[:, layer])
+        Gates stand in the order forget, input, output, candidate, as in the reference implementation.
+        """
+        hidden, cell = [], []
+        for layer, maps in enumerate(zip(self.controller["input_proj"], self.controller["state_proj"], strict=True)):
+            input_proj, state_proj = maps
+            gates = input_proj(inputs) + state_proj(state.hidden[:, layer])
             if layer > 0:
-                gates = gates + self.below_proj[layer - 1](new_hidden[-1])
+                gates = gates + self.controller["below_proj"][layer - 1](hidden[-1])
             forget, admit, emit, candidate = gates.chunk(4, dim=-1)
-            new_cell.append(forget.sigmoid() * cell[:, layer] + admit.sigmoid() * candidate.tanh())
-            new_hidden.append(emit.sigmoid() * new_cell[-1].tanh())
-        return torch.stack(new_hidden, dim=1), torch.stack(new_cell, dim=1)
+            cell.append(forget.sigmoid() * state.cell[:, layer] + admit.sigmoid() * candidate.tanh())
+            hidden.append(emit.sigmoid() * cell[-1].tanh())
+        return torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
 
 
 def controller_gates(linear: nn.Linear, fan_in: int) -> None:

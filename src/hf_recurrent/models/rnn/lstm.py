@@ -4,8 +4,8 @@ Shapes: B sequences, S tokens, I input width, H width of a direction, D directio
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -13,17 +13,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from ..depth.cache import Tensors
 from ..ops.layers import computing_dtype
 
 # on a processor torch's kernel prepares the weights anew in each call, which takes longer than a step so wide
 MIN_WIDTH_OF_SINGLE_STEPS = 256
-
-
-class LSTMState(NamedTuple):
-    """State after a token, (B, H) each."""
-
-    hidden: torch.Tensor
-    cell: torch.Tensor
 
 
 def torch_lstm_default(lstm: nn.RNNBase) -> None:
@@ -42,16 +36,17 @@ def packed_lstm(
     states: torch.Tensor,
     lengths: torch.Tensor,
     weights: list[tuple[torch.Tensor, ...]],
-    before: LSTMState,
-) -> tuple[torch.Tensor, LSTMState]:
+    state: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
     """torch's fused kernel over the first `lengths` (B,) columns, one at least: (B, S, I) -> (B, S, D * H).
 
-    `weights` are of one or two directions, each as of `unrolled_lstm`; the state is the forward direction's.
+    `weights` are of one or two directions, each as of `unrolled_lstm`; the state, hidden and cell (B, H), is the
+    forward direction's.
     """
     rows = pack_padded_sequence(states, lengths.clamp_min(1), batch_first=True, enforce_sorted=False)
     inputs = [
         rows.data,
-        *(part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1).contiguous() for part in before),
+        *(part.to(states.dtype)[rows.sorted_indices].expand(len(weights), -1, -1).contiguous() for part in state),
         *(parameter for direction in weights for parameter in direction),
     ]
     dtype = computing_dtype(states)
@@ -66,16 +61,16 @@ def packed_lstm(
         results = torch.lstm(data, rows.batch_sizes, [hidden, cell], parameters, *options)
     outputs, hidden, cell = (each.to(dtype) for each in results) if in_float32 else results
     outputs, _ = pad_packed_sequence(rows._replace(data=outputs), batch_first=True, total_length=states.shape[1])
-    return outputs, LSTMState(hidden[0][rows.unsorted_indices], cell[0][rows.unsorted_indices])
+    return outputs, [part[0][rows.unsorted_indices] for part in (hidden, cell)]
 
 
 def unrolled_lstm(
     states: torch.Tensor,
     mask: torch.Tensor,
     weights: tuple[torch.Tensor, ...],
-    state: LSTMState,
+    state: Sequence[torch.Tensor],
     reverse: bool = False,
-) -> tuple[torch.Tensor, LSTMState]:
+) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
     """An LSTM step by step, skipping padding wherever it is: (B, S, I), (B, S) -> (B, S, H), zero at padding.
 
     `weights` are (4H, I), (4H, H), (4H,), (4H,) in torch's order: input, forget, cell, output.
@@ -85,59 +80,51 @@ def unrolled_lstm(
     columns = range(states.shape[1])
     outputs = {}
     for column in reversed(columns) if reverse else columns:
-        admit, forget, candidate, emit = (projected[:, column] + state.hidden @ state_weight.T).chunk(4, dim=-1)
-        cell = forget.sigmoid() * state.cell + admit.sigmoid() * candidate.tanh()
+        admit, forget, candidate, emit = (projected[:, column] + state[0] @ state_weight.T).chunk(4, dim=-1)
+        cell = forget.sigmoid() * state[1] + admit.sigmoid() * candidate.tanh()
         hidden = emit.sigmoid() * cell.tanh()
         taken = mask[:, column]
         outputs[column] = where_sequences(taken, hidden, torch.zeros_like(hidden))
-        state = LSTMState(where_sequences(taken, hidden, state.hidden), where_sequences(taken, cell, state.cell))
+        state = [where_sequences(taken, *parts) for parts in zip((hidden, cell), state, strict=True)]
     return torch.stack([outputs[column] for column in columns], dim=1), state
 
 
-class MaskedLSTM(nn.RNNBase):
-    """One layer of torch's LSTM, with its names of weights; torch.compile cannot trace nn.LSTM itself."""
+class LSTMLayer(GradientCheckpointingLayer, nn.RNNBase):
+    """(B, S, I) -> (B, S, D * H), directions side by side.
+
+    It has the weights of torch's LSTM and their names; torch.compile cannot trace nn.LSTM itself.
+    """
 
     def __init__(self, input_size: int, hidden_size: int, bidirectional: bool):
         super().__init__("LSTM", input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
         self.initializer = torch_lstm_default
 
     def forward(
-        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: LSTMState | None = None
-    ) -> tuple[torch.Tensor, LSTMState]:
-        """As `LSTMLayer`."""
+        self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: Tensors
+    ) -> tuple[torch.Tensor, Tensors]:
+        """Outputs and, of the forward direction, the state `hidden` and `cell` (B, H) after each sequence's last token.
+
+        Args:
+            states: (B, S, I).
+            mask: (B, S) bool, True at tokens.
+            lengths: (B,) of the sequences, on the CPU, if tokens are their first columns (an empty sequence is treated
+                as if it had one), or None if padding may be anywhere: the layer is then unrolled, which can be traced.
+            before: the state to continue from, if the layer has one direction; empty for zeros.
+        """
         names = [f"{kind}_{source}_l0" for kind in ("weight", "bias") for source in ("ih", "hh")]
         directions = ("", "_reverse") if self.bidirectional else ("",)
         weights = [tuple(getattr(self, name + direction) for name in names) for direction in directions]
-        zeros = states.new_zeros(states.shape[0], self.hidden_size)
-        empty = LSTMState(zeros, zeros)
-        before = empty if before is None else before
+        empty = [states.new_zeros(states.shape[0], self.hidden_size)] * 2
+        state = [before["hidden"], before["cell"]] if before else empty
         on_cpu, dtype = states.device.type == "cpu", computing_dtype(states)
         # autocast asks for a kernel of float16 that few CPUs have
         unsupported = on_cpu and states.dtype != dtype == torch.float16
         single = states.shape[1] == 1 and self.hidden_size >= MIN_WIDTH_OF_SINGLE_STEPS
         if lengths is not None and not (unsupported or (single and on_cpu and dtype == torch.float32)):
-            return packed_lstm(states, lengths, weights, before)
-        outputs, state = unrolled_lstm(states, mask, weights[0], before)
-        if self.bidirectional:
-            reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], empty, reverse=True)
-            outputs = torch.cat((outputs, reversed_outputs), dim=-1)
-        return outputs, state
-
-
-class LSTMLayer(GradientCheckpointingLayer):
-    """(B, S, I) -> (B, S, D * H), directions side by side."""
-
-    def __init__(self, input_size: int, hidden_size: int, bidirectional: bool):
-        super().__init__()
-        self.lstm = MaskedLSTM(input_size, hidden_size, bidirectional)
-
-    def forward(self, states: torch.Tensor, *inputs: torch.Tensor | LSTMState | None) -> tuple[torch.Tensor, LSTMState]:
-        """Outputs and, of the forward direction, the state after each sequence's last token.
-
-        Args:
-            states: (B, S, I).
-            inputs: mask (B, S) bool; `lengths` (B,) of the sequences, on the CPU, if tokens are their first columns (an
-                empty sequence is treated as if it had one), or None if padding may be anywhere: the layer is then
-                unrolled, which can be traced; and the state to continue from, if the layer has one direction.
-        """
-        return self.lstm(states, *inputs)
+            outputs, state = packed_lstm(states, lengths, weights, state)
+        else:
+            outputs, state = unrolled_lstm(states, mask, weights[0], state)
+            if self.bidirectional:
+                reversed_outputs, _ = unrolled_lstm(states, mask, weights[1], empty, reverse=True)
+                outputs = torch.cat((outputs, reversed_outputs), dim=-1)
+        return outputs, dict(zip(("hidden", "cell"), state, strict=True))

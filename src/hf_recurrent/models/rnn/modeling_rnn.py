@@ -20,8 +20,7 @@ from ..ops.initialization import torch_default
 from .cache import StateCache
 from .configuration_rnn import RNNConfig
 from .dnc import DNCLayer
-from .dnc_memory import DNCState
-from .lstm import LSTMLayer, LSTMState
+from .lstm import LSTMLayer
 
 
 class RNNPreTrainedModel(RecurrentPreTrainedModel):
@@ -57,7 +56,9 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
             bidirectional = config.cell == "bilstm"
             width = config.hidden_size // 2 if bidirectional else config.hidden_size
             sizes = [config.embedding_size, *[config.hidden_size] * (config.num_hidden_layers - 1)]
-            self.layers = nn.ModuleList(LSTMLayer(size, width, bidirectional) for size in sizes)
+            # checkpoints name the weights layers.0.lstm.weight_ih_l0
+            layers = [nn.ModuleDict({"lstm": LSTMLayer(size, width, bidirectional)}) for size in sizes]
+            self.layers = nn.ModuleList(layers)
         self.post_init()
 
     def new_cache(self, max_depth: int | None = None) -> StateCache:
@@ -95,22 +96,22 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         is_dnc = self.config.cell == "dnc"
-        before, lengths, alignment, tokens = [None] * self.num_states, None, None, mask
+        before, lengths, alignment, tokens = [{}] * self.num_states, None, None, mask
         if call.cache is not None:
-            before = call.cache.states(DNCState if is_dnc else LSTMState, call.start)
+            before = call.cache.states(call.start)
         if not in_graph():
             lengths, alignment = mask.sum(-1).cpu(), Alignment.from_mask(mask)
         if alignment is not None:
             hidden, tokens = alignment.align(hidden), alignment.align(mask)
         recorded, states, reads = [hidden], [], None
         if is_dnc:
-            hidden, controller_states, read_weights, state = self.dnc(hidden, tokens, before[0], lengths)
+            hidden, controller_states, read_weights, state = self.dnc(hidden, tokens, lengths, before[0])
             # the outputs replace the top layer's states
             recorded += [*controller_states[:-1], hidden]
             states, reads = [state], (read_weights,)
         else:
             for index, layer in enumerate(self.layers):
-                hidden, state = layer(self.dropout(hidden) if index else hidden, tokens, lengths, before[index])
+                hidden, state = layer["lstm"](self.dropout(hidden) if index else hidden, tokens, lengths, before[index])
                 recorded.append(hidden)
                 states.append(state)
         records = tuple(recorded) if call.record_states else None
