@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForSequenceClassification, GenerationConfig
 
 from hf_recurrent.models.config.exit_criteria import CRITERIA
-from hf_recurrent.models.heads.classification import split_pairs
+from hf_recurrent.models.heads.pairs import split_pairs
 from support.compare import assert_close
 from support.exit_models import (
     classifier,
@@ -145,7 +145,7 @@ def changes_by_step(variant) -> np.ndarray:
     states = model(**batch, output_hidden_states=True, **never).hidden_states
     mask = batch["attention_mask"].bool()
     if variant.siamese:
-        mask = split_pairs(mask, batch["token_type_ids"]).mask
+        _, mask = split_pairs(mask, batch["token_type_ids"])
     states = [torch.where(mask[..., None], state, 0.0).double() for state in states]
     sizes = [state.norm(dim=-1).clamp_min(1e-300) for state in states]
     pairs = zip(states[1:], states[:-1], sizes[:-1], strict=True)

@@ -13,8 +13,9 @@ from torch.nn import functional
 
 from ..data.labels import JOINED, MULTI, NO_LABEL
 from ..models.heads.classification import ForSequenceClassification, predicts_number
+from ..models.heads.masked import ForMaskedLM
 from ..models.heads.seq2seq import read_mask
-from ..models.heads.tokens import ForTokenClassification, TokenHead
+from ..models.heads.tokens import ForTokenClassification
 from ..models.ops.losses import NO_TARGET
 
 # the stack of a model that has one, and those of a model that has two
@@ -331,11 +332,11 @@ def is_classifier(model: Any) -> bool:
 
 def answers_tokens(model: Any) -> bool:
     """Whether a model answers for each token at its own place: a token classifier or masked language model."""
-    return isinstance(model, TokenHead)
+    return isinstance(model, ForTokenClassification)
 
 
 def labels_tokens(model: Any) -> bool:
-    return isinstance(model, ForTokenClassification)
+    return answers_tokens(model) and not isinstance(model, ForMaskedLM)
 
 
 def require_early_answers(model: Any) -> None:

@@ -20,7 +20,6 @@ from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
 from .generation import RecurrentGenerationMixin
-from .head import Head
 from .masked import VocabularyHead
 
 
@@ -82,7 +81,7 @@ def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tup
     return states[:, index.clamp(-length, length - 1)], [(wrong, message)]
 
 
-class ForCausalLM(RecurrentGenerationMixin, VocabularyHead, Head):
+class ForCausalLM(RecurrentGenerationMixin, VocabularyHead):
     """A causal language model; an architecture adds `GenerationMixin`.
 
     A config that is not causal is copied and changed: each token then halts by itself, decided by its state and the

@@ -14,8 +14,8 @@ from ..base.outputs import RecurrentOutput, base_outputs
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, is_number, is_real, refuse
 from ..ops.layers import at_least_float32
 from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
-from .classification import PairHead
-from .head import task_head
+from .head import Head, task_head
+from .pairs import encode_siamese
 
 # statistics of sequences, which belong to a choice of a question
 BY_CHOICE = ("ponder_cost", "ponder_steps", "halting_probabilities", "attention_experts", "feed_forward_experts")
@@ -42,12 +42,14 @@ def check_choices(labels: object, num_rows: int, num_choices: int) -> Problem:
     )
 
 
-class ForMultipleChoice(PairHead):
+class ForMultipleChoice(Head):
     """Multiple choice: each choice is encoded by itself, as a sequence classifier encodes a sequence or pair, and gets
     one score.
     """
 
     answers = "choice"
+    pools = True
+    encode_pairs = encode_siamese
     summary = "with a head that scores the choices of a question, each read with the question."
     example = (
         "",

@@ -3,6 +3,7 @@
 Shapes: B sequences, S tokens, E width, F features of an answer, C classes of an answer, L depth steps.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import torch
@@ -17,22 +18,21 @@ from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, num_labelled, token_losses
 
 
-class TaskHead(nn.Module):
-    """Two layers with a ReLU, as in the reference: (B, features) -> (B, C)."""
-
-    def __init__(self, input_size: int, hidden_size: int, num_labels: int):
-        super().__init__()
-        self.hidden = initialized_linear(input_size, hidden_size, torch_default)
-        self.output = initialized_linear(hidden_size, num_labels, torch_default)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return self.output(self.hidden(features).relu())
+def mlp(num_features: int, hidden_size: int, num_outputs: int) -> nn.Module:
+    """Two layers with a ReLU, as in the reference: (..., features) -> (..., outputs)."""
+    return nn.Sequential(
+        OrderedDict(
+            hidden=initialized_linear(num_features, hidden_size, torch_default),
+            activation=nn.ReLU(),
+            output=initialized_linear(hidden_size, num_outputs, torch_default),
+        )
+    )
 
 
 def task_head(config, num_features: int, num_outputs: int) -> nn.Module:
     """The last layers of a classifier, (..., features) -> (..., outputs), as `config.classifier` says."""
     if config.classifier == "mlp":
-        return TaskHead(num_features, config.hidden_size, num_outputs)
+        return mlp(num_features, config.hidden_size, num_outputs)
     return initialized_linear(num_features, num_outputs, torch_default)
 
 
@@ -57,6 +57,7 @@ class Head:
     example = ("", "")
 
     def __init__(self, config):
+        self.check_config(config)
         config.require(
             not self.joint_pairs or config.pair_encoding == "joint",
             "pair_encoding",
@@ -71,12 +72,15 @@ class Head:
             self.build_probe(config, self.num_features)
         self.post_init()
 
+    def check_config(self, config) -> None:
+        """Raise a ValueError unless a head can be built for a config."""
+
     def build_head(self, config) -> None:
         self.classifier = task_head(config, self.num_features, config.num_labels)
 
     @property
     def num_features(self) -> int:
-        return self.config.hidden_size
+        return self.config.hidden_size * (4 if self.config.pair_encoding == "siamese" else 1)
 
     def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         """Logits (..., C) from features (..., F), of sequences or of tokens, after so many depth steps."""
@@ -119,6 +123,30 @@ class Head:
             **kwargs,
         )
 
+    def sequence_features(
+        self, *inputs: torch.Tensor | None, has_labels: bool, **kwargs
+    ) -> tuple[torch.Tensor, RecurrentOutput]:
+        """Features (B, F) of sequences or pairs, and outputs of the base model; arguments are those of `encode`.
+
+        Features are pooled states or, of siamese pairs (`config.pair_encoding`), [u; v; u * v; |u - v|] of those of
+        both sentences, whose outputs are by pair.
+        """
+        if self.config.pair_encoding == "siamese":
+            return self.encode_pairs(*inputs, has_labels=has_labels, **kwargs)
+        outputs = self.encode(*inputs, has_labels=has_labels, **kwargs)
+        return outputs.pooler_output, outputs
+
+    def encode_pairs(self, *inputs: torch.Tensor | None, **kwargs) -> tuple[torch.Tensor, RecurrentOutput]:
+        """Features and outputs of siamese pairs; heads of sequences define it.
+
+        Raises:
+            ValueError: here, in code of a checkpoint that was saved with pair_encoding="joint".
+        """
+        raise ValueError(
+            "config.pair_encoding is 'siamese', but this checkpoint was saved with 'joint', and its code encodes no "
+            "sentences separately: import hf_recurrent before you load it, or set config.pair_encoding to 'joint'"
+        )
+
     def over_depth(
         self,
         losses: Callable[[torch.Tensor], torch.Tensor],
@@ -148,16 +176,13 @@ class Head:
         if self.supervises_steps:
             by_step = [of_tokens(self.predict, states, labelled) for states in outputs.step_features]
             if self.config.depth_objective == "gate":
-                return self.gate_loss([token_losses(each, targets) for each in by_step], outputs, labelled)
+                # of the exit gate alone
+                states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
+                losses = [token_losses(each, targets)[labelled] for each in by_step]
+                return gate_loss(losses, self.model.halting_head(states)).sum() / num_labelled(targets)
             distribution = outputs.halting_distribution
             if distribution is not None:
                 mask = torch.ones_like(labelled) if mask is None else mask.bool()
                 distribution = self.model.spread_over_tokens(distribution, mask)
         losses = self.over_depth(lambda each: token_losses(each, targets), logits, by_step, distribution)
         return losses.sum() / num_labelled(targets)
-
-    def gate_loss(self, by_step: list[torch.Tensor], outputs: RecurrentOutput, labelled: torch.Tensor) -> torch.Tensor:
-        """Mean over `labelled` tokens (B, S) of the loss of the exit gate alone, from losses (B, S) after each step."""
-        states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
-        losses = gate_loss([losses[labelled] for losses in by_step], self.model.halting_head(states))
-        return losses.sum() / labelled.sum().clamp_min(1)

@@ -7,16 +7,16 @@ import torch
 from torch import nn
 
 from ..ops.initialization import initialized_linear
-from .head import TaskHead
-from .tokens import TokenHead
+from .head import Head, mlp
+from .tokens import ForTokenClassification
 
 
-class VocabularyHead:
+class VocabularyHead(Head):
     """Logits of token ids, by the embedding table itself if `config.tie_word_embeddings`."""
 
     def build_head(self, config) -> None:
         if config.lm_head == "mlp":
-            self.lm_head = TaskHead(config.hidden_size, config.hidden_size, config.vocab_size)
+            self.lm_head = mlp(config.hidden_size, config.hidden_size, config.vocab_size)
         else:
             initializer = self.lm_head_initializer(config)
             self.lm_head = initialized_linear(config.hidden_size, config.vocab_size, initializer, bias=False)
@@ -37,8 +37,8 @@ class VocabularyHead:
         return self.lm_head(states)
 
 
-class ForMaskedLM(VocabularyHead, TokenHead):
-    """A masked language model, whose tokens see both sides."""
+class ForMaskedLM(VocabularyHead, ForTokenClassification):
+    """A masked language model, whose tokens see both sides: their classes are token ids."""
 
     label_field = "vocab_size"
     summary = "with a masked language model's head, which predicts hidden tokens from both sides."
@@ -51,11 +51,10 @@ True
 """,
     )
 
-    def __init__(self, config):
+    def check_config(self, config) -> None:
         config.require(
             not config.is_causal,
             "is_causal",
             "tokens of this model see those before them only, but a masked token is predicted from both sides; "
             "set it to False, or use AutoModelForCausalLM",
         )
-        super().__init__(config)

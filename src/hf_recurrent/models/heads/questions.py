@@ -13,7 +13,7 @@ from transformers.utils.generic import can_return_tuple
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
 from ..depth.objectives import mean_distribution
-from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
+from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse, wrong_row
 from ..ops.layers import at_least_float32, of_tokens
 from .head import Head, task_head
 
@@ -34,30 +34,24 @@ def check_positions(name: str, positions: object, num_rows: int) -> torch.Tensor
 def at_padding(name: str, positions: torch.Tensor, mask: torch.Tensor) -> Problem:
     """The problem of positions (B,) of padding, by the mask (B, S); those that are clamped to S are ignored."""
     length = mask.shape[1]
-    wrong = (positions < length) & ~mask.gather(1, positions.clamp_max(length - 1)[:, None]).squeeze(1)
-
-    def message() -> str:
-        row = int(wrong.nonzero()[0])
-        return (
+    return wrong_row(
+        (positions < length) & ~mask.gather(1, positions.clamp_max(length - 1)[:, None]).squeeze(1),
+        lambda row: (
             f"`{name}` of row {row} is {int(positions[row])}, where the row has padding: pass the column of a token of "
             f"its answer, or one from {length} on for none"
-        )
-
-    return wrong.any(), message
+        ),
+    )
 
 
 def reversed_span(start: torch.Tensor, end: torch.Tensor, length: int) -> Problem:
     """The problem of spans within `length` tokens, (B,) and (B,), that end before they start."""
-    wrong = (end < start) & (start < length)
-
-    def message() -> str:
-        row = int(wrong.nonzero()[0])
-        return (
+    return wrong_row(
+        (end < start) & (start < length),
+        lambda row: (
             f"`end_positions` of row {row} is {int(end[row])}, before its start at {int(start[row])}: pass the columns "
             "of the first and the last token of the answer"
-        )
-
-    return wrong.any(), message
+        ),
+    )
 
 
 def position_losses(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

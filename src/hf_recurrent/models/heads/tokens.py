@@ -1,5 +1,4 @@
-"""Heads that choose a class for each token: token classifiers, such as of named entities, and what they share with
-masked language models.
+"""Heads that choose a class for each token, such as of named entities.
 
 Shapes: B sequences, S tokens, E width, C classes of a token.
 """
@@ -17,12 +16,38 @@ from ..ops.losses import check_targets, fraction_of_step, num_labelled, without_
 from .head import Head
 
 
-class TokenHead(Head):
-    """Forward pass of a head that chooses a class for each token; `label_field` of the config is their number."""
+class ForTokenClassification(Head):
+    """A token classifier. `config.num_labels` are its classes, `config.classifier` its last layers.
+
+    A model whose tokens see those before them only classifies each by its left context.
+    """
 
     answers = "tokens"
     joint_pairs = True
+    # field of the config that is the number of classes
     label_field = "num_labels"
+    summary = "with a classifier of each token, such as of named entities."
+    example = (
+        ", num_labels=3",
+        """
+>>> model(torch.tensor([[2, 5, 6, 3]])).logits.shape
+torch.Size([1, 4, 3])
+""",
+    )
+
+    def check_config(self, config) -> None:
+        kind = config.problem_type
+        config.require(
+            kind in (None, "single_label_classification"),
+            "problem_type",
+            f"{type(self).__name__} chooses one label for each token; leave it None",
+        )
+        # transformers derives it from `id2label`
+        config.require(
+            config.num_labels > 1,
+            "num_labels",
+            f"{type(self).__name__} has nothing to choose between; pass the number of labels, at least 2",
+        )
 
     @can_return_tuple
     def forward(
@@ -67,34 +92,3 @@ class TokenHead(Head):
             fraction = fraction_of_step(labels, num_items_in_batch)
             losses = self.losses(loss, outputs, num_labelled(targets), fraction)
         return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))
-
-
-class ForTokenClassification(TokenHead):
-    """A token classifier. `config.num_labels` are its classes, `config.classifier` its last layers.
-
-    A model whose tokens see those before them only classifies each by its left context.
-    """
-
-    summary = "with a classifier of each token, such as of named entities."
-    example = (
-        ", num_labels=3",
-        """
->>> model(torch.tensor([[2, 5, 6, 3]])).logits.shape
-torch.Size([1, 4, 3])
-""",
-    )
-
-    def __init__(self, config):
-        kind = config.problem_type
-        config.require(
-            kind in (None, "single_label_classification"),
-            "problem_type",
-            f"{type(self).__name__} chooses one label for each token; leave it None",
-        )
-        # transformers derives it from `id2label`
-        config.require(
-            config.num_labels > 1,
-            "num_labels",
-            f"{type(self).__name__} has nothing to choose between; pass the number of labels, at least 2",
-        )
-        super().__init__(config)

@@ -111,10 +111,14 @@ def check_mask(name: str, value: torch.Tensor, shapes: tuple[tuple[int, ...], ..
     return value.bool()
 
 
+def wrong_row(wrong: torch.Tensor, message: Callable[[int], str]) -> Problem:
+    """The problem of wrong rows (B,), whose message is of the first one's number."""
+    return wrong.any(), lambda: message(int(wrong.nonzero()[0]))
+
+
 def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
     """The problem of a sequence that is padding only, of a bool mask (B, S)."""
-    empty = (~mask).all(-1)
-    return empty.any(), lambda: f"`{name}` row {int(empty.nonzero()[0])} is all padding: {remedy}"
+    return wrong_row(~mask.any(-1), lambda row: f"`{name}` row {row} is all padding: {remedy}")
 
 
 def values_of(*tensors: torch.Tensor) -> list[float]:
