@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..depth.depth_cache import DepthCache
 from ..depth.early_exit import RunOn
-from ..depth.halting import FixedDepth, HaltingStrategy
+from ..depth.halting import HaltingStrategy
 from ..depth.loop import DepthOptions
 from ..ops.attention import KeyValue, PackedContext, PaddedContext, Rotations
 from ..ops.checks import check_given_positions, refuse
@@ -20,31 +21,39 @@ from ..ops.masks import visible_keys
 from ..ops.positions import rotation_angles, rotation_table
 from ..ops.transformer_block import BlockOutput
 from .base_model import DepthModel, ForwardCall, newest_columns
-from .shared_block import SharedBlockModel, check_never_halting
+from .shared_block import SharedBlockModel
 
 
 class SandwichLayer(nn.Module):
-    """Attention and a feed-forward network, each with a root mean square norm before it and after it.
+    """Attention and a feed-forward network F, each with a root mean square norm N before it and another after it.
 
-    Architectures define `updated(states, attended)`: the states after the layer, from the states before it and what
-    these attended to.
-
-    Args:
-        slides: whether tokens attend within a window.
+    `a = x + N2 Attention(N1 x)`, `y = a + N4 F(N3 a)` or, with `norms_sums`, `a = N2(x + Attention(N1 x))`,
+    `y = N4(a + F(N3 a))`.
     """
 
-    def __init__(self, config, attention: nn.Module, feed_forward: nn.Module, slides: bool = False):
+    def __init__(self, config, attention: nn.Module, feed_forward: nn.Module, norms_sums: bool = False):
         super().__init__()
-        self.slides = slides
         self.attention_norm, self.attended_norm, self.feed_forward_norm, self.fed_norm = (
             RMSNorm(config.hidden_size, eps=config.layer_norm_eps) for _ in range(4)
         )
-        self.attention, self.feed_forward = attention, feed_forward
+        self.attention, self.feed_forward, self.norms_sums = attention, feed_forward, norms_sums
 
     def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
         normed = self.attention_norm(hidden_states)
         attended, weights, key, value = self.attention(normed, normed, context)
         return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
+
+    def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """The states after the layer, from the states before it and what these attended to."""
+        if self.norms_sums:
+            states = self.attended_norm(states + attended)
+            return self.fed_norm(states + self.feed_forward(self.feed_forward_norm(states)))
+        states = states + self.attended_norm(attended)
+        return states + self.fed_norm(self.feed_forward(self.feed_forward_norm(states)))
+
+
+class CheckpointedLayer(GradientCheckpointingLayer, SandwichLayer):
+    """A `SandwichLayer` that gradient checkpointing computes again by itself, rather than with its depth step."""
 
 
 def apply_layers(
@@ -58,7 +67,7 @@ def apply_layers(
     outputs: list[BlockOutput] = []
     for number, layer in enumerate(layers):
         own = context.of_layer(number, len(layers))
-        own = own._replace(attention_mask=context.window_mask) if layer.slides else own
+        own = own if layer.attention.window is None else own._replace(attention_mask=context.window_mask)
         outputs.append(layer(hidden_states, own))
         hidden_states = outputs[-1].hidden_states
     pairs = [KeyValue(output.key, output.value) for output in outputs]
@@ -88,7 +97,7 @@ def check_one_text(positions: torch.Tensor, mask: torch.Tensor) -> None:
 
 
 class StackedDepthModel(SharedBlockModel, DepthModel):
-    """A stack of layers over all tokens of a sequence; architectures define `own_strategy(call)`, if their tokens halt.
+    """A stack of layers over all tokens of a sequence.
 
     Each layer of each step has keys and values of its own. What those of a token that has stopped are in the steps
     after, its config's `skipped_steps` says.
@@ -101,13 +110,6 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     def window(self) -> int | None:
         """Keys that tokens see in layers that slide; None if no layer does."""
         return self.config.sliding_window if getattr(self.config, "sliding_layers", None) else None
-
-    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
-        if self.config.halting != "none":
-            return self.own_strategy(call)
-        if call.exit is None:
-            check_never_halting(call, max_depth, None if cache is None else cache.depth)
-        return FixedDepth()
 
     def strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         strategy = super().strategy(call, max_depth, cache)

@@ -1,6 +1,6 @@
 """Huginn's layer, whose projections are fused, and its depth step.
 
-Shapes: B sequences, S tokens, N packed tokens, E width, F inner width, H heads, D head dim.
+Shapes: B sequences, S tokens, N packed tokens, E width, H heads, D head dim.
 """
 
 import math
@@ -13,6 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..base.stacked_depth import SandwichLayer, apply_layers
 from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
+from ..ops.feed_forward import GatedLinearUnit
 from ..ops.initialization import Initializer, LearnedTensor, initialized_linear
 from ..ops.transformer_block import BlockOutput
 
@@ -57,39 +58,10 @@ class FusedAttention(SelfAttention):
         return self.rotate(query, rotations.query), self.rotate(key, rotations.key), value
 
 
-class FusedGatedUnit(nn.Module):
-    """`W2 (SiLU(a) * b)` with `[a; b] = W1 x`, without biases."""
-
-    def __init__(self, config):
-        super().__init__()
-        of_input, of_output = initializers(config)
-        self.up_proj = initialized_linear(config.hidden_size, 2 * config.intermediate_size, of_input, bias=False)
-        self.down_proj = initialized_linear(config.intermediate_size, config.hidden_size, of_output, bias=False)
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        gate, inner = self.up_proj(hidden_states).chunk(2, dim=-1)
-        return self.down_proj(nn.functional.silu(gate) * inner)
-
-
-class HuginnLayer(SandwichLayer):
-    """`a = N2(x + Attention(N1 x))`, `y = N4(a + GLU(N3 a))`, each N a root mean square norm (section 3.2)."""
-
-    def __init__(self, config, layer_idx: int):
-        super().__init__(config, FusedAttention(config, layer_idx), FusedGatedUnit(config))
-
-    def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        states = self.attended_norm(attended + states)
-        return self.fed_norm(self.feed_forward(self.feed_forward_norm(states)) + states)
-
-    def alone(self, states: torch.Tensor) -> torch.Tensor:
-        """States (..., E) of tokens that see themselves only, each of which has all of its attention's weight."""
-        attention = self.attention
-        value = attention.qkv_proj(self.attention_norm(states)).chunk(3, dim=-1)[2]
-        return self.updated(states, attention.o_proj(value))
-
-
-class OuterLayer(GradientCheckpointingLayer, HuginnLayer):
-    """A layer of the prelude or the coda."""
+def build_layer(kind: type[SandwichLayer], config, layer_idx: int) -> SandwichLayer:
+    """A layer of the core, or of the prelude or the coda (section 3.2)."""
+    feed_forward = GatedLinearUnit(config, nn.functional.silu, initializers(config), fused=True)
+    return kind(config, FusedAttention(config, layer_idx), feed_forward, norms_sums=True)
 
 
 class HuginnBlock(GradientCheckpointingLayer):
@@ -103,7 +75,9 @@ class HuginnBlock(GradientCheckpointingLayer):
         of_input, _ = initializers(config)
         width = config.hidden_size
         self.adapter = initialized_linear(2 * width, width, of_input, config.adapter_bias)
-        self.layers = nn.ModuleList([HuginnLayer(config, number) for number in range(config.layers_per_step)])
+        self.layers = nn.ModuleList(
+            [build_layer(SandwichLayer, config, number) for number in range(config.layers_per_step)]
+        )
 
     def forward(
         self,

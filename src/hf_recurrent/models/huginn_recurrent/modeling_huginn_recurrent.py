@@ -11,7 +11,7 @@ from transformers.generation import GenerationMixin
 
 from ..base.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..base.stacked_depth import StackedDepthModel
+from ..base.stacked_depth import CheckpointedLayer, StackedDepthModel
 from ..config.fields import shown
 from ..depth.depth_cache import DepthCache, DepthLayer
 from ..depth.halting import FixedDepth
@@ -28,7 +28,7 @@ from ..ops.checks import check_embeddings
 from ..ops.layers import RMSNorm
 from ..ops.sharding import touch_all_parameters
 from .configuration_huginn_recurrent import HuginnRecurrentConfig
-from .layer import HuginnBlock, OuterLayer
+from .layer import HuginnBlock, build_layer
 
 # of the authors' initial states, whatever the width, and where they are cut
 STATE_STD = math.sqrt(2 / 5)
@@ -37,7 +37,7 @@ STATE_CUT = 3.0
 
 class HuginnRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: HuginnRecurrentConfig
-    _no_split_modules = ["HuginnBlock", "OuterLayer"]
+    _no_split_modules = ["HuginnBlock", "CheckpointedLayer"]
     # the authors' table of rotations, which is computed here
     _keys_to_ignore_on_load_unexpected = [r"^freqs_cis$"]
 
@@ -58,7 +58,7 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         super().__init__(config)
         self.build_embedding(config)
         self.prelude, self.coda = (
-            nn.ModuleList([OuterLayer(config, layer) for layer in range(number)])
+            nn.ModuleList([build_layer(CheckpointedLayer, config, layer) for layer in range(number)])
             for number in (config.prelude_layers, config.coda_layers)
         )
         self.block = HuginnBlock(config)
@@ -138,7 +138,9 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         """
         states = self.norm(self.watched(states))
         for layer in self.coda:
-            states = layer.alone(states)
+            # a token that sees itself only gives itself all of the weight
+            value = layer.attention.qkv_proj(layer.attention_norm(states)).chunk(3, dim=-1)[2]
+            states = layer.updated(states, layer.attention.o_proj(value))
         return self.norm(states)
 
     def features(self, states: torch.Tensor, mask: torch.Tensor, *_) -> torch.Tensor:

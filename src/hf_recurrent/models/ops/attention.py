@@ -15,7 +15,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .flex_attention import flex_attention_forward
 from .initialization import Initializer, attention_input, initialized_linear, xavier
 from .masks import Mask, aligned_mask, is_flash, mapped, part_of_mask, rows_of
-from .positions import rotate, rotate_halves
+from .positions import rotate
 from .row_groups import GroupedRows, Spread, grouped_rows, place
 
 
@@ -388,12 +388,3 @@ class SelfAttention(Attention):
                 inputs.append(grouped.spread(states, group) if group.keys is None else states[group.keys])
             rows.append(self.attend(*(states.transpose(1, 2) for states in inputs), group.context, causal)[0])
         return grouped.gather(rows), later
-
-
-class RotaryAttention(SelfAttention):
-    """`SelfAttention` as most language models have it: rotated planes (j, j + h), transformers' initialisation."""
-
-    rotate = staticmethod(rotate_halves)
-
-    def __init__(self, config, layer_idx: int):
-        super().__init__(config, layer_idx, initializers=(None, None))

@@ -4,11 +4,10 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.generation import GenerationMixin
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..base.base_model import ForwardCall
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..base.stacked_depth import SandwichLayer, StackedDepthModel, apply_layers
+from ..base.stacked_depth import CheckpointedLayer, StackedDepthModel, apply_layers
 from ..depth.halting import HaltingStrategy
 from ..depth.stick_breaking import StickBreaking
 from ..heads.causal import ForCausalLM
@@ -16,26 +15,21 @@ from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.attention import PackedContext, PaddedContext, RotaryAttention
+from ..ops.attention import PackedContext, PaddedContext, SelfAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import HaltingHead
 from ..ops.layers import RMSNorm
+from ..ops.positions import rotate_halves
 from ..ops.transformer_block import BlockOutput
 from .configuration_ouro_recurrent import OuroRecurrentConfig
 
 
-class OuroLayer(GradientCheckpointingLayer, SandwichLayer):
-    """`a = x + N2 Attention(N1 x)`, `y = a + N4 GLU(N3 a)`, each N a root mean square norm."""
-
-    def __init__(self, config, layer_idx: int):
-        slides = layer_idx in config.sliding_layers
-        attention = RotaryAttention(config, layer_idx)
-        attention.window = config.sliding_window if slides else None
-        super().__init__(config, attention, GatedLinearUnit(config, ACT2FN[config.hidden_act]), slides)
-
-    def updated(self, states: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        states = states + self.attended_norm(attended)
-        return states + self.fed_norm(self.feed_forward(self.feed_forward_norm(states)))
+def build_layer(config, layer_idx: int) -> CheckpointedLayer:
+    """A layer of a depth step, whose attention rotates planes (j, j + h) as most language models do."""
+    attention = SelfAttention(config, layer_idx, initializers=(None, None))
+    attention.rotate = rotate_halves
+    attention.window = config.sliding_window if layer_idx in config.sliding_layers else None
+    return CheckpointedLayer(config, attention, GatedLinearUnit(config, ACT2FN[config.hidden_act]))
 
 
 class OuroBlock(nn.Module):
@@ -43,7 +37,7 @@ class OuroBlock(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.layers = nn.ModuleList([OuroLayer(config, number) for number in range(config.layers_per_step)])
+        self.layers = nn.ModuleList([build_layer(config, number) for number in range(config.layers_per_step)])
         self.norm = RMSNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(
@@ -59,7 +53,7 @@ class OuroBlock(nn.Module):
 
 class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: OuroRecurrentConfig
-    _no_split_modules = ["OuroLayer"]
+    _no_split_modules = ["CheckpointedLayer"]
 
 
 class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
@@ -73,7 +67,9 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
             self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
-    def own_strategy(self, call: ForwardCall) -> HaltingStrategy:
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
+        if self.config.halting == "none":
+            return super().trained_strategy(call, max_depth, cache)
         mixes = self.config.depth_objective == "mixture"
         strategy = StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=mixes)
         # the first step is always taken, so that the input state is no part of a mixture
