@@ -33,7 +33,7 @@ def calibrated(name, benchmark):
 def warned():
     """Runs a function -> the warnings that a module logs, and its result."""
 
-    def run(function, *arguments, module="base.exit_calibration", **options):
+    def run(function, *arguments, module="base.pretrained", **options):
         logger = logging.get_logger(f"hf_recurrent.models.{module}")
         logger.setLevel("WARNING")
         with CaptureLogger(logger) as found:

@@ -142,9 +142,7 @@ class Case:
         causal = self.auto_class == BASE and BY_NAME[self.name].always_causal
         saved = LANGUAGE if causal else self.auto_class
         heads = carried_heads(self.architecture, saved)
-        config = self.model().config
-        tokens_leave = config.is_causal or getattr(config, "halting", None) == "token"
-        files = code_files(self.architecture, saved, tokens_leave)
+        files = code_files(self.architecture, saved, self.model().config.to_dict())
         return files, ARCHITECTURES[self.architecture].auto_map(heads)
 
     def __str__(self) -> str:

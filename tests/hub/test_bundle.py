@@ -116,7 +116,7 @@ def test_what_is_used_is_copied_in_reading_order(make):
         Contents (line, module, subject):
             17 models/ops/squares.py:
             23 models/depth/shapes.py: Sizes of shapes.
-            40 models/x/modeling_x.py: A model.
+            38 models/x/modeling_x.py: A model.
         """
 
         import math
@@ -131,11 +131,9 @@ def test_what_is_used_is_copied_in_reading_order(make):
 
 
         # ---------- models/depth/shapes.py
-
-        """Sizes of shapes.
-
-        R radius.
-        """
+        # Sizes of shapes.
+        #
+        # R radius.
 
         # the constant
         PI = round(pi, 2)  # rounded
@@ -148,8 +146,7 @@ def test_what_is_used_is_copied_in_reading_order(make):
 
 
         # ---------- models/x/modeling_x.py
-
-        """A model."""
+        # A model.
 
         class XModel:
             config = XConfig

@@ -4,7 +4,8 @@
 The bundler starts from the classes that a checkpoint names. It keeps a top-level statement if kept code uses a name
 that it binds. It keeps a method or attribute of a kept class if kept code uses its name anywhere (as a variable, an
 attribute or a string), if it replaces a name of an installed base class, or if Python or an installed library looks for
-it. It goes on until nothing more is kept. Source is copied as it is, with its comments and docstrings.
+it. It goes on until nothing more is kept. Source is copied as it is, with its comments and docstrings; those of
+modules become comments.
 
 It relies on rules for the modules of an architecture, which tests check: a name has one meaning in all of them, every
 statement binds one, and they import from the package at their top, from lower layers, under no other names.
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from ..registry import ARCHITECTURES
 
@@ -33,10 +36,16 @@ HOOKS = (
 )
 # heads that write text
 GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
-# makes the cache of a model that writes text
-MAKES_CACHE = "new_cache"
-# lays out tokens without their padding, and without those that have halted while others of their sequence go on
-PACKS = "packed_layout"
+# methods that replace one of a base class, and whether they are needed by a checkpoint whose model writes text, or not,
+# with a config
+NEEDED = {
+    # the cache
+    "new_cache": lambda writes, config: writes,
+    # layouts without padding, and without those tokens that have halted while others of their sequence go on
+    "packed_layout": lambda writes, config: writes or bool(config.get("is_causal")) or config.get("halting") == "token",
+    # whether the promise of a calibration holds
+    "calibration_fault": lambda writes, config: config.get("exit_calibration") is not None,
+}
 WIDTH = 120
 # holds for a whole file
 FUTURE = "from __future__ import annotations"
@@ -53,19 +62,24 @@ def carried_heads(model_type: str, auto_class: str) -> list[str]:
     return ["AutoModel", auto_class]
 
 
-@cache
-def code_files(model_type: str, auto_class: str, tokens_leave: bool = False) -> dict[str, str]:
+def code_files(model_type: str, auto_class: str, config: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
     """The Python files that `trust_remote_code` needs for a model that was saved by `auto_class`: name -> text.
 
     Args:
-        tokens_leave: whether tokens halt one by one; so they do in models that write text.
+        config: its fields, as they are saved.
     """
+    writes = auto_class in GENERATES
+    return files_without(model_type, auto_class, tuple(name for name in NEEDED if not NEEDED[name](writes, config)))
+
+
+@cache
+def files_without(model_type: str, auto_class: str, left_out: tuple[str, ...]) -> dict[str, str]:
+    """`code_files`, in which the methods that are `left_out` stay as base classes define them."""
     from .. import __version__
 
     family = ARCHITECTURES[model_type]
     classes = [family.prefix + family.heads[head] for head in carried_heads(model_type, auto_class)]
     entries = {name: family.class_names[name] for name in (f"{family.prefix}Config", *classes)}
-    left_out = () if auto_class in GENERATES else (MAKES_CACHE,) if tokens_leave else (MAKES_CACHE, PACKS)
     return bundle(entries, left_out, SOURCE, f"hf_recurrent {__version__}")
 
 
@@ -94,7 +108,7 @@ class Module:
 
     Attributes:
         path: in the package's folder.
-        about, docstring: the first line of its docstring, and the lines that this has in the file.
+        about: its docstring.
         imported: the modules of the package that it imports from.
         installed: name -> import from elsewhere that binds it, as `(module or None, what)`.
         parts: its statements.
@@ -105,8 +119,7 @@ class Module:
         tree = ast.parse(text)
         self.name, self.lines = name, text.splitlines()
         self.path = f"{'/'.join(name.split('.')[1:])}.py"
-        about = ast.get_docstring(tree)
-        self.about, self.docstring = (about or "").partition("\n")[0], range(tree.body[0].end_lineno if about else 0)
+        self.about = ast.get_docstring(tree) or ""
         self.imported: list[str] = []
         self.installed: dict[str, tuple[str | None, str]] = {}
         self.parts: list[Part] = []
@@ -163,10 +176,12 @@ class Module:
             self.parts.append(Part(self, owner, lines, frozenset(binds), uses, words | read))
 
     def text(self, kept: Collection[Part]) -> str:
-        """Its docstring and those of its parts that are kept."""
+        """Its name, its docstring as a comment, and those of its parts that are kept."""
         lines = {line for part in self.parts if part.owner is None and part in kept for line in part.lines}
         lines -= {line for part in self.parts if part.owner is not None and part not in kept for line in part.lines}
-        return re.sub(r"\n{4,}", "\n\n\n", "\n".join(self.lines[line] for line in sorted(lines.union(self.docstring))))
+        code = re.sub(r"\n{4,}", "\n\n\n", "\n".join(self.lines[line] for line in sorted(lines))).strip()
+        heading = f"---------- {self.path}\n{self.about}".strip()
+        return textwrap.indent(heading, "# ", lambda line: True).replace("# \n", "#\n") + f"\n\n{code}"
 
 
 read_module = cache(Module)
@@ -248,11 +263,11 @@ def render(parts: Sequence[Part], homes: Mapping[str, str], classes: Sequence[st
     modules = list(dict.fromkeys(part.module for part in parts))
     imports = "\n".join(import_lines(modules, set().union(*(part.uses for part in parts)), homes))
     kept = set(parts)
-    sections = [imports, *(f"# ---------- {module.path}\n\n{module.text(kept).strip()}" for module in modules)]
+    sections = [imports, *(module.text(kept) for module in modules)]
     future = [FUTURE] if any("annotations" in module.installed for module in modules) else []
     names = ", ".join(classes) or "kernels"
     heading = [
-        f'"""{modules[-1].about}',
+        '"""' + modules[-1].about.partition("\n")[0],
         "",
         *textwrap.wrap(f"Code of {names} from {maker}, and all that it uses, for inference and training.", WIDTH),
         "Saving the model writes this file again. Read it before you pass `trust_remote_code=True`.",
@@ -263,7 +278,8 @@ def render(parts: Sequence[Part], homes: Mapping[str, str], classes: Sequence[st
     line = len(heading) + len(modules) + 3 + 2 * len(future)
     for section, module in zip(sections, modules, strict=False):
         line += section.count("\n") + 3
-        heading.append(f"{line:6} " + textwrap.shorten(f"{module.path}: {module.about}", WIDTH - 7, placeholder=" ..."))
+        about = f"{module.path}: {module.about}".partition("\n")[0]
+        heading.append(f"{line:6} " + textwrap.shorten(about, WIDTH - 7, placeholder=" ..."))
     sections += [textwrap.fill(f"__all__ = {classes}", WIDTH, subsequent_indent="    ")] if classes else []
     return "\n\n".join(["\n".join([*heading, '"""']), *future, "\n\n\n".join(sections)]) + "\n"
 

@@ -69,8 +69,7 @@ def write_code(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
         saved = "AutoModelForSeq2SeqLM"
     elif saved == "AutoModel" and config.get("is_causal"):
         saved = "AutoModelForCausalLM"
-    tokens_leave = bool(config.get("is_causal")) or config.get("halting") == "token"
-    for name, text in code_files(family.model_type, saved, tokens_leave).items():
+    for name, text in code_files(family.model_type, saved, config).items():
         (folder / name).write_text(text, encoding="utf-8")
     return family.auto_map(carried_heads(family.model_type, saved))
 

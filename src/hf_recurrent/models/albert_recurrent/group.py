@@ -11,7 +11,7 @@ from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..ops.attention import PackedContext, PaddedContext, SelfAttention
+from ..ops.attention import PaddedContext, SelfAttention
 from ..ops.feed_forward import FeedForward
 from ..ops.layers import Dropout
 from ..ops.transformer_block import BlockOutput
@@ -38,7 +38,7 @@ class AlbertLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext) -> BlockOutput:
         attended, weights, key, value = self.attention(hidden_states, hidden_states, context)
         attended = self.attention_norm(hidden_states + self.dropout(attended))
         updated = self.feed_forward_norm(attended + self.feed_forward(attended))
@@ -52,7 +52,7 @@ class AlbertGroup(GradientCheckpointingLayer):
         super().__init__()
         self.layers = nn.ModuleList([AlbertLayer(config, number) for number in range(config.inner_group_num)])
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext) -> BlockOutput:
         """Apply one step; attention weights are those of the layers' heads, layer by layer."""
         weights, output = [], None
         for layer in self.layers:

@@ -201,34 +201,6 @@ class BaseModel(RecurrentPreTrainedModel):
             size = f"{config.num_hidden_layers} layers, {size}"
         return f"{config.model_type} ({size})"
 
-    def check_cache(self, cache: object, max_depth: int | None) -> None:
-        """Raise a ValueError unless this model can continue from `cache`."""
-        check_own_cache(cache)
-        # a graph is traced of a call after one that was checked
-        if in_graph():
-            return
-        if not self.config.is_causal:
-            raise ValueError(
-                "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
-                "(config.is_causal=False): only a causal model can read a row in pieces"
-            )
-        if self.depth_follows_length:
-            raise ValueError(
-                "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
-                "read in pieces; set it to False or pass use_cache=False"
-            )
-        if cache.signature != self.signature():
-            raise ValueError(
-                f"`past_key_values` was made for {cache.signature} but this model is {self.signature()}: start a new "
-                "cache"
-            )
-        steps = self.cache_steps(max_depth)
-        if self.config.capabilities.shared_block and steps > cache.depth:
-            raise ValueError(
-                f"max_depth is {steps} but `past_key_values` has room for {cache.depth} steps: pass at most that, "
-                f"or start with model.new_cache(max_depth={steps})"
-            )
-
     @keeps_cache
     @can_return_tuple
     def forward(
@@ -387,24 +359,15 @@ class BaseModel(RecurrentPreTrainedModel):
         max_depth: int | None,
     ) -> tuple[torch.Tensor, bool]:
         """Check inputs, mask, types and cache; see `check_inputs`."""
-        config, past_length = self.config, None
-        if cache is not None:
-            self.check_cache(cache, max_depth)
-            # a graph that goes on without tracing anew must not know it
-            past_length = None if cache.in_graph else cache.get_seq_length()
+        config, past_length = self.config, None if cache is None else cache.check_model(self, max_depth)
         sizes = (config.vocab_size, embedding_width(self.embed_tokens), config.type_vocab_size)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         mask, full = check_inputs(*given, sizes, past_length, self.input_prefix)
-        if cache is not None and cache.num_rows not in (None, mask.shape[0]):
-            raise ValueError(
-                f"`past_key_values` holds {cache.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
-                "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
-            )
         if config.is_causal and attention_mask is not None:
             length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
             self.check_order(mask, length, past_length, full)
-        if cache is not None and self.cache_remembers_padding:
-            self.check_padding(cache, attention_mask, full)
+        if cache is not None:
+            cache.check_mask(self, mask, attention_mask is not None, full)
         return mask, full
 
     def check_start(self, start: torch.Tensor, cache: Cache | None, mask: torch.Tensor) -> torch.Tensor | None:
@@ -422,15 +385,6 @@ class BaseModel(RecurrentPreTrainedModel):
                 "start a new cache, or use a model whose cache is of constant size"
             )
         return start
-
-    def check_padding(self, cache: Cache, attention_mask: torch.Tensor | None, full: bool) -> None:
-        if attention_mask is not None:
-            cache.has_padding = cache.has_padding or not full
-        elif cache.has_padding:
-            raise ValueError(
-                f"`{self.input_prefix}attention_mask` is missing but `past_key_values` was filled with padding among "
-                "its columns: pass the mask of all columns, those before these included"
-            )
 
     def check_order(self, mask: torch.Tensor, length: int, past_length: int | None, full: bool) -> None:
         """Raise a ValueError unless the mask of so many new columns covers what it must, without gaps."""

@@ -8,9 +8,6 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 import torch
-from transformers.utils import logging
-
-logger = logging.get_logger(__name__)
 
 # how names of the weights of a probe begin
 PROBE = "exit_probe."
@@ -79,18 +76,3 @@ def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = N
         f"the exit criterion was calibrated on {calibration['benchmark']} ({calibration['split']}), but {reason}: its "
         "guarantee is void; run `hf-recurrent calibrate` again"
     )
-
-
-def warn_if_void(model) -> None:
-    """Warn if the promise of `config.exit_calibration` does not hold."""
-    problem = calibration_problem(model)
-    if problem:
-        logger.warning_once(problem)
-
-
-def drop_if_void(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Warn and forget `config.exit_calibration` if its promise does not hold; the criterion and threshold stay."""
-    problem = calibration_problem(model, state_dict)
-    if problem:
-        logger.warning_once(problem)
-        model.config.exit_calibration = None

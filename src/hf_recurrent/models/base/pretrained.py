@@ -1,6 +1,6 @@
 """Base class of every architecture's `PreTrainedModel`: initialisation, attention switches, auxiliary losses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,8 @@ from ..ops.exit_probe import ExitProbe
 from ..ops.initialization import embedding_like
 from ..ops.losses import mean_of
 from .arguments import call_options
-from .exit_calibration import drop_if_void, warn_if_void
+
+logger = logging.get_logger(__name__)
 
 Loaded = TypeVar("Loaded", bound=PreTrainedModel)
 
@@ -133,15 +134,25 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             model.config.use_cache = use_cache
         if getattr(model, "generation_config", None) is not None:
             model.generation_config.__dict__ = renamed(vars(model.generation_config))
-        warn_if_void(model)
+        problem = model.calibration_fault()
+        if problem:
+            logger.warning_once(problem)
         return loaded
+
+    def calibration_fault(self, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
+        """Why the promise of `config.exit_calibration` does not hold for these weights; None if there is none."""
+        return None
 
     def save_pretrained(self, save_directory, is_main_process=True, state_dict=None, **kwargs):
         """As of transformers, with the code by which `trust_remote_code=True` loads the model without this package.
 
         Adapters are saved without: they are loaded into a model that has its own.
         """
-        drop_if_void(self, state_dict)
+        problem = self.calibration_fault(state_dict)
+        if problem:
+            # the criterion and its threshold stay
+            logger.warning_once(problem)
+            self.config.exit_calibration = None
         generation_config = getattr(self, "generation_config", None)
         if generation_config is not None and call_options(vars(generation_config)):
             # transformers would leave them out of one that it takes for a part of the model's config

@@ -13,7 +13,7 @@ from ..depth.depth_cache import DepthCache
 from ..depth.early_exit import RunOn
 from ..depth.halting import HaltingStrategy
 from ..depth.loop import DepthOptions
-from ..ops.attention import KeyValue, PackedContext, PaddedContext, Rotations
+from ..ops.attention import KeyValue, PaddedContext, Rotations
 from ..ops.checks import check_given_positions, refuse
 from ..ops.graphs import in_graph
 from ..ops.layers import RMSNorm
@@ -38,7 +38,7 @@ class SandwichLayer(nn.Module):
         )
         self.attention, self.feed_forward, self.norms_sums = attention, feed_forward, norms_sums
 
-    def forward(self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext) -> BlockOutput:
+    def forward(self, hidden_states: torch.Tensor, context: PaddedContext) -> BlockOutput:
         normed = self.attention_norm(hidden_states)
         attended, weights, key, value = self.attention(normed, normed, context)
         return BlockOutput(self.updated(hidden_states, attended), weights, None, None, key, value)
@@ -56,9 +56,7 @@ class CheckpointedLayer(GradientCheckpointingLayer, SandwichLayer):
     """A `SandwichLayer` that gradient checkpointing computes again by itself, rather than with its depth step."""
 
 
-def apply_layers(
-    layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext | PackedContext
-) -> BlockOutput:
+def apply_layers(layers: Sequence[nn.Module], hidden_states: torch.Tensor, context: PaddedContext) -> BlockOutput:
     """The output of layers one after another, which are one depth step.
 
     Attention weights are those of the layers' heads, layer by layer. Keys and values are a tuple of each layer's in a

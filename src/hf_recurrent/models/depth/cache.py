@@ -17,6 +17,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from ..config.cache_name import OLD_NAME, with_cache_named
 from ..config.fields import shown
 from ..ops.checks import check_tensor, is_id, refuse
+from ..ops.graphs import in_graph
 from ..ops.row_groups import place
 
 Result = TypeVar("Result")
@@ -179,6 +180,54 @@ class RecurrentCache(Cache):
         # a graph would be traced again for each length
         if not in_graph:
             self.length += num_columns
+
+    def check_model(self, model, max_depth: int | None) -> int | None:
+        """The number of cached columns, None in a graph that must not know it.
+
+        Raises:
+            ValueError: the model cannot continue from this cache, or not in so many steps.
+        """
+        config = model.config
+        # a graph is traced of a call after one that was checked
+        if in_graph():
+            return None if self.in_graph else self.length
+        if not config.is_causal:
+            raise ValueError(
+                "`past_key_values` or `use_cache` was passed, but tokens of this model see those after them "
+                "(config.is_causal=False): only a causal model can read a row in pieces"
+            )
+        if model.depth_follows_length:
+            raise ValueError(
+                "config field `cap_depth_by_length` is True: depth then depends on tokens to come, so a row cannot be "
+                "read in pieces; set it to False or pass use_cache=False"
+            )
+        if self.signature != model.signature():
+            raise ValueError(
+                f"`past_key_values` was made for {self.signature} but this model is {model.signature()}: start a new "
+                "cache"
+            )
+        steps = model.cache_steps(max_depth)
+        if config.capabilities.shared_block and steps > self.depth:
+            raise ValueError(
+                f"max_depth is {steps} but `past_key_values` has room for {self.depth} steps: pass at most that, "
+                f"or start with model.new_cache(max_depth={steps})"
+            )
+        return self.length
+
+    def check_mask(self, model, mask: torch.Tensor, is_given: bool, full: bool) -> None:
+        """Raise a ValueError unless the mask of a call, which may be given, fits the sequences of this cache."""
+        if self.num_rows not in (None, mask.shape[0]):
+            raise ValueError(
+                f"`past_key_values` holds {self.num_rows} sequences but the inputs have {mask.shape[0]}: pass the "
+                "sequences of the cache, or select from it (batch_select_indices, batch_repeat_interleave)"
+            )
+        if model.cache_remembers_padding and is_given:
+            self.has_padding = self.has_padding or not full
+        elif model.cache_remembers_padding and self.has_padding:
+            raise ValueError(
+                f"`{model.input_prefix}attention_mask` is missing but `past_key_values` was filled with padding among "
+                "its columns: pass the mask of all columns, those before these included"
+            )
 
     def pin(self) -> None:
         """Let graphs of one new column write into the tensors that there are, whose addresses stay.

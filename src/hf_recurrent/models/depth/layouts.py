@@ -79,7 +79,7 @@ def lay_out(
     """The layout of a batch of states (B, S, E), for a mask (B, S) of its tokens.
 
     Args:
-        context: inputs of attention, with `select` and `packed`.
+        context: inputs of attention, with `select` and `pack_tokens`.
         cache: a forward pass's view of the cache; None without one.
         options: `DepthOptions`.
         leaving: what may leave the loop once it has halted: "rows", "tokens" one by one, or None for nothing.
@@ -497,7 +497,7 @@ class PackedLayout(Layout):
         spread, mask, halted, batch = self.spread, self.mask, self.halted, self.context
         tokens = self.in_context(spread.places)
         if halted is None:
-            return batch.packed(self.config, spread, mask, tokens)
+            return batch.pack_tokens(self.config, spread, mask, tokens)
         fresh = places = self.with_released(spread.places, 0)
         num_places = mask.numel()
         if halted.places is not None:

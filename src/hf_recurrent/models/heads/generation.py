@@ -302,7 +302,7 @@ class RecurrentGenerationMixin:
     def check_reads_embeddings(self) -> None:
         """Raise a ValueError unless the model can have a cache, with which alone transformers reads embeddings."""
         try:
-            self.model.check_cache(self.model.new_cache(), None)
+            self.model.new_cache().check_model(self.model, None)
         except ValueError as error:
             raise ValueError(
                 "`inputs_embeds` is given, which `generate` reads with a cache whatever use_cache is, but this model "

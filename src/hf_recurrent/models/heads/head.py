@@ -4,12 +4,13 @@ Shapes: B sequences, S tokens, E width, F features of an answer, C classes of an
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
 
 from ..base.arguments import UNSUPPORTED, RecurrentKwargs
+from ..base.exit_calibration import calibration_problem
 from ..base.outputs import RecurrentOutput
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import gate_loss, objective_loss
@@ -74,6 +75,9 @@ class Head:
 
     def check_config(self, config) -> None:
         """Raise a ValueError unless a head can be built for a config."""
+
+    def calibration_fault(self, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
+        return calibration_problem(self, state_dict)
 
     def build_head(self, config) -> None:
         self.classifier = task_head(config, self.num_features, config.num_labels)

@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..base.stacked_depth import SandwichLayer, apply_layers
-from ..ops.attention import PackedContext, PaddedContext, Rotations, SelfAttention
+from ..ops.attention import PaddedContext, Rotations, SelfAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.initialization import Initializer, LearnedTensor, initialized_linear
 from ..ops.transformer_block import BlockOutput
@@ -82,7 +82,7 @@ class HuginnBlock(GradientCheckpointingLayer):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        context: PaddedContext | PackedContext,
+        context: PaddedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
         """Apply one step; a `source` of keys and values is the running state itself."""

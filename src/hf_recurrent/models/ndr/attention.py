@@ -76,7 +76,7 @@ class RoutingContext(NamedTuple):
             places=rows_of(self.places, rows),
         )
 
-    def packed(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> GroupedRows:
+    def pack_tokens(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> GroupedRows:
         """Groups of rows of packed tokens alone, which are spread over the mask (R, W) without gaps."""
 
         def of_group(seen: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
@@ -127,7 +127,7 @@ class RoutingAttention(Attention):
             attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
-    # between graphs, as `SelfAttention.attend_tokens`
+    # between graphs, as `PackedContext.attend`
     @torch.compiler.disable
     def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped: GroupedRows) -> torch.Tensor:
         """Attention of packed projections (N, ...) -> (N, H, D)."""

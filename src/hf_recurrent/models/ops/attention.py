@@ -89,7 +89,34 @@ class PaddedContext(NamedTuple):
         """The decay (N, 1, D) of keys of tokens likewise, none of which are cached."""
         return None if self.key_scale is None else self.key_scale[tokens % self.key_scale.shape[0]][:, None]
 
-    def packed(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> "PackedContext":
+    def attend(
+        self, attention: nn.Module, query: torch.Tensor, new: KeyValue
+    ) -> tuple[torch.Tensor, torch.Tensor | None, KeyValue]:
+        """`attention` of queries (B, Q, H, D), to new keys and values of the same shape and to others.
+
+        Returns:
+            (B, Q, H, D), weights if there are any, and keys and values as `AttentionOutput` has them.
+        """
+        pair, causal = tuple(states.transpose(1, 2) for states in new), attention.config.is_causal
+        if self.latest is not None:
+            kept = self.kept[:, None, :, None]
+            pair = tuple(torch.where(kept, old.to(new.dtype), new) for old, new in zip(self.latest, pair, strict=True))
+        seen, mask, past = pair, self.attention_mask, self.past
+        if past is not None:
+            pair = past.extended(*pair)
+            seen = tuple(past.without_padding_place(states) for states in pair)
+            query, mask = past.of_batch(query), mapped(mask, past.of_batch)
+        key, value = seen
+        if self.key_scale is not None:
+            key = key * self.key_scale.to(key.dtype)
+        if self.packing is None:
+            attended, weights = attention.attend(query.transpose(1, 2), key, value, mask, causal)
+        else:
+            tokens = key.transpose(1, 2), value.transpose(1, 2)
+            attended, weights = attention.attend_packed(query, *tokens, self.packing, causal), None
+        return attended if past is None else past.of_queries(attended), weights, KeyValue(*pair)
+
+    def pack_tokens(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> "PackedContext":
         """The context of packed tokens alone, which see each other.
 
         Args:
@@ -160,6 +187,32 @@ class PackedContext:
             ]
         buffer = KeyValue(*(place(new, index, self.num_key_places, old, overwrite=True) for new, old in pairs))
         return buffer, buffer
+
+    # a graph of its own for each division into groups would cost more than it saves; around it there is one for all
+    @torch.compiler.disable
+    def attend(self, attention: nn.Module, query: torch.Tensor, new: KeyValue) -> tuple[torch.Tensor, None, KeyValue]:
+        """`attention` of queries (N, H, D), to new keys and values (M, H, D) and to frozen ones.
+
+        Returns:
+            (N, H, D), None, and keys and values for later steps, as `AttentionOutput` has them.
+        """
+        (key, value), later = self.with_frozen(new)
+        causal, grouped = attention.config.is_causal, self.grouped
+        if self.key_scale is not None:
+            key = key * self.key_scale.to(key.dtype)
+        if grouped is None:
+            if self.valid_keys is not None:
+                key, value = (states.index_select(0, self.valid_keys) for states in (key, value))
+            return attention.attend_end_to_end(query, key, value, causal, self.varlen), None, later
+        if self.num_key_places:
+            key, value = (states.unflatten(0, (self.queries.num_rows, -1)) for states in (key, value))
+        rows = []
+        for group in grouped.groups:
+            inputs = [grouped.spread(query, group)]
+            for states in (key, value):
+                inputs.append(grouped.spread(states, group) if group.keys is None else states[group.keys])
+            rows.append(attention.attend(*(states.transpose(1, 2) for states in inputs), group.context, causal)[0])
+        return grouped.gather(rows), None, later
 
 
 class AttentionOutput(NamedTuple):
@@ -337,54 +390,7 @@ class SelfAttention(Attention):
         value = self.heads(self.v_proj(source))
         return self.rotate(query, rotations.query), self.rotate(key, rotations.key), value
 
-    def forward(
-        self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext | PackedContext
-    ) -> AttentionOutput:
+    def forward(self, queries: torch.Tensor, source: torch.Tensor, context: PaddedContext) -> AttentionOutput:
         query, key, value = self.projected(queries, source, context.rotations)
-        if isinstance(context, PackedContext):
-            attended, (key, value) = self.attend_tokens(query, KeyValue(key, value), context)
-            return AttentionOutput(self.o_proj(attended.flatten(-2)), None, key, value)
-        key, value, causal = key.transpose(1, 2), value.transpose(1, 2), self.config.is_causal
-        if context.latest is not None:
-            kept = context.kept[:, None, :, None]
-            key, value = (
-                torch.where(kept, old.to(new.dtype), new) for old, new in zip(context.latest, (key, value), strict=True)
-            )
-        visible_key, visible_value, mask, past = key, value, context.attention_mask, context.past
-        if past is not None:
-            key, value = past.extended(key, value)
-            visible_key, visible_value = (past.without_padding_place(states) for states in (key, value))
-            query, mask = past.of_batch(query), mapped(mask, past.of_batch)
-        if context.key_scale is not None:
-            visible_key = visible_key * context.key_scale.to(visible_key.dtype)
-        if context.packing is None:
-            attended, weights = self.attend(query.transpose(1, 2), visible_key, visible_value, mask, causal)
-        else:
-            tokens = visible_key.transpose(1, 2), visible_value.transpose(1, 2)
-            attended, weights = self.attend_packed(query, *tokens, context.packing, causal), None
-        attended = attended if past is None else past.of_queries(attended)
+        attended, weights, (key, value) = context.attend(self, query, KeyValue(key, value))
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
-
-    # a graph of its own for each division into groups would cost more than it saves; around it there is one for all
-    @torch.compiler.disable
-    def attend_tokens(
-        self, query: torch.Tensor, fresh: KeyValue, context: PackedContext
-    ) -> tuple[torch.Tensor, KeyValue]:
-        """Attention of packed queries (N, H, D), from new keys (M, H, D) -> (N, H, D), and keys for later steps."""
-        (key, value), later = context.with_frozen(fresh)
-        causal, grouped = self.config.is_causal, context.grouped
-        if context.key_scale is not None:
-            key = key * context.key_scale.to(key.dtype)
-        if grouped is None:
-            if context.valid_keys is not None:
-                key, value = (states.index_select(0, context.valid_keys) for states in (key, value))
-            return self.attend_end_to_end(query, key, value, causal, context.varlen), later
-        if context.num_key_places:
-            key, value = (states.unflatten(0, (context.queries.num_rows, -1)) for states in (key, value))
-        rows = []
-        for group in grouped.groups:
-            inputs = [grouped.spread(query, group)]
-            for states in (key, value):
-                inputs.append(grouped.spread(states, group) if group.keys is None else states[group.keys])
-            rows.append(self.attend(*(states.transpose(1, 2) for states in inputs), group.context, causal)[0])
-        return grouped.gather(rows), later

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .attention import KeyValue, PackedContext, PaddedContext, SelfAttention
+from .attention import KeyValue, PaddedContext, SelfAttention
 from .feed_forward import FeedForward
 from .initialization import Initializer, xavier
 from .layers import Dropout
@@ -57,7 +57,7 @@ class TransformerBlock(GradientCheckpointingLayer):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        context: PaddedContext | PackedContext,
+        context: PaddedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
         """Apply one step.

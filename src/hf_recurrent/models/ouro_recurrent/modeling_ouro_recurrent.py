@@ -15,7 +15,7 @@ from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.attention import PackedContext, PaddedContext, SelfAttention
+from ..ops.attention import PaddedContext, SelfAttention
 from ..ops.feed_forward import GatedLinearUnit
 from ..ops.halting_heads import HaltingHead
 from ..ops.layers import RMSNorm
@@ -43,7 +43,7 @@ class OuroBlock(nn.Module):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        context: PaddedContext | PackedContext,
+        context: PaddedContext,
         source: torch.Tensor | None = None,
     ) -> BlockOutput:
         """Apply one step; a `source` of keys and values is the running state itself."""
