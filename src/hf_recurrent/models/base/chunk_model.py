@@ -17,6 +17,7 @@ from ..depth.loop import DepthOutput
 from ..ops.attention import PaddedContext, Rotations, pack
 from ..ops.graphs import in_graph
 from ..ops.initialization import LearnedTensor
+from ..ops.layers import where_rows
 from ..ops.masks import as_implemented, is_flash, key_mask, visible_keys
 from ..ops.memory import MemoryUpdate
 from ..ops.positions import xpos_rotations
@@ -132,7 +133,7 @@ class ChunkRecurrentModel(BaseModel):
             # complete chunks are written into the memory of sequences with a new token
             complete = (state.counts == state.outputs.shape[1] - 1) & mask[:, 0]
             updated = self.updated_memory(state.memory, state.outputs, None)
-            state.memory = torch.where(complete[:, None, None], updated, state.memory)
+            state.memory = where_rows(complete, updated, state.memory)
             state.counts = state.counts.masked_fill(complete, 0)
             self.project_memory(state)
         chunks = plan_chunks(config, mask, state.counts if cached else None, is_sharded(self))
@@ -177,7 +178,7 @@ class ChunkRecurrentModel(BaseModel):
             memory, outputs = cached["memory"].to(hidden.dtype), cached["outputs"].to(hidden.dtype)
             counts = cached["fill"]
             if begins:
-                memory = torch.where(call.start[:, None, None], initial, memory)
+                memory = where_rows(call.start, initial[None], memory)
                 counts = counts.masked_fill(call.start, 0)
         else:
             memory = initial.expand(batch_size, -1, -1)
@@ -325,5 +326,5 @@ def memory_after_each(
     for before, chunk in zip(reversed(memories[1:]), reversed(chunks[1:]), strict=True):
         has_tokens = chunk.scatter(torch.zeros_like(ended), chunk.valid.any(-1))
         ended = ended & ~has_tokens
-        states.append(torch.where(ended[:, None, None], last, before))
+        states.append(where_rows(ended, last, before))
     return (memories[0], *reversed(states))

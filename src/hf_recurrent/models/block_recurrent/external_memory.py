@@ -9,9 +9,7 @@ Shapes: B sequences, Q queries, W tokens of a block, M slots, H heads, D head di
 """
 
 import torch
-from torch import nn
 
-from ..ops.initialization import LearnedTensor
 from ..ops.layers import at_least_float32
 
 EMPTY_SLOT_SCORE = -1e6
@@ -52,27 +50,28 @@ def nearest_slots(
     return torch.where(best <= EMPTY_SLOT_SCORE, 0.0, best), index
 
 
-class KNNAttention(nn.Module):
-    """Mixes window attention with attention to retrieved slots, by a learned share of each head, initially a half."""
+def with_retrieved(
+    attended: torch.Tensor,
+    query: torch.Tensor,
+    scales: torch.Tensor,
+    share: torch.Tensor,
+    memory: list[torch.Tensor],
+    config,
+) -> torch.Tensor:
+    """Attended window (B, Q, H, D), mixed with attention to retrieved slots: unit queries (B, Q, H, D) -> (B, Q, H, D).
 
-    def __init__(self, config):
-        super().__init__()
-        self.num_neighbors = config.num_neighbors
-        self.exact = config.memory_retrieval == "exact"
-        self.share = LearnedTensor(config.num_attention_heads, value=0.0)
-
-    def forward(
-        self, attended: torch.Tensor, query: torch.Tensor, scales: torch.Tensor, memory: list[torch.Tensor]
-    ) -> torch.Tensor:
-        """Attended window (B, Q, H, D), unit queries (B, Q, H, D), scales (H,) -> (B, Q, H, D)."""
-        key, value, count = memory
-        query = query.transpose(1, 2)
-        scores = query @ key.to(query.dtype).transpose(-1, -2)
-        # of each sequence (B, M)
-        occupied = torch.arange(key.shape[2], device=count.device) < count[:, None]
-        best, index = nearest_slots(scores, occupied, self.num_neighbors, self.exact)
-        best = at_least_float32(best)
-        weights = (best * scales[:, None, None].to(best.dtype)).softmax(-1).to(query.dtype)
-        retrieved = torch.zeros_like(scores).scatter_add(-1, index, weights) @ value.to(query.dtype)
-        share = self.share().sigmoid()[:, None].to(attended.dtype)
-        return torch.lerp(attended, retrieved.transpose(1, 2).to(attended.dtype), share)
+    Args:
+        scales: (H,) factors of scores.
+        share: (H,) share of what is retrieved, before a sigmoid.
+    """
+    key, value, count = memory
+    query = query.transpose(1, 2)
+    scores = query @ key.to(query.dtype).transpose(-1, -2)
+    # of each sequence (B, M)
+    occupied = torch.arange(key.shape[2], device=count.device) < count[:, None]
+    best, index = nearest_slots(scores, occupied, config.num_neighbors, config.memory_retrieval == "exact")
+    best = at_least_float32(best)
+    weights = (best * scales[:, None, None].to(best.dtype)).softmax(-1).to(query.dtype)
+    retrieved = torch.zeros_like(scores).scatter_add(-1, index, weights) @ value.to(query.dtype)
+    retrieved, share = retrieved.transpose(1, 2).to(attended.dtype), share.sigmoid()[:, None].to(attended.dtype)
+    return torch.lerp(attended, retrieved, share)

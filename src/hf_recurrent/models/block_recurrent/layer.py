@@ -4,8 +4,6 @@ Shapes: B sequences, N tokens, P pieces of blocks with at most Q tokens, W token
 H heads, D head dim, E width; see `blocks`.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -13,21 +11,14 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..depth.cache import Tensors
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import is_flex
-from ..ops.layers import Dropout
+from ..ops.initialization import LearnedTensor
+from ..ops.layers import Dropout, where_rows
+from ..ops.positions import t5_buckets
 from ..ops.sharding import touch_all_parameters
 from .blocks import Blocks
-from .external_memory import MEMORY_NAMES, KNNAttention, write_block
-from .scaled_attention import PositionBias, ScaledAttention, unbiased_linear, window_bias, window_scores
+from .external_memory import MEMORY_NAMES, with_retrieved, write_block
+from .scaled_attention import ScaledAttention, unbiased_linear, window_bias, window_scores
 from .state_cell import StateCell
-
-
-class LayerRecords(NamedTuple):
-    """What a layer has done, to be shown: lists, which go on with each further block."""
-
-    attentions: list[torch.Tensor]  # (P, H, Q, 2W), eager attention only
-    read_attentions: list[torch.Tensor]  # (P, H, Q, S) attention to states, eager attention only
-    states: list[torch.Tensor]  # (B, S, E) after each block, of recurrent layers
-    forgotten: list[torch.Tensor]  # (B, S, E) share of each state unit that a block's update overwrites
 
 
 class BlockRecurrentLayer(GradientCheckpointingLayer):
@@ -57,12 +48,18 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         blocks: Blocks,
         past: Tensors,
         feedback: KeyValue | None = None,
-    ) -> tuple[torch.Tensor, Tensors, LayerRecords]:
-        """Tokens (N, E) after the layer, and its tensors for later calls, under the names of `BlockCache`.
+    ) -> tuple[torch.Tensor, Tensors, dict[str, list[torch.Tensor]]]:
+        """Apply the layer to tokens (N, E).
 
         Args:
             past: cached or initial tensors of this layer.
             feedback: in models with feedback the keys and values of the states before the (one) block.
+
+        Returns:
+            Tokens (N, E) after the layer; its tensors for later calls, under the names of `BlockCache`; and what it has
+            done, to be shown: `attentions` (P, H, Q, 2W) and `read_attentions` (P, H, Q, S), to states, of eager
+            attention, and of recurrent layers the `states` (B, S, E) after each block, and the share `forgotten`
+            (B, S, E) of each state unit that the block's update overwrites.
         """
         attention, cell = self.attention, self.state_cell
         hidden = self.dropout(self.attention_norm(hidden_states))
@@ -92,7 +89,8 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         if cell is not None:
             # texts of some ranks may complete no block
             updated = touch_all_parameters(updated, cell)
-        return updated, cached, LayerRecords(weights, read_weights, states, forgotten)
+        record = {"attentions": weights, "read_attentions": read_weights, "states": states, "forgotten": forgotten}
+        return updated, cached, record
 
     def run_states(
         self,
@@ -112,8 +110,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
                 updated, retained = cell.update(old, own, [blocks.window(each, block) for each in tokens])
                 share, completing = (1.0 - retained).expand_as(updated), blocks.completing[block]
                 if completing is not None:
-                    updated = torch.where(completing[:, None, None], updated, old)
-                    share = torch.where(completing[:, None, None], share, 0.0)
+                    updated, share = where_rows(completing, updated, old), where_rows(completing, share, 0.0)
                 states.append(with_first(past["state"], updated))
                 forgotten.append(share)
                 past, before = {"state": states[-1]}, None
@@ -148,7 +145,7 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
         place = torch.arange(-previous.shape[1], previous.shape[1], device=state.device)
         own, token_mask = self.state_cell.keys_values(past), place < num_tokens[:, None]
         updated, _ = self.state_cell.update(state, own, tokens, token_mask)
-        return torch.where((num_tokens > 0)[:, None, None], updated, state)
+        return where_rows(num_tokens > 0, updated, state)
 
 
 class WindowAttention(ScaledAttention):
@@ -166,8 +163,15 @@ class WindowAttention(ScaledAttention):
         self.k_proj = unbiased_linear(size, inner)
         self.v_proj = unbiased_linear(size, inner)
         self.scales = self.new_scales()
-        self.position_bias = None if has_memory and not config.memory_position_bias else PositionBias(config)
-        self.memory = KNNAttention(config) if has_memory else None
+        # T5's biases (Raffel et al. 2020) for distances in a window, and the share of a memory, initially a half;
+        # checkpoints name them position_bias.table and memory.share
+        self.position_bias = self.memory = None
+        if config.memory_position_bias or not has_memory:
+            buckets = config.relative_attention_num_buckets
+            table = LearnedTensor(config.num_attention_heads, buckets, std=buckets**-0.5)
+            self.position_bias = nn.ModuleDict({"table": table})
+        if has_memory:
+            self.memory = nn.ModuleDict({"share": LearnedTensor(config.num_attention_heads)})
         self.state_q_proj = self.state_scales = None
         if attends_to_states:
             self.state_q_proj = unbiased_linear(size, inner)
@@ -178,17 +182,20 @@ class WindowAttention(ScaledAttention):
         self, query: torch.Tensor, tokens: list[torch.Tensor], blocks: Blocks
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Unit queries (N, H, D), keys and values of `Blocks.extend` -> (N, H, D), weights (P, H, Q, W + Q)."""
-        scales = self.factors(self.scales)[:, None]
+        config, scales = self.config, self.factors(self.scales)[:, None]
         if self.position_bias is None:
-            by_distance = torch.zeros_like(scales).expand(-1, self.config.window_size)
+            by_distance = torch.zeros_like(scales).expand(-1, config.window_size)
         else:
+            table = self.position_bias["table"]()
+            distances = torch.arange(1, config.window_size + 1, device=table.device)
+            buckets = t5_buckets(distances, table.shape[1], config.relative_attention_max_distance)
             # (H, W): the learned scale of a head applies to position biases, too
-            by_distance = self.position_bias() * scales
-        scores, contexts = window_scores if is_flex(self.config) else window_bias, []
+            by_distance = table[:, buckets] * scales
+        scores, contexts = window_scores if is_flex(config) else window_bias, []
         for group in blocks.grouped.groups:
             keys_values = (blocks.windows(each, group) for each in tokens)
             contexts.append((*keys_values, *scores(by_distance, group.tokens.shape[1])))
-        return self.attend_groups(query * scales.to(query.dtype), contexts, blocks, self.config.attention_dropout)
+        return self.attend_groups(query * scales.to(query.dtype), contexts, blocks, config.attention_dropout)
 
     def attend_states(
         self, hidden: torch.Tensor, reads: list[KeyValue], blocks: Blocks
@@ -218,13 +225,13 @@ class WindowAttention(ScaledAttention):
         blocks: Blocks,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
-        mixed, scales = [], self.factors(self.scales)
+        mixed, scales, share = [], self.factors(self.scales), self.memory["share"]()
         for block, complete in enumerate(blocks.complete):
             grouped, place, results = blocks.part(block).grouped, slice(*blocks.starts[block : block + 2]), []
             for group in grouped.groups:
-                sequences, _ = group.context
+                own = [each[group.context[0]] for each in memory]
                 states = (grouped.spread(each[place], group) for each in (attended, query))
-                results.append(self.memory(*states, scales, [each[sequences] for each in memory]))
+                results.append(with_retrieved(*states, scales, share, own, self.config))
             mixed.append(grouped.gather(results))
             if complete:
                 new = (blocks.window(states, block)[:, blocks.width :] for states in tokens)

@@ -1,5 +1,7 @@
 """Block-Recurrent Transformers (https://arxiv.org/abs/2203.07852) and their baselines of the same layers."""
 
+from collections import defaultdict
+
 import torch
 from torch import nn
 from transformers.generation import GenerationMixin
@@ -14,12 +16,12 @@ from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.layers import Dropout
+from ..ops.layers import Dropout, where_rows
 from ..ops.sharding import is_sharded, touch_all_parameters
 from .blocks import Blocks, blocks_of_call
 from .cache import BlockCache
 from .configuration_block_recurrent import BlockRecurrentConfig
-from .layer import BlockRecurrentLayer, LayerRecords
+from .layer import BlockRecurrentLayer
 
 
 class BlockRecurrentPreTrainedModel(RecurrentPreTrainedModel):
@@ -76,7 +78,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         tops = config.recurrent_indices[-1:]
         before = [pasts[top]["state"] for top in tops]
         states, records = self.run(blocks.to_tokens(hidden), blocks, pasts, keep)
-        depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(states[-1])), mask))
+        depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(states)), mask))
         if keep:
             depth = self.with_records(depth, blocks, states, records)
         pools_states = call.pool and config.pooling == "states"
@@ -84,7 +86,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             pasts = reordered(pasts, blocks.rank)
         if tops and (pools_states or keep):
             past = pasts[tops[0]]
-            memory_states = [*before, *records[tops[0]].states] if keep else [past["state"]]
+            memory_states = [*before, *records[tops[0]]["states"]] if keep else [past["state"]]
             # texts of other ranks may have an incomplete block
             if "key" in past or is_sharded(self):
                 memory_states.append(self.layers[tops[0]].state_after(past, blocks.num_tokens_in_block))
@@ -105,11 +107,8 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
                 initial = layer.initial_tensors(hidden)
                 past = initial | past
                 if start is not None:
-                    for name in ("state_key", "state_value"):
-                        past.pop(name, None)
-                    for name, tensor in initial.items():
-                        begins = start.view(-1, *[1] * (tensor.dim() - 1))
-                        past[name] = torch.where(begins, tensor, past[name])
+                    past |= {name: where_rows(start, tensor, past[name]) for name, tensor in initial.items()}
+                    past = {name: tensor for name, tensor in past.items() if not name.startswith("state_")}
             if "state" in past:
                 # a cache may come from a call in another precision
                 past["state"] = past["state"].to(hidden.dtype)
@@ -118,14 +117,14 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
 
     def run(
         self, tokens: torch.Tensor, blocks: Blocks, pasts: list[Tensors], keep: bool
-    ) -> tuple[list[torch.Tensor], list[LayerRecords]]:
+    ) -> tuple[torch.Tensor, list[dict[str, list[torch.Tensor]]]]:
         """Apply all layers to tokens (N, E), replacing their tensors in `pasts`.
 
         With feedback they run over one block after the other, because a block needs the states of the one before: all
         layers without states of their own attend to the top states.
 
         Returns:
-            The states after the last layer; to `keep`, all L + 1 and the records of L layers.
+            The states after the last layer; and to `keep`, for each layer what it has done, with the `inputs` (N, E).
         """
         config = self.config
         *own, top = config.recurrent_indices or [None]
@@ -133,8 +132,7 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         if config.feedback:
             numbers = range(blocks.num_blocks)
             parts = [(blocks.part(j), tokens[blocks.starts[j] : blocks.starts[j + 1]]) for j in numbers]
-        kept: list[list[torch.Tensor]] = [[] for _ in range(len(self.layers) + 1)]
-        records = [LayerRecords([], [], [], []) for _ in self.layers]
+        outputs, records = [], [defaultdict(list) for _ in self.layers]
         for part, hidden in parts:
             feedback = None
             if config.feedback:
@@ -143,28 +141,28 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
                 before = hidden
                 hidden, pasts[index], record = layer(before, part, pasts[index], None if index in own else feedback)
                 if keep:
-                    kept[index].append(before)
-                    for found, new in zip(records[index], record, strict=True):
-                        found.extend(new)
-            kept[-1].append(hidden)
-        return [torch.cat(pieces) for pieces in kept if pieces], records
+                    for name, found in {"inputs": [before], **record}.items():
+                        records[index][name] += found
+            outputs.append(hidden)
+        return torch.cat(outputs), records
 
     def with_records(
-        self, depth: DepthOutput, blocks: Blocks, states: list[torch.Tensor], records: list[LayerRecords]
+        self, depth: DepthOutput, blocks: Blocks, states: torch.Tensor, records: list[dict[str, list[torch.Tensor]]]
     ) -> DepthOutput:
-        """An output with what `run` has kept."""
+        """An output with what `run` has kept, and its `states`."""
 
-        def attention_maps(layers: list[list[torch.Tensor]]) -> tuple[torch.Tensor, ...] | None:
+        def attention_maps(name: str) -> tuple[torch.Tensor, ...] | None:
             """(B, H, S, K) of each layer that has some."""
-            found = [torch.cat(weights).transpose(1, 2).flatten(0, 1) for weights in layers if weights]
+            found = [torch.cat(record[name]).transpose(1, 2).flatten(0, 1) for record in records if record[name]]
             return tuple(blocks.to_columns(weights).transpose(1, 2) for weights in found) or None
 
         tops = self.config.recurrent_indices[-1:]
+        inputs = [torch.cat(record["inputs"]) for record in records]
         return depth._replace(
-            all_hidden_states=tuple(map(blocks.to_columns, states)),
-            attentions=attention_maps([record.attentions for record in records]),
-            gates=tuple(records[tops[0]].forgotten) if tops else None,
-            read_attentions=attention_maps([record.read_attentions for record in records]),
+            all_hidden_states=tuple(map(blocks.to_columns, (*inputs, states))),
+            attentions=attention_maps("attentions"),
+            gates=tuple(records[tops[0]]["forgotten"]) if tops else None,
+            read_attentions=attention_maps("read_attentions"),
         )
 
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:

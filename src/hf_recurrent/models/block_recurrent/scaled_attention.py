@@ -12,7 +12,6 @@ from ..ops.attention import attention_function
 from ..ops.flex_attention import FlexMask, PositionScores, is_flex
 from ..ops.initialization import LearnedTensor, initialized_linear, truncated_normal
 from ..ops.layers import at_least_float32, dropout
-from ..ops.positions import t5_buckets
 
 # added to a sum of squares before the root
 NORM_EPS = 1e-6
@@ -70,21 +69,6 @@ def scaled_attention_forward(
     if kwargs["dropout"] > 0.0:
         weights = weights * dropout(weights.new_ones(weights.shape[1:]), kwargs["dropout"], True)
     return torch.matmul(weights, value).transpose(1, 2), weights
-
-
-class PositionBias(nn.Module):
-    """T5's position biases of one layer (Raffel et al. 2020), for the distances of a window."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.config, num_buckets = config, config.relative_attention_num_buckets
-        self.table = LearnedTensor(config.num_attention_heads, num_buckets, std=num_buckets**-0.5)
-
-    def forward(self) -> torch.Tensor:
-        """-> (H, W), of distances 1 to W."""
-        table = self.table()
-        distances = torch.arange(1, self.config.window_size + 1, device=table.device)
-        return table[:, t5_buckets(distances, table.shape[1], self.config.relative_attention_max_distance)]
 
 
 class ScaledAttention(nn.Module):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..ops.graphs import in_graph
+from ..ops.layers import where_rows
 from ..ops.positions import tokens_first
 from ..ops.sharding import largest_over_ranks
 
@@ -45,8 +46,7 @@ class Chunk(NamedTuple):
             return states.index_copy(0, self.sequences, new.to(states.dtype))
         if self.full:
             return new
-        has_tokens = self.valid.any(-1).view(-1, *(1,) * (new.dim() - 1))
-        return torch.where(has_tokens, new, states)
+        return where_rows(self.valid.any(-1), new, states)
 
 
 def chunk_size(config, width: int) -> int:

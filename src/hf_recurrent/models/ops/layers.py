@@ -23,6 +23,11 @@ def computing_dtype(tensor: torch.Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
 
 
+def where_rows(condition: torch.Tensor, new: torch.Tensor, old: torch.Tensor | float) -> torch.Tensor:
+    """`new` (B, ...) in rows whose `condition` (B,) is True, else `old`."""
+    return torch.where(condition.reshape(-1, *[1] * (new.dim() - 1)), new, old)
+
+
 def of_tokens(
     function: Callable[[torch.Tensor], torch.Tensor], states: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:

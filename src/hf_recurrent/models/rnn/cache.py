@@ -3,7 +3,7 @@
 import torch
 
 from ..depth.cache import CacheLayer, RecurrentCache, Tensors
-from .lstm import where_sequences
+from ..ops.layers import where_rows
 
 
 class StateCache(RecurrentCache):
@@ -24,7 +24,7 @@ class StateCache(RecurrentCache):
         if start is None:
             return states
         return [
-            {name: where_sequences(start, torch.zeros_like(tensor), tensor) for name, tensor in state.items()}
+            {name: where_rows(start, torch.zeros_like(tensor), tensor) for name, tensor in state.items()}
             for state in states
         ]
 
@@ -33,5 +33,5 @@ class StateCache(RecurrentCache):
         has_tokens, tensors = mask.any(-1), []
         for state, old in zip(states, before, strict=True):
             pairs = {name: (new, old[name] if old else torch.zeros_like(new)) for name, new in state.items()}
-            tensors.append({name: where_sequences(has_tokens, *pair) for name, pair in pairs.items()})
+            tensors.append({name: where_rows(has_tokens, *pair) for name, pair in pairs.items()})
         self.write(tensors, mask.shape[1])

@@ -16,8 +16,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..depth.cache import Tensors
 from ..ops.initialization import initialized_linear, xavier
+from ..ops.layers import where_rows
 from .dnc_memory import DNCState, access
-from .lstm import where_sequences
 
 # interface values are clipped to this range, as in the reference implementation
 MAX_CONTROL = 20.0
@@ -65,7 +65,7 @@ class DNCLayer(nn.Module):
                 state = [part[:number] for part in state]
             output, after = self.cell(tokens, DNCState(*state))
             if rows is None:
-                after = [where_sequences(mask[:, column], *parts) for parts in zip(after, state, strict=True)]
+                after = [where_rows(mask[:, column], *parts) for parts in zip(after, state, strict=True)]
             state = DNCState(*after)
             found.append((output, state.hidden, state.read_weights))
         results = [*zip(*found, strict=True)]

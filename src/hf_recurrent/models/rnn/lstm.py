@@ -14,7 +14,7 @@ from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..depth.cache import Tensors
-from ..ops.layers import computing_dtype
+from ..ops.layers import computing_dtype, where_rows
 
 # on a processor torch's kernel prepares the weights anew in each call, which takes longer than a step so wide
 MIN_WIDTH_OF_SINGLE_STEPS = 256
@@ -25,11 +25,6 @@ def torch_lstm_default(lstm: nn.RNNBase) -> None:
     bound = 1 / math.sqrt(lstm.hidden_size)
     for parameter in lstm.parameters():
         init.uniform_(parameter, -bound, bound)
-
-
-def where_sequences(condition: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """`new` (B, ...) for sequences whose `condition` (B,) is True, else `old`."""
-    return torch.where(condition.reshape(-1, *[1] * (new.dim() - 1)), new, old)
 
 
 def packed_lstm(
@@ -84,8 +79,8 @@ def unrolled_lstm(
         cell = forget.sigmoid() * state[1] + admit.sigmoid() * candidate.tanh()
         hidden = emit.sigmoid() * cell.tanh()
         taken = mask[:, column]
-        outputs[column] = where_sequences(taken, hidden, torch.zeros_like(hidden))
-        state = [where_sequences(taken, *parts) for parts in zip((hidden, cell), state, strict=True)]
+        outputs[column] = where_rows(taken, hidden, torch.zeros_like(hidden))
+        state = [where_rows(taken, *parts) for parts in zip((hidden, cell), state, strict=True)]
     return torch.stack([outputs[column] for column in columns], dim=1), state
 
 
