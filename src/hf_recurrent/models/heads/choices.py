@@ -103,28 +103,22 @@ torch.Size([1, 2])
         scores = self.predict(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
         if labels is not None:
-            labelled = labels != NO_TARGET
-            loss, fraction = self.choice_loss(scores, outputs, labels), fraction_of_step(labels, num_items_in_batch)
+
+            def cross_entropies(scores: torch.Tensor) -> torch.Tensor:
+                return nn.functional.cross_entropy(at_least_float32(scores), labels.long(), reduction="none")
+
+            labelled, distribution = labels != NO_TARGET, outputs.halting_distribution
+            if distribution is not None:
+                # a question halts as the mean of its choices
+                distribution = distribution.unflatten(0, scores.shape).mean(1)
+            by_step = [self.predict(features).view_as(scores) for features in outputs.step_features or ()]
+            loss = mean_of(self.over_depth(cross_entropies, scores, by_step, distribution), labelled)
+            fraction = fraction_of_step(labels, num_items_in_batch)
             count = labelled.sum().clamp_min(1)
             losses = self.losses(loss, outputs, count, fraction, labelled.repeat_interleave(num_choices))
         base = base_outputs(outputs)
         base |= {name: base[name].unflatten(0, (num_rows, num_choices)) for name in BY_CHOICE if name in base}
         return RecurrentOutput(logits=scores, **losses, **base)
-
-    def choice_loss(self, scores: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor) -> torch.Tensor:
-        """Mean over labelled questions of the cross-entropies of scores (B, C); a question halts as the mean of its
-        choices.
-        """
-        by_step, distribution = [], outputs.halting_distribution
-        if self.supervises_steps:
-            by_step = [self.predict(features).view_as(scores) for features in outputs.step_features]
-        if distribution is not None:
-            distribution = distribution.unflatten(0, scores.shape).mean(1)
-
-        def cross_entropies(scores: torch.Tensor) -> torch.Tensor:
-            return nn.functional.cross_entropy(at_least_float32(scores), labels.long(), reduction="none")
-
-        return mean_of(self.over_depth(cross_entropies, scores, by_step, distribution), labels != NO_TARGET)
 
 
 def flat_choices(inputs: dict[str, object]) -> tuple[dict[str, torch.Tensor | None], tuple[int, int]]:

@@ -4,6 +4,7 @@ Shapes: B sequences, S tokens, E width, C labels.
 """
 
 import math
+from functools import partial
 from typing import Unpack
 
 import torch
@@ -67,7 +68,7 @@ def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) ->
 
     Logits are (B, C), labels (B,) or (B, C) as `check_labels` has them.
     """
-    problem_type = problem_type_of(labels, config)
+    problem_type, logits = problem_type_of(labels, config), at_least_float32(logits)
     if problem_type == "single_label_classification":
         return nn.functional.cross_entropy(logits, labels.reshape(-1).long(), reduction="none")
     labels = labels.reshape(logits.shape).to(logits.dtype)
@@ -146,20 +147,9 @@ torch.Size([1, 3])
             labelled = torch.ones(labels.shape[0], dtype=torch.bool, device=labels.device)
             if kind == "single_label_classification":
                 labelled = labels.reshape(-1).long() != NO_TARGET
-            loss = self.classification_loss(logits, outputs, labels, labelled)
+            by_step = [self.predict(features, step) for step, features in enumerate(outputs.step_features or (), 1)]
+            by_example = partial(classification_losses, labels=labels, config=self.config)
+            loss = mean_of(self.over_depth(by_example, logits, by_step, outputs.halting_distribution), labelled)
             fraction = fraction_of_step(labels, num_items_in_batch, numbers=kind == "regression")
             losses = self.losses(loss, outputs, labelled.sum().clamp_min(1), fraction, labelled)
         return RecurrentOutput(logits=logits, **losses, **base_outputs(outputs))
-
-    def classification_loss(
-        self, logits: torch.Tensor, outputs: RecurrentOutput, labels: torch.Tensor, labelled: torch.Tensor
-    ) -> torch.Tensor:
-        """Mean over `labelled` examples (B,) of the losses of logits (B, C)."""
-        by_step = []
-        if self.supervises_steps:
-            by_step = [self.predict(features, steps) for steps, features in enumerate(outputs.step_features, 1)]
-
-        def losses(logits: torch.Tensor) -> torch.Tensor:
-            return classification_losses(at_least_float32(logits), labels, self.config)
-
-        return mean_of(self.over_depth(losses, logits, by_step, outputs.halting_distribution), labelled)

@@ -5,6 +5,7 @@ Shapes: B sequences, S tokens, E width, F features of an answer, C classes of an
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -176,17 +177,15 @@ class Head:
 
         The loss is zero without labelled tokens; `targets` and `mask`, of the inputs, are (B, S).
         """
-        labelled, by_step, distribution = targets != NO_TARGET, [], None
-        if self.supervises_steps:
-            by_step = [of_tokens(self.predict, states, labelled) for states in outputs.step_features]
-            if self.config.depth_objective == "gate":
-                # of the exit gate alone
-                states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
-                losses = [token_losses(each, targets)[labelled] for each in by_step]
-                return gate_loss(losses, self.model.halting_head(states)).sum() / num_labelled(targets)
-            distribution = outputs.halting_distribution
-            if distribution is not None:
-                mask = torch.ones_like(labelled) if mask is None else mask.bool()
-                distribution = self.model.spread_over_tokens(distribution, mask)
-        losses = self.over_depth(lambda each: token_losses(each, targets), logits, by_step, distribution)
-        return losses.sum() / num_labelled(targets)
+        labelled, losses, features = targets != NO_TARGET, partial(token_losses, targets=targets), outputs.step_features
+        by_step = [of_tokens(self.predict, states, labelled) for states in features or ()]
+        if by_step and self.config.depth_objective == "gate":
+            # of the exit gate alone
+            probabilities = self.model.halting_head(torch.stack(features, dim=2).detach()[labelled])
+            by_unit = gate_loss([losses(each)[labelled] for each in by_step], probabilities)
+            return by_unit.sum() / num_labelled(targets)
+        distribution = outputs.halting_distribution
+        if distribution is not None:
+            mask = torch.ones_like(labelled) if mask is None else mask.bool()
+            distribution = self.model.spread_over_tokens(distribution, mask)
+        return self.over_depth(losses, logits, by_step, distribution).sum() / num_labelled(targets)

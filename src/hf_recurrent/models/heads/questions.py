@@ -154,14 +154,13 @@ class ForQuestionAnswering(Head):
         mask: torch.Tensor,
     ) -> torch.Tensor:
         """Mean of the losses of both ends, each the mean over the sequences whose position is not ignored."""
-        length, distribution, steps = mask.shape[1], None, [(), ()]
-        if self.supervises_steps:
-            steps = list(zip(*(self.span_logits(states, mask) for states in outputs.step_features), strict=True))
-            distribution = outputs.halting_distribution
-            if distribution is not None:
-                distribution = mean_distribution(distribution, outputs.ponder_steps >= 0)
+        distribution = outputs.halting_distribution
+        if distribution is not None:
+            distribution = mean_distribution(distribution, outputs.ponder_steps >= 0)
+        steps = [self.span_logits(states, mask) for states in outputs.step_features or ()]
         means = []
-        for logits, by_step, position in zip(ends, steps, positions, strict=True):
-            losses = self.over_depth(partial(position_losses, positions=position), logits, by_step, distribution)
-            means.append(losses.sum() / (position < length).sum().clamp_min(1))
+        for end, (logits, position) in enumerate(zip(ends, positions, strict=True)):
+            losses = partial(position_losses, positions=position)
+            by_row = self.over_depth(losses, logits, [each[end] for each in steps], distribution)
+            means.append(by_row.sum() / (position < mask.shape[1]).sum().clamp_min(1))
         return sum(means) / 2
