@@ -117,11 +117,12 @@ def test_tokens_that_stop_are_read_as_one_by_one(monkeypatch):
 
 
 def test_criteria_see_what_a_text_of_one_token_would_predict():
-    model = make_language_model(VARIANT)
-    states = torch.randn(5, 2 * model.config.hidden_size)
+    model = make_language_model(VARIANT).model
     with torch.no_grad():
-        one_by_one = model.model.features(states[:, None], torch.ones(5, 1, dtype=torch.bool))
-        assert_close(model.model.readout(states), one_by_one, tolerance=TOLERANCE)
+        output = model(torch.arange(4, 9)[:, None], output_hidden_states=True)
+        states = output.hidden_states[-1]
+        found = model.readout(torch.cat((states, torch.zeros_like(states)), dim=-1))
+    assert_close(found, output.last_hidden_state, tolerance=TOLERANCE)
 
 
 def test_initial_states():

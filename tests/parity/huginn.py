@@ -14,6 +14,7 @@ from hf_recurrent import HuginnRecurrentConfig, HuginnRecurrentForCausalLM
 from hf_recurrent.convert.huginn import HUGINN, ROTATIONS
 from hf_recurrent.convert.loading import load_weights
 from hf_recurrent.models.ops.attention import NO_ROTATIONS, KeyValue, Rotations, eager_attention_forward
+from hf_recurrent.models.ops.positions import rotation_angles, rotation_table
 
 from .recording import recorded, require_keys, their_gradients
 
@@ -176,7 +177,8 @@ class AdaptiveLoop:
         """Read tokens (n,) from initial states (n, E) until the criterion holds for the last one, or for all steps."""
         model, values = self.model, []
         self.positions = range(self.positions.stop, self.positions.stop + len(ids))
-        table = model.rotations(torch.tensor([self.positions]))[0]
+        angles = rotation_angles(torch.tensor([self.positions]), model.config.head_dim, model.config.rope_theta)
+        table = rotation_table(angles)[0]
         self.rotations = Rotations(table, table)
         embedded = model.embedded(ids[None], None, None)[0]
         for slot, layer in enumerate(model.prelude):

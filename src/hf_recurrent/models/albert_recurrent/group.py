@@ -3,9 +3,6 @@
 Shapes: E width; tensors are (B, S, E) in a padded context and (N, E) in a packed one.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import nn
 from transformers.activations import ACT2FN
@@ -16,13 +13,11 @@ from ..ops.feed_forward import FeedForward
 from ..ops.layers import Dropout
 from ..ops.transformer_block import BlockOutput
 
-# transformers writes it out, operator by operator
-TANH_GELU = partial(nn.functional.gelu, approximate="tanh")
 
-
-def activation_function(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+def activation_function(name: str) -> nn.Module:
     """The activation that transformers calls by this name."""
-    return TANH_GELU if name == "gelu_new" else ACT2FN[name]
+    # which writes this one out, operator by operator
+    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
 
 
 class AlbertLayer(nn.Module):
@@ -33,8 +28,9 @@ class AlbertLayer(nn.Module):
         width = config.hidden_size
         self.attention = SelfAttention(config, layer_idx, bias=True, initializers=(None, None))
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        activation = activation_function(config.hidden_act)
-        self.feed_forward = FeedForward(width, config.intermediate_size, 0.0, None, activation)
+        self.feed_forward = FeedForward(
+            width, config.intermediate_size, 0.0, None, activation_function(config.hidden_act)
+        )
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
@@ -54,8 +50,9 @@ class AlbertGroup(GradientCheckpointingLayer):
 
     def forward(self, hidden_states: torch.Tensor, context: PaddedContext) -> BlockOutput:
         """Apply one step; attention weights are those of the layers' heads, layer by layer."""
-        weights, output = [], None
+        weights = []
         for layer in self.layers:
-            output = layer(hidden_states if output is None else output.hidden_states, context)
+            output = layer(hidden_states, context)
+            hidden_states = output.hidden_states
             weights.append(output.attentions)
         return output if weights[0] is None else output._replace(attentions=torch.cat(weights, dim=1))

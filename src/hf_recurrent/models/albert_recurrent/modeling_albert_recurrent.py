@@ -2,6 +2,7 @@
 (https://arxiv.org/abs/2006.04152).
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 
@@ -124,19 +125,17 @@ class StepClassifiers(nn.Sequential):
 class AlbertRecurrentForSequenceClassification(ForSequenceClassification, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
 
-    @property
-    def by_step(self) -> bool:
-        return self.config.step_classifiers == "separate"
-
     def build_head(self, config) -> None:
-        if self.by_step:
+        if config.step_classifiers == "separate":
             self.classifiers = StepClassifiers(config, self.num_features)
         else:
             super().build_head(config)
 
     def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         features = dropout(features, self.config.classifier_dropout, self.training)
-        return self.classifiers(features, steps) if self.by_step else self.classifier(features)
+        if self.config.step_classifiers == "separate":
+            return self.classifiers(features, steps)
+        return super().predict(features)
 
 
 class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurrentPreTrainedModel):
@@ -156,26 +155,17 @@ class FiniteLayerNorm(nn.LayerNorm):
         return nn.functional.layer_norm(states.float(), self.normalized_shape, weight, bias, self.eps).half()
 
 
-class TokenPrediction(nn.Module):
-    """From states to logits of token ids, by way of the width of the embeddings."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
-        self.activation = activation_function(config.hidden_act)
-        self.norm = FiniteLayerNorm(config.embedding_size, eps=config.layer_norm_eps)
-        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """(..., E) -> (..., V)."""
-        return self.decoder(self.norm(self.activation(self.dense(states))))
-
-
 class AlbertRecurrentForMaskedLM(ForMaskedLM, AlbertRecurrentPreTrainedModel):
     base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
 
     def build_head(self, config) -> None:
-        self.lm_head = TokenPrediction(config)
+        layers = {
+            "dense": nn.Linear(config.hidden_size, config.embedding_size),
+            "activation": activation_function(config.hidden_act),
+            "norm": FiniteLayerNorm(config.embedding_size, eps=config.layer_norm_eps),
+            "decoder": nn.Linear(config.embedding_size, config.vocab_size),
+        }
+        self.lm_head = nn.Sequential(OrderedDict(layers))
         self._tied_weights_keys = {"lm_head.decoder.weight": "model.embed_tokens.weight"}
 
     def get_output_embeddings(self) -> nn.Linear:

@@ -140,15 +140,10 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
         else:
             check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
             check_one_text(positions, newest_columns(mask, hidden.shape[1]))
-        table = self.rotations(positions)
+        # see `scaled_frequencies`
+        scaling = getattr(config, "rotary_scaling", None)
+        table = rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
         masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
         if self.window is not None:
             masks["window_mask"] = visible_keys(config, hidden, mask, cache, self.window)
         return PaddedContext(rotations=Rotations(table, table), **masks)
-
-    def rotations(self, positions: torch.Tensor) -> torch.Tensor:
-        """The table of rotations of tokens at these positions (B, S)."""
-        config = self.config
-        # see `scaled_frequencies`
-        scaling = getattr(config, "rotary_scaling", None)
-        return rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))

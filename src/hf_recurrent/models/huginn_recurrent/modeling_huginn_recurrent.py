@@ -14,16 +14,13 @@ from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.stacked_depth import CheckpointedLayer, StackedDepthModel
 from ..config.fields import shown
 from ..depth.depth_cache import DepthCache, DepthLayer
-from ..depth.halting import FixedDepth
-from ..depth.layouts import PackedLayout
-from ..depth.loop import DepthOptions, DepthOutput, iterate
+from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.generation import ASSISTED
 from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
-from ..ops.attention import PaddedContext, Rotations
 from ..ops.checks import check_embeddings
 from ..ops.layers import RMSNorm
 from ..ops.sharding import touch_all_parameters
@@ -142,16 +139,6 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
             value = layer.attention.qkv_proj(layer.attention_norm(states)).chunk(3, dim=-1)[2]
             states = layer.updated(states, layer.attention.o_proj(value))
         return self.norm(states)
-
-    def features(self, states: torch.Tensor, mask: torch.Tensor, *_) -> torch.Tensor:
-        """As of `BaseModel`, by the coda over whole rows, whose tokens come first."""
-        latent, config, strategy, width = self.norm(self.watched(states)), self.config, FixedDepth(), mask.shape[1]
-        table = self.rotations(torch.arange(width, device=mask.device)[None])
-        context = PaddedContext(None, Rotations(table, table))
-        layout = PackedLayout(config, strategy, mask, context)
-        options = DepthOptions(len(self.coda))
-        rows = iterate(list(self.coda), strategy, layout, latent, mask, options).hidden_states
-        return pool(torch.where(mask[..., None], self.norm(rows), 0.0), mask, config.pooling)
 
 
 class HuginnRecurrentForSequenceClassification(ForSequenceClassification, HuginnRecurrentPreTrainedModel):

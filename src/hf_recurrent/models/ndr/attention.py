@@ -12,34 +12,15 @@ from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 
-from ..ops.attention import Attention, AttentionOutput, KeyValue
+from ..ops.attention import Attention, AttentionOutput
 from ..ops.graphs import in_graph
 from ..ops.initialization import initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
 from ..ops.masks import Mask, part_of_mask, rows_of, visible_keys
-from ..ops.positions import sinusoids, token_positions
+from ..ops.positions import token_positions
 from ..ops.row_groups import GroupedRows, Spread, grouped_rows
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
-
-
-class PositionKeys(nn.Module):
-    """Projected sinusoids of signed positions: keys of softmax attention over distances or absolute positions.
-
-    They are the same at every step of a shared layer, so they are computed once.
-    """
-
-    def __init__(self, config):
-        super().__init__()
-        self.config = config
-        inner_size = config.num_attention_heads * config.head_dim
-        self.proj = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
-
-    def forward(self, length: int, like: torch.Tensor) -> torch.Tensor:
-        """Keys of positions `1 - length` to `length - 1`, of the device and dtype of `like`: (H, 2 * length - 1, D)."""
-        positions = torch.arange(1 - length, length, device=like.device)
-        projected = self.proj(sinusoids(positions, self.config.hidden_size).to(like.dtype))
-        return projected.unflatten(-1, (-1, self.config.head_dim)).transpose(0, 1)
 
 
 class RoutingContext(NamedTuple):
@@ -104,10 +85,6 @@ class RoutingAttention(Attention):
         """Further inputs of scores from states (..., E), (..., T) each."""
         return []
 
-    def keys_values(self, states: torch.Tensor) -> KeyValue:
-        """(B, Q, E) -> (B, Q, H, D) each."""
-        return KeyValue(self.heads(self.k_proj(states)), self.heads(self.v_proj(states)))
-
     def compute_attention(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, context: RoutingContext, *terms: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -117,7 +94,7 @@ class RoutingAttention(Attention):
     def forward(self, states: torch.Tensor, context: RoutingContext | GroupedRows) -> AttentionOutput:
         """One step of states (B, Q, E), or of packed tokens (N, E)."""
         query, terms = self.heads(self.q_proj(states)), self.terms(states)
-        key, value = self.keys_values(states)
+        key, value = self.heads(self.k_proj(states)), self.heads(self.v_proj(states))
         if isinstance(context, GroupedRows):
             attended, weights = self.attend_groups((query, self.dropped(key), value, *terms), context), None
         else:

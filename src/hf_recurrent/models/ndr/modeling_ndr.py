@@ -1,5 +1,6 @@
 """The Neural Data Router (https://arxiv.org/abs/2110.07732) and its Transformer baselines."""
 
+from collections import OrderedDict
 from functools import partial
 
 import torch
@@ -25,11 +26,11 @@ from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue
 from ..ops.feed_forward import FeedForward
 from ..ops.halting_heads import HaltingHead
-from ..ops.initialization import relu_input, torch_default, uniform_between
+from ..ops.initialization import initialized_linear, relu_input, torch_default, uniform_between
 from ..ops.layers import Dropout
 from ..ops.positions import sinusoids, token_positions
 from ..ops.transformer_block import BlockOutput
-from .attention import ATTENTIONS, PositionKeys, RoutingContext
+from .attention import ATTENTIONS, RoutingContext
 from .configuration_ndr import NDRConfig
 from .kernels import kernel_available
 
@@ -109,7 +110,8 @@ class NDRBlock(GradientCheckpointingLayer):
 
     def keys_values(self, source: torch.Tensor, context: RoutingContext) -> KeyValue:
         """Keys and values of tokens in these states: (B, S, E) -> (B, S, H, D) each."""
-        return self.attention.keys_values(source)
+        attention = self.attention
+        return KeyValue(*(attention.heads(project(source)) for project in (attention.k_proj, attention.v_proj)))
 
     def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
         """Apply one step to the running state, (B, S, E) or packed (N, E)."""
@@ -138,7 +140,9 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         self.build_embedding(config, dropout=0.0)
         self.position_dropout = Dropout(config.position_dropout)
         if config.attention in ("relative", "absolute_relative"):
-            self.position_keys = PositionKeys(config)
+            inner_size = config.num_attention_heads * config.head_dim
+            keys = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
+            self.position_keys = nn.Sequential(OrderedDict(proj=keys))
         self.block = NDRBlock(config)
         if config.halting != "none":
             self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
@@ -155,11 +159,14 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         return depth if alignment is None else alignment.restore(depth)
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> RoutingContext:
-        keys = None
-        if self.config.attention in ("relative", "absolute_relative"):
+        config, keys, length = self.config, None, mask.shape[1]
+        if config.attention in ("relative", "absolute_relative"):
+            # the same at every step: of the distances, whose later half are also the absolute positions
+            positions = torch.arange(1 - length, length, device=hidden.device)
             # linear layers of eight bits do not tell their dtype
-            keys = self.position_keys(mask.shape[1], self.embed_tokens.weight)
-        return RoutingContext.from_mask(self.config, hidden, mask, keys, call.cache)
+            waves = sinusoids(positions, config.hidden_size).to(self.embed_tokens.weight.dtype)
+            keys = self.position_keys(waves).unflatten(-1, (-1, config.head_dim)).transpose(0, 1)
+        return RoutingContext.from_mask(config, hidden, mask, keys, call.cache)
 
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:
