@@ -1,10 +1,8 @@
-"""Generation by any language model of this package: hooks for transformers' `generate`, assisted decoding among them.
+"""Generation by any language model of this package: hooks for transformers' `generate`.
 
 Shapes: B sequences, S tokens, N sequences and T new tokens that are generated.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
 from inspect import signature
@@ -18,75 +16,8 @@ from ..base.arguments import DEPTH_ARGUMENTS, UNSUPPORTED, RecurrentKwargs, call
 from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from ..config.exit_criteria import EXIT_ARGUMENTS
-from ..config.fields import check_whole, shown
+from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
-
-# options of `generate` by which tokens are guessed first, and those that are wrong taken back
-ASSISTED = ("assistant_model", "assistant_early_exit", "prompt_lookup_num_tokens")
-
-
-def check_assistance(model, chosen: dict, prompts: object) -> None:
-    """Check the options of a call of `generate` for assisted decoding.
-
-    Args:
-        model: the language model.
-        chosen: options of the call.
-        prompts: ids (B, S), or None.
-
-    Raises:
-        ValueError: the model or the assistant cannot take tokens back, there are several prompts, or an option is none.
-    """
-    for name in ASSISTED:
-        value = chosen.get(name)
-        if value is None:
-            continue
-        said = f"{name} is {type(value).__name__ if isinstance(value, torch.nn.Module) else shown(value)}"
-        if model._is_stateful:
-            raise ValueError(
-                f"{said}, but assisted generation is not supported with stateful models: guessed tokens that are wrong "
-                "have to be taken back, which a cache of constant size cannot; leave it out, or use an architecture "
-                "whose cache grows, such as gut"
-            )
-        if isinstance(prompts, torch.Tensor) and prompts.dim() == 2 and prompts.shape[0] > 1:
-            raise ValueError(f"{said}, but there are {prompts.shape[0]} prompts: pass them one by one, or leave it out")
-        if name == "assistant_model":
-            check_assistant(value, said)
-        elif name == "assistant_early_exit":
-            check_early_exit(model, value, chosen.get("max_depth"), said)
-
-
-def check_assistant(assistant: object, said: str) -> None:
-    """Raise a ValueError unless an assistant is a language model that can take tokens back."""
-    if not hasattr(assistant, "generate") or not hasattr(assistant, "config"):
-        raise ValueError(f"{said}: pass a language model with the same tokenizer")
-    if getattr(assistant, "_is_stateful", False):
-        raise ValueError(
-            f"{said}: its cache is of constant size, so it cannot take back what it guessed wrong; pass an assistant "
-            "whose cache grows"
-        )
-
-
-def check_early_exit(model, steps: object, max_depth: object, said: str) -> None:
-    """Raise a ValueError unless a model may guess with so many of its own steps, at most those of the call."""
-    if not model.config.capabilities.shared_block:
-        raise ValueError(f"{said}: layers of this model are not shared, its depth is fixed; pass an assistant_model")
-    check_whole(max_depth, "max_depth")
-    # a source is encoded with all steps in any case
-    writer = model.model.decoder if model.config.is_encoder_decoder else model.model
-    most, limit = (writer.config.num_hidden_layers, "") if max_depth is None else (max_depth, ", which is max_depth")
-    whole = isinstance(steps, int) and not isinstance(steps, bool)
-    if not whole or not 1 <= steps <= most:
-        raise ValueError(f"{said}: pass a whole number of steps from 1 to {most}{limit}")
-
-
-@contextmanager
-def depth_restored(config) -> Iterator[None]:
-    """Restore the depth, which transformers changes while a model guesses with few steps, also after an error."""
-    depth = config.num_hidden_layers
-    try:
-        yield
-    finally:
-        config.num_hidden_layers = depth
 
 
 @lru_cache
@@ -132,22 +63,6 @@ def steps_of_new_tokens(
     return steps.masked_fill(over, -1)
 
 
-def without_counted(arguments: dict, ids: torch.Tensor) -> dict:
-    """Arguments without `position_ids` of whole texts (B, S) that are counted by `attention_mask`, as models count.
-
-    A model of transformers passes them to its assistant.
-    """
-    positions, mask = arguments.get("position_ids"), arguments.get("attention_mask")
-    mask = torch.ones_like(ids) if mask is None else mask
-    if not all(isinstance(each, torch.Tensor) and each.dim() == 2 for each in (positions, mask)):
-        return arguments
-    if positions.shape not in (mask.shape, (1, mask.shape[1])):
-        return arguments
-    if bool(((positions != mask.cumsum(-1) - 1) & mask.bool()).any()):
-        return arguments
-    return {name: value for name, value in arguments.items() if name != "position_ids"}
-
-
 def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> None:
     """Raise a ValueError unless prompts (B, S) go on after what a cache holds of them, or are all new by their mask."""
     length = cache.get_seq_length() if isinstance(cache, RecurrentCache) else 0
@@ -159,6 +74,8 @@ def check_unread(name: str, ids: torch.Tensor, cache: object, mask: object) -> N
         )
 
 
+# options of `generate` by which tokens are guessed first, and those that are wrong taken back
+ASSISTED = ("assistant_model", "assistant_early_exit", "prompt_lookup_num_tokens")
 # of each forward pass of the present `generate`: executed steps (R, n) of the n positions that predict new tokens;
 # threads may share a model
 step_calls: ContextVar[list[torch.Tensor]] = ContextVar("step_calls")
@@ -190,23 +107,19 @@ class RecurrentGenerationMixin:
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 if not self.config.is_encoder_decoder:
-                    if chosen.get("is_assistant") and kwargs.get("attention_mask") is None:
-                        # of all but the padding before a text: a token that is generated may be called as padding is
-                        pad = self.config.pad_token_id
-                        begun = (prompt != (-1 if pad is None else pad)).cumsum(-1) > 0
-                        kwargs["attention_mask"] = begun.long()
+                    kwargs = self.as_assistant(kwargs, prompt, chosen)
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
-                    if "position_ids" not in self.model.model_arguments:
-                        kwargs = without_counted(kwargs, prompt)
-                check_assistance(self, chosen, prompt)
+                self.check_assistance(chosen, prompt)
                 num_read = prompt.shape[1]
         self.check_generation(chosen)
-        token = step_calls.set(calls)
+        token, depth = step_calls.set(calls), self.config.num_hidden_layers
         try:
-            with nullcontext() if chosen.get("assistant_early_exit") is None else depth_restored(self.config):
-                generated = super().generate(*args, **with_cache_named(CACHE_NAME, kwargs))
+            generated = super().generate(*args, **with_cache_named(CACHE_NAME, kwargs))
         finally:
             step_calls.reset(token)
+            if chosen.get("assistant_early_exit") is not None:
+                # transformers changes it while a model guesses with few steps
+                self.config.num_hidden_layers = depth
         if not isinstance(generated, ModelOutput):
             return generated
         if isinstance(generated.get(CACHE_NAME), RecurrentCache):
@@ -222,6 +135,44 @@ class RecurrentGenerationMixin:
             if steps is not None:
                 generated["ponder_steps"] = steps
         return generated
+
+    def check_assistance(self, chosen: dict, prompts: torch.Tensor) -> None:
+        """Check the `chosen` options of a call of `generate` for assisted decoding.
+
+        Raises:
+            ValueError: the model or the assistant cannot take tokens back, there are several prompts, or an option is
+                none.
+        """
+        for name in ASSISTED:
+            value = chosen.get(name)
+            if value is None:
+                continue
+            said = f"{name} is {type(value).__name__ if isinstance(value, torch.nn.Module) else shown(value)}"
+            if self._is_stateful:
+                raise ValueError(
+                    f"{said}, but assisted generation is not supported with stateful models: guessed tokens that are "
+                    "wrong have to be taken back, which a cache of constant size cannot; leave it out, or use an "
+                    "architecture whose cache grows, such as gut"
+                )
+            if prompts.dim() == 2 and prompts.shape[0] > 1:
+                raise ValueError(
+                    f"{said}, but there are {prompts.shape[0]} prompts: pass them one by one, or leave it out"
+                )
+            self.check_guesses(name, value, said, chosen.get("max_depth"))
+
+    def check_guesses(self, name: str, value: object, said: str, max_depth: object) -> None:
+        """Raise a ValueError unless an option of assisted decoding has a value that works; `said` begins its message.
+
+        Language models define it; here it is that of code of a checkpoint without assisted decoding.
+        """
+        raise ValueError(
+            f"{said}, but the code of this checkpoint is without assisted generation: import hf_recurrent before you "
+            "load it, or leave it out"
+        )
+
+    def as_assistant(self, kwargs: dict, prompts: torch.Tensor, chosen: dict) -> dict:
+        """Arguments of `generate` as this model reads those of a model that it guesses for; see `check_guesses`."""
+        return kwargs
 
     def check_generation(self, chosen: dict) -> None:
         """Raise a ValueError for options of a call that the architecture's own arguments do not go with."""

@@ -25,6 +25,7 @@ from ..ops.initialization import embedding_like, initialized_linear
 from ..ops.layers import at_least_float32, of_tokens
 from ..ops.losses import NO_TARGET, fraction_of_step, num_labelled
 from ..ops.sharding import is_sharded, same_on_all_ranks
+from .assisted import check_guessing
 from .causal import check_kept, kept_states, next_token_targets
 from .generation import RecurrentGenerationMixin
 from .head import Head
@@ -231,6 +232,8 @@ True
 torch.Size([1, 3])
 """,
     )
+
+    check_guesses = check_guessing
 
     def __init__(self, config):
         if not config.is_encoder_decoder:
