@@ -5,13 +5,14 @@ number of tokens of a chunk, M memory slots, E width.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import nn
 
-from ..depth.chunk_cache import ChunkCache
-from ..depth.chunk_plan import Chunk, chunk_size, merge, merge_attention, merge_by_chunk, plan_chunks
+from ..depth.chunk_cache import ChunkCache, ChunkCacheView
+from ..depth.chunk_plan import Chunk, chunk_size, merge, merge_by_chunk, plan_chunks
 from ..depth.layouts import PackedLayout
 from ..depth.loop import DepthOutput
 from ..ops.attention import PaddedContext, Rotations, pack
@@ -25,15 +26,15 @@ from ..ops.sharding import is_sharded, touch_all_parameters
 from .base_model import BaseModel, ForwardCall, check_length, row_distribution
 
 
+@dataclass
 class ChunkState:
     """Recurrent state from chunk to chunk, updated in place; see `ChunkCache`."""
 
-    def __init__(self, memory: torch.Tensor, outputs: torch.Tensor, counts: torch.Tensor, rotations: Rotations):
-        self.memory = memory  # (B, M, E)
-        self.outputs = outputs  # (B, C + 1, E)
-        self.counts = counts  # (B,) tokens in the current chunk
-        self.rotations = rotations  # (C, 1, h) each
-        self.cache = None  # a view of the depth steps' tensors; None without a cache
+    memory: torch.Tensor  # (B, M, E)
+    outputs: torch.Tensor  # (B, C + 1, E)
+    counts: torch.Tensor  # (B,) tokens in the current chunk
+    rotations: Rotations  # (C, 1, h) each
+    cache: ChunkCacheView | None  # of the depth steps' tensors; None without a cache
 
     def places(self, chunk: Chunk) -> torch.Tensor:
         """The place of each token in its chunk, after the last one for padding: (R, N)."""
@@ -43,8 +44,7 @@ class ChunkState:
         self, chunk: Chunk, states: torch.Tensor, rows: torch.Tensor | None = None, columns: slice = slice(None)
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (R', C + 1, E) with these states (R', W, E), and counts (R',), of the chunk's rows at `rows`."""
-        counts = chunk.valid.sum(-1) + (chunk.select(self.counts) if chunk.index == 0 else 0)
-        parts = self.places(chunk)[:, columns], chunk.select(self.outputs), counts
+        parts = self.places(chunk)[:, columns], chunk.select(self.outputs), chunk.past_counts + chunk.valid.sum(-1)
         places, outputs, counts = parts if rows is None else (part.index_select(0, rows) for part in parts)
         return outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype)), counts
 
@@ -141,14 +141,18 @@ class ChunkRecurrentModel(BaseModel):
         memories, outputs, step_features = [], [], []
         for chunk in chunks:
             if chunk.index > 0:
-                self.update_memory(state, chunk)
+                # sequences with tokens in this chunk have completed the one before, whose size may be their own
+                counts = chunk.select(state.counts) if config.chunking == "count" else None
+                updated = self.updated_memory(chunk.select(state.memory), chunk.select(state.outputs), counts)
+                state.memory = chunk.scatter(state.memory, updated)
+                if cached:
+                    self.project_memory(state, chunk)
             if call.record_states:
                 memories.append(state.memory)
             states, view = chunk.tokens(hidden), None
             if cached:
-                before = state.counts if chunk.index == 0 else torch.zeros_like(state.counts)
                 is_empty = is_new or chunk.index > 0
-                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), chunk.select(before), is_empty)
+                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), chunk.past_counts, is_empty)
             features = partial(self.chunk_features, state, chunk)
             context = self.context(states, chunk, state, view)
             own = call._replace(features=features, full=chunk.full)
@@ -188,12 +192,13 @@ class ChunkRecurrentModel(BaseModel):
         # the positions of a chunk, which all chunks share
         positions = torch.arange(size, device=hidden.device)
         tables = xpos_rotations(positions, config.head_dim, config.xpos_scale_base, size // 2)
-        state = ChunkState(memory, outputs, counts, Rotations(*tables))
+        view = None
         if call.cache is not None:
             shape = (batch_size, config.num_attention_heads, size + 1, config.head_dim)
-            state.cache = call.cache.view(counts, None if cached else hidden.new_zeros(shape))
-            if begins:
-                self.project_memory(state)
+            view = call.cache.view(counts, None if cached else hidden.new_zeros(shape))
+        state = ChunkState(memory, outputs, counts, Rotations(*tables), view)
+        if begins and view is not None:
+            self.project_memory(state)
         return state
 
     def project_memory(self, state: ChunkState, chunk: Chunk | None = None) -> None:
@@ -202,15 +207,6 @@ class ChunkRecurrentModel(BaseModel):
             memory = state.memory if chunk is None else chunk.select(state.memory)
             for name, new in zip(("memory_key", "memory_value"), block.project_memory(memory), strict=True):
                 window[name] = new if chunk is None else chunk.scatter(window[name], new)
-
-    def update_memory(self, state: ChunkState, chunk: Chunk) -> None:
-        """Write the previous chunk into the memory of the sequences with tokens in this one."""
-        memory, outputs = chunk.select(state.memory), chunk.select(state.outputs)
-        # a chunk is complete when the next one begins, but sequences may have chunks of different sizes
-        counts = chunk.select(state.counts) if self.config.chunking == "count" else None
-        state.memory = chunk.scatter(state.memory, self.updated_memory(memory, outputs, counts))
-        if state.cache is not None:
-            self.project_memory(state, chunk)
 
     def updated_memory(self, memory: torch.Tensor, outputs: torch.Tensor, counts: torch.Tensor | None) -> torch.Tensor:
         """Memory (R, M, E) after the first `counts` (R,) of outputs (R, C + 1, E), or after C of them."""
@@ -279,7 +275,7 @@ class ChunkRecurrentModel(BaseModel):
             return tokens([piece.transpose(1, 2) for piece in pieces]).transpose(1, 2)
 
         def within(pieces: list[torch.Tensor]) -> torch.Tensor:
-            return merge_attention(chunks, pieces, *size)
+            return heads([chunk.spread_keys(piece, size[1]) for chunk, piece in zip(chunks, pieces, strict=True)])
 
         def mean(costs: list[torch.Tensor]) -> torch.Tensor:
             """(R,) -> (B,), over the chunks in which a sequence has tokens."""

@@ -22,6 +22,7 @@ class Chunk(NamedTuple):
     columns: torch.Tensor  # (R, N) column of each token in its sequence
     positions: torch.Tensor  # (R, N) position of each token in its chunk; (1, N) if all sequences agree
     valid: torch.Tensor  # (R, N) bool, True at tokens
+    past_counts: torch.Tensor  # (R,) tokens of the chunk that are cached
     full: bool  # whether every sequence has N tokens, as far as the host knows
 
     @property
@@ -47,6 +48,11 @@ class Chunk(NamedTuple):
         if self.full:
             return new
         return where_rows(self.valid.any(-1), new, states)
+
+    def spread_keys(self, weights: torch.Tensor, length: int) -> torch.Tensor:
+        """Attention within the chunk, (R, H, N, N), to all columns: (R, H, N, S), zero at those of other chunks."""
+        keys = torch.where(self.valid, self.columns, length)[:, None, None].expand(*weights.shape[:3], -1)
+        return weights.new_zeros((*weights.shape[:3], length + 1)).scatter(3, keys, weights)[..., :length]
 
 
 def chunk_size(config, width: int) -> int:
@@ -101,6 +107,7 @@ def plan_chunks(config, mask: torch.Tensor, num_cached: torch.Tensor | None, sha
             columns=tokens.gather(1, (start[:, None] + column).clamp_max(width - 1)),
             positions=column[None] + (before[:, None] if i == 0 and num_cached is not None else 0),
             valid=column < count[:, None],
+            past_counts=before if i == 0 else torch.zeros_like(before),
             full=min(here) == max(here) > 0,
         )
         chunks.append(chunk)
@@ -134,13 +141,3 @@ def merge_by_chunk(chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: 
         empty = piece.new_full((batch_size, *piece.shape[1:]), fill)
         columns.append(chunk.scatter(empty, piece))
     return torch.stack(columns, dim=1)
-
-
-def merge_attention(chunks: list[Chunk], pieces: list[torch.Tensor], batch_size: int, length: int) -> torch.Tensor:
-    """Attention within chunks, (R, H, N, N) each -> (B, H, S, S), zero between tokens of different chunks."""
-    maps = []
-    for chunk, piece in zip(chunks, pieces, strict=True):
-        keys = torch.where(chunk.valid, chunk.columns, length)[:, None, None].expand(*piece.shape[:3], -1)
-        row = piece.new_zeros((*piece.shape[:3], length + 1)).scatter(3, keys, piece)
-        maps.append(row[..., :length].transpose(1, 2))
-    return merge(chunks, maps, batch_size, length).transpose(1, 2)

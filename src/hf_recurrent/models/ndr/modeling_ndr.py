@@ -13,7 +13,7 @@ from ..base.base_model import DepthModel, ForwardCall
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import SharedBlockModel
 from ..depth.act import ACT
-from ..depth.alignment import Alignment
+from ..depth.alignment import alignment, permuted, restored
 from ..depth.halting import HaltingStrategy
 from ..depth.loop import DepthOutput
 from ..depth.stick_breaking import StickBreaking
@@ -149,14 +149,14 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         self.post_init()
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        alignment = Alignment.from_mask(mask) if call.cache is None else None
-        if alignment is not None:
-            hidden, mask = alignment.align(hidden), alignment.align(mask)
+        orders = alignment(mask) if call.cache is None else None
+        if orders is not None:
+            hidden, mask = permuted(hidden, orders[0], 1), permuted(mask, orders[0], 1)
         if self.config.attention == "absolute":
             places = token_positions(mask)[:, -hidden.shape[1] :]
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
         depth = super().encode(hidden, mask, call)
-        return depth if alignment is None else alignment.restore(depth)
+        return depth if orders is None else restored(depth, orders[1])
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> RoutingContext:
         config, keys, length = self.config, None, mask.shape[1]

@@ -12,6 +12,7 @@ from .feed_forward import FeedForward
 from .initialization import torch_default
 from .layers import Dropout
 from .masks import Mask
+from .row_groups import Spread
 from .transformer_block import TransformerBlock
 
 
@@ -24,10 +25,6 @@ class CrossAttention(Attention):
         self.source_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.dropout)
 
-    def query(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """(..., E) -> (..., H, D)."""
-        return self.heads(self.q_proj(self.query_norm(hidden_states)))
-
     def project(self, source: torch.Tensor) -> KeyValue:
         """(B, K, E) -> keys and values (B, K, H, D)."""
         source = self.source_norm(source)
@@ -39,35 +36,34 @@ class CrossAttention(Attention):
         source: KeyValue,
         attention_mask: Mask | None = None,
         packing: Packing | None = None,
+        queries: Spread | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, Q, E) -> (B, Q, E) and, from eager attention, weights (B, H, Q, K)."""
-        query, weights = self.query(hidden_states), None
+        """(B, Q, E), or (N, E) packed at the places of `queries` -> the same shape.
+
+        Unless they are packed, also weights (B, H, Q, K) of eager attention.
+        """
+        query, weights = self.heads(self.q_proj(self.query_norm(hidden_states))), None
         # a cache may come from a call in another precision
         source = KeyValue(*(states.to(query.dtype) for states in source))
         if packing is not None:
             attended = self.attend_packed(query, *source, packing, False)
         else:
+            # only the query of a token is spread
+            query = query if queries is None else queries.unpack(query)
             heads = (states.transpose(1, 2) for states in (query, *source))
             attended, weights = self.attend(*heads, attention_mask)
+        if queries is not None:
+            attended, weights = queries.gather(attended), None
         return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), weights
 
     def attend_memory(
         self, hidden_states: torch.Tensor, context: PaddedContext | PackedContext
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Attention of a chunk's tokens to all memory slots of their sequence.
-
-        (B, S, E), or packed (N, E) -> the same shape and, from eager attention, weights (B, H, S, M).
-        """
+        """Attention of a chunk's tokens to all memory slots of their sequence, as of `forward`."""
         memory = context.memory
         if isinstance(memory, torch.Tensor):
             memory = self.project(memory)
-        if isinstance(context, PaddedContext):
-            return self(hidden_states, memory)
-        # only the query of a token is spread
-        query = context.queries.unpack(self.query(hidden_states))
-        heads = (states.to(query.dtype).transpose(1, 2) for states in (query, *memory))
-        attended = context.queries.gather(self.attend(*heads, None)[0])
-        return hidden_states + self.dropout(self.o_proj(attended.flatten(-2))), None
+        return self(hidden_states, memory, queries=context.queries if isinstance(context, PackedContext) else None)
 
 
 class MemoryBlock(TransformerBlock):

@@ -7,7 +7,7 @@ from transformers.generation import GenerationMixin
 from ..base.base_model import BaseModel, ForwardCall, check_states, pool
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..config.fields import check_whole
-from ..depth.alignment import Alignment
+from ..depth.alignment import alignment, permuted, restored
 from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -96,13 +96,12 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         is_dnc = self.config.cell == "dnc"
-        before, lengths, alignment, tokens = [{}] * self.num_states, None, None, mask
+        before, tokens = [{}] * self.num_states, mask
         if call.cache is not None:
             before = call.cache.states(call.start)
-        if not in_graph():
-            lengths, alignment = mask.sum(-1).cpu(), Alignment.from_mask(mask)
-        if alignment is not None:
-            hidden, tokens = alignment.align(hidden), alignment.align(mask)
+        lengths, orders = (None, None) if in_graph() else (mask.sum(-1).cpu(), alignment(mask))
+        if orders is not None:
+            hidden, tokens = permuted(hidden, orders[0], 1), permuted(mask, orders[0], 1)
         recorded, states, reads = [hidden], [], None
         if is_dnc:
             hidden, controller_states, read_weights, state = self.dnc(hidden, tokens, lengths, before[0])
@@ -116,7 +115,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
                 states.append(state)
         records = tuple(recorded) if call.record_states else None
         depth = DepthOutput(hidden, all_hidden_states=records, read_attentions=reads)
-        depth = depth if alignment is None else alignment.restore(depth)
+        depth = depth if orders is None else restored(depth, orders[1])
         depth = depth._replace(hidden_states=check_states(depth.hidden_states, mask))
         if call.cache is not None:
             call.cache.update_states(states, before, mask)
