@@ -45,6 +45,8 @@ NEEDED = {
     "packed_layout": lambda writes, config: writes or bool(config.get("is_causal")) or config.get("halting") == "token",
     # whether the promise of a calibration holds
     "calibration_fault": lambda writes, config: config.get("exit_calibration") is not None,
+    # sentences of a pair that are encoded separately
+    "encode_pairs": lambda writes, config: config.get("pair_encoding") == "siamese",
 }
 WIDTH = 120
 # holds for a whole file
