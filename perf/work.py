@@ -153,7 +153,7 @@ def counted(model: torch.nn.Module, call: Callable[[], object]) -> Work:
     operators, lists, tokens = OperatorCounter(), ListCounter(), []
     with ExitStack() as stack:
         for module in (early_exit, stick_breaking):
-            stack.enter_context(mock.patch.object(module, "all_live", lambda live: False))
+            stack.enter_context(mock.patch.object(module, "all_live", return_value=False))
         for each in (watched(model, operators, tokens), lists, operators):
             stack.enter_context(each)
         call()
