@@ -77,7 +77,7 @@ def of_transformers(model: PreTrainedModel, depth: int) -> PreTrainedModel:
     with TemporaryDirectory() as folder:
         save_original(model, folder)
         theirs = AlbertForSequenceClassification.from_pretrained(folder, num_hidden_layers=depth)
-    own = model.classifiers[depth - 1] if model.by_step else model.classifier
+    own = model.classifiers[depth - 1] if hasattr(model, "classifiers") else model.classifier
     theirs.classifier.load_state_dict(own.state_dict())
     return theirs.eval()
 

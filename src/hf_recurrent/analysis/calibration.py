@@ -547,7 +547,7 @@ def apply_calibration(model: Any, table: Mapping[str, Any], **source: Any) -> di
         # by which the encoder stops, and the decoder's steps
         fields = {name: getattr(config, name) for name in ("halting_threshold", "num_decoder_layers")} | fields
     config.update(fields)
-    if setting.criterion == FIXED and is_classifier(model) and model.by_step:
+    if setting.criterion == FIXED and hasattr(model, "classifiers"):
         del model.classifiers[setting.max_depth :]
     kept = ("n", "tolerance", "confidence", "risk", "budget", "inputs")
     weights = exit_digest(model, fields["exit_criterion"])
