@@ -2,21 +2,25 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from hf_recurrent.models.depth.halting import FixedDepth
+from hf_recurrent.models.depth.loop import DepthOptions
 from hf_recurrent.models.ops.attention import KeyValue
 from hf_recurrent.models.sut import block as sut_block
 from hf_recurrent.models.sut import depth as sut_depth
 from hf_recurrent.models.sut import modeling_sut
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
+from hf_recurrent.models.sut.depth import SparseLayout
 from hf_recurrent.models.sut.experts import FeedForwardExperts
 from hf_recurrent.models.sut.halting import TokenStickBreaking
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
-from hf_recurrent.models.sut.routed_attention import PositionBias, RoutedAttention, SUTContext
+from hf_recurrent.models.sut.routed_attention import PositionBias, RoutedAttention
 from hf_recurrent.models.sut.routing import Router, RouterStatistics
 from parity.reference import load_reference
 from parity.sparse_universal import statistics
@@ -188,10 +192,8 @@ def test_mixture_of_attention_heads(name, implementation):
         if name != "momha_cross":
             attention.position_bias.table.weight.copy_(weights["rel_pos_emb"][..., 1:-1])
     shape = io["query"].shape[:2]
-    context, column = SUTContext(shape, shape, None, None, None), torch.arange(shape[1])
-    if attention.position_bias is not None:
-        index, entries = attention.position_bias.index((column - column[:, None])[None])
-        context = context._replace(index=index, entries=entries)
+    block, mask = SimpleNamespace(attention=attention), torch.ones(shape, dtype=torch.bool)
+    layout = SparseLayout(block, FixedDepth(), mask, mask, None, DepthOptions(max_depth=1), None, (False, False))
     keys = ~io["key_padding_mask"][:, None, None]
     causal = keys & torch.ones(shape[1], keys.shape[-1]).tril().bool()
     for kind, mask, visible in (("binary", "mask_binary", keys), ("soft", "mask_soft", keys), ("causal", None, causal)):
@@ -199,7 +201,7 @@ def test_mixture_of_attention_heads(name, implementation):
             continue
         token_weights = io[mask or "mask_binary"].flatten()
         keys_values = KeyValue(*(each.transpose(1, 2) for each in attention.keys_values(io["kv_source"])))
-        result, *_ = attention(io["query"].flatten(0, 1), token_weights, keys_values, visible, context)
+        result, *_ = attention(io["query"].flatten(0, 1), token_weights, keys_values, visible, layout)
         torch.testing.assert_close(result.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
         assert (result[token_weights == 0] == 0).all()
 
@@ -233,7 +235,7 @@ MUTATIONS = {
         "encoder_halting",
         sut_block.SUTBlock,
         "forward",
-        lambda self, hidden, weights, context, source: block(self, hidden, weights, context, hidden),
+        lambda self, hidden, weights, layout, source: block(self, hidden, weights, layout, hidden),
     ),
     "experts": ("encoder_no_halting", Router, "choose", all_heads_equal),
     "distances": (

@@ -58,7 +58,7 @@ class Probe:
         """The records under the authors' names; `mask` (B, S) bool."""
         shape = mask.shape
         steps = [[part.unflatten(0, shape) for part in call[:3]] for call in self.calls]
-        last = self.calls[-1][3].hidden_states.unflatten(0, shape)
+        last = self.calls[-1][3][0].hidden_states.unflatten(0, shape)
         sources = [source for _, _, source in steps]
         results = {
             "hidden_states": torch.stack([*(hidden for hidden, _, _ in steps), last]),

@@ -3,7 +3,6 @@
 Shapes: B sequences, S source tokens, T target tokens, P cached target tokens, E width, V token ids.
 """
 
-from functools import wraps
 from typing import Unpack
 
 import torch
@@ -14,10 +13,10 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs, supported
-from ..base.base_model import BaseModel
-from ..base.outputs import RecurrentOutput, RecurrentSeq2SeqOutput, base_outputs
+from ..base.outputs import RecurrentSeq2SeqOutput, base_outputs
 from ..config.fields import shown
-from ..depth.cache import keeps_cache
+from ..depth.cache import Tensors, keeps_cache
+from ..depth.depth_cache import DepthCache
 from ..depth.objectives import objective_loss, sampled_depth
 from ..ops.checks import check_ids, is_nan, refuse
 from ..ops.graphs import in_graph
@@ -104,118 +103,105 @@ def check_target_labels(labels: torch.Tensor | None) -> torch.Tensor | None:
     return labels
 
 
-class EncoderDecoder:
-    """Two stacks, `encoder` and `decoder`, with `config.is_encoder_decoder`; otherwise the one stack of the base class.
+def cached_source(cache: Cache | None) -> Tensors:
+    """What a decoder's cache holds of a source, empty if nothing.
 
-    The arguments of a stack include `encoder_hidden_states` and `encoder_attention_mask`.
+    These are its `keys` and `values` (B, H, S', D), and `has_padding` if the source has padding.
     """
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.encoder.embed_tokens if self.config.is_encoder_decoder else super().get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        if not self.config.is_encoder_decoder:
-            super().set_input_embeddings(value)
-            return
-        self.encoder.embed_tokens = value
-        if self.config.tie_word_embeddings:
-            self.decoder.embed_tokens = value
-
-    # `generate` looks for the arguments of an encoder in its signature
-    @wraps(BaseModel.forward)
-    def forward(self, *args, **kwargs) -> RecurrentOutput:
-        return (self.forward_stacks if self.config.is_encoder_decoder else super().forward)(*args, **kwargs)
-
-    @keeps_cache
-    @can_return_tuple
-    def forward_stacks(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        decoder_inputs_embeds: torch.FloatTensor | None = None,
-        encoder_outputs: ModelOutput | tuple | None = None,
-        past_key_values: Cache | None = None,
-        use_cache: bool | None = None,
-        max_depth: int | None = None,
-        **options,
-    ) -> RecurrentSeq2SeqOutput:
-        """Encode a source and decode a target.
-
-        Args:
-            input_ids: (B, S), or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
-            attention_mask: (B, S), 1 at source tokens; padding may be on either side.
-            decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` the new tokens.
-            decoder_attention_mask: (B, T), or (B, P + T) with a cache.
-            encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
-                the router losses count the decoder only.
-            past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
-                source, which need not be passed again, and is ignored if it is; its mask is needed if it has padding.
-            use_cache: start a cache if none is passed.
-            max_depth: of both stacks.
-            options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
-                `output_router_statistics`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`,
-                `min_depth`. Criteria that look at predictions stop the decoder only, and the encoder halts as learned.
-
-        Raises:
-            ValueError: as the stacks; or no target.
-        """
-        options = supported(options) | {"pooling": False, "return_dict": True}
-        encoder_steps, decoder_steps = self.stack_steps(max_depth)
-        if isinstance(encoder_outputs, tuple) and encoder_outputs:
-            encoder_outputs = BaseModelOutput(last_hidden_state=encoder_outputs[0])
-        if encoder_outputs is not None and getattr(encoder_outputs, "last_hidden_state", None) is None:
-            raise ValueError(
-                f"`encoder_outputs` is {shown(encoder_outputs)}: pass what the stack `encoder` returned, or a tuple "
-                "that begins with its final states"
-            )
-        if encoder_outputs is None:
-            is_read = getattr(past_key_values, "source", None) is not None
-            if input_ids is None and inputs_embeds is None and is_read:
-                encoder_outputs = BaseModelOutput()
-            else:
-                inputs = {"inputs_embeds": inputs_embeds, "max_depth": encoder_steps, **options}
-                encoder_outputs = self.encoder(input_ids, attention_mask, **inputs)
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            raise ValueError(
-                "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass the decoder's inputs, pass "
-                "`labels` to a model with a head, or call generate()"
-            )
-        decoded = self.decoder(
-            decoder_input_ids,
-            decoder_attention_mask,
-            inputs_embeds=decoder_inputs_embeds,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            encoder_hidden_states=encoder_outputs.last_hidden_state,
-            encoder_attention_mask=attention_mask,
-            max_depth=decoder_steps,
-            **options,
-        )
-        # records of the decoder have its prefix, other fields none
-        fields = {f"decoder_{name}" if name in OF_DECODER else name: value for name, value in decoded.items()}
-        named = ((f"encoder_{name}", value) for name, value in encoder_outputs.items())
-        fields |= {name: value for name, value in named if name in RecurrentSeq2SeqOutput.__dataclass_fields__}
-        if decoded.router_statistics is not None:
-            statistics = encoder_outputs.get("router_statistics") or ()
-            fields["router_statistics"] = (*statistics, *decoded.router_statistics)
-        return RecurrentSeq2SeqOutput(**fields)
-
-    def stack_steps(self, max_depth: int | None) -> tuple[int | None, int | None]:
-        """`max_depth` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
-        config, generator = self.config, self.depth_generator
-        if max_depth is not None or not self.training or config.depth_sampling == "fixed":
-            return max_depth, max_depth
-        for_encoder = int(torch.randint(2, (), generator=generator))
-        stack = self.encoder if for_encoder else self.decoder
-        drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
-        for_encoder, steps = same_on_all_ranks(drawn, self.device) if is_sharded(self) else drawn
-        return (steps, None) if for_encoder else (None, steps)
+    has_source = isinstance(cache, DepthCache) and len(cache.layers) > cache.depth
+    return cache.layers[-1].tensors if has_source else {}
 
 
+# fields of a decoder's output that have its prefix; others have none
 OF_DECODER = ("hidden_states", "attentions")
+
+
+@keeps_cache
+@can_return_tuple
+def forward_stacks(
+    model,
+    input_ids: torch.LongTensor | None = None,
+    attention_mask: torch.Tensor | None = None,
+    decoder_input_ids: torch.LongTensor | None = None,
+    decoder_attention_mask: torch.Tensor | None = None,
+    inputs_embeds: torch.FloatTensor | None = None,
+    decoder_inputs_embeds: torch.FloatTensor | None = None,
+    encoder_outputs: ModelOutput | tuple | None = None,
+    past_key_values: Cache | None = None,
+    use_cache: bool | None = None,
+    max_depth: int | None = None,
+    **options,
+) -> RecurrentSeq2SeqOutput:
+    """Encode a source and decode a target.
+
+    Args:
+        input_ids: (B, S), or pass `inputs_embeds` (B, S, E), or `encoder_outputs` of an earlier call.
+        attention_mask: (B, S), 1 at source tokens; padding may be on either side.
+        decoder_input_ids: (B, T), or pass `decoder_inputs_embeds`; with `past_key_values` the new tokens.
+        decoder_attention_mask: (B, T), or (B, P + T) with a cache.
+        encoder_outputs: of the stack `encoder`. With labels, they need `output_router_statistics=True`: otherwise
+            the router losses count the decoder only.
+        past_key_values: returned by an earlier call; it is extended in place. It holds keys and values of the
+            source, which need not be passed again, and is ignored if it is; its mask is needed if it has padding.
+        use_cache: start a cache if none is passed.
+        max_depth: of both stacks.
+        options: of both stacks: `output_attentions`, `output_hidden_states`, `output_halting`, `output_experts`,
+            `output_router_statistics`, `halting_threshold`, `exit_criterion`, `exit_threshold`, `exit_patience`,
+            `min_depth`. Criteria that look at predictions stop the decoder only, and the encoder halts as learned.
+
+    Raises:
+        ValueError: as the stacks; or no target.
+    """
+    options = supported(options) | {"pooling": False, "return_dict": True}
+    encoder_steps, decoder_steps = stack_steps(model, max_depth)
+    if isinstance(encoder_outputs, tuple) and encoder_outputs:
+        encoder_outputs = BaseModelOutput(last_hidden_state=encoder_outputs[0])
+    if encoder_outputs is not None and getattr(encoder_outputs, "last_hidden_state", None) is None:
+        raise ValueError(
+            f"`encoder_outputs` is {shown(encoder_outputs)}: pass what the stack `encoder` returned, or a tuple "
+            "that begins with its final states"
+        )
+    if encoder_outputs is None:
+        if input_ids is None and inputs_embeds is None and cached_source(past_key_values):
+            encoder_outputs = BaseModelOutput()
+        else:
+            inputs = {"inputs_embeds": inputs_embeds, "max_depth": encoder_steps, **options}
+            encoder_outputs = model.encoder(input_ids, attention_mask, **inputs)
+    if decoder_input_ids is None and decoder_inputs_embeds is None:
+        raise ValueError(
+            "neither `decoder_input_ids` nor `decoder_inputs_embeds` was passed: pass the decoder's inputs, pass "
+            "`labels` to a model with a head, or call generate()"
+        )
+    decoded = model.decoder(
+        decoder_input_ids,
+        decoder_attention_mask,
+        inputs_embeds=decoder_inputs_embeds,
+        past_key_values=past_key_values,
+        use_cache=use_cache,
+        encoder_hidden_states=encoder_outputs.last_hidden_state,
+        encoder_attention_mask=attention_mask,
+        max_depth=decoder_steps,
+        **options,
+    )
+    fields = {f"decoder_{name}" if name in OF_DECODER else name: value for name, value in decoded.items()}
+    named = ((f"encoder_{name}", value) for name, value in encoder_outputs.items())
+    fields |= {name: value for name, value in named if name in RecurrentSeq2SeqOutput.__dataclass_fields__}
+    if decoded.router_statistics is not None:
+        statistics = encoder_outputs.get("router_statistics") or ()
+        fields["router_statistics"] = (*statistics, *decoded.router_statistics)
+    return RecurrentSeq2SeqOutput(**fields)
+
+
+def stack_steps(model, max_depth: int | None) -> tuple[int | None, int | None]:
+    """`max_depth` of both stacks; in training that of either may be drawn, while the other runs at full depth."""
+    config, generator = model.config, model.depth_generator
+    if max_depth is not None or not model.training or config.depth_sampling == "fixed":
+        return max_depth, max_depth
+    for_encoder = int(torch.randint(2, (), generator=generator))
+    stack = model.encoder if for_encoder else model.decoder
+    drawn = [for_encoder, sampled_depth(config, stack.config.num_hidden_layers, generator)]
+    for_encoder, steps = same_on_all_ranks(drawn, model.device) if is_sharded(model) else drawn
+    return (steps, None) if for_encoder else (None, steps)
 
 
 class ForConditionalGeneration(RecurrentGenerationMixin, Head):

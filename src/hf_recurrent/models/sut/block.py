@@ -1,11 +1,8 @@
 """The block of a Sparse Universal Transformer, which every depth step applies to the tokens that have not halted.
 
-Shapes: B sequences, S new tokens and K keys of a sequence, N tokens present, n of them that experts serve, M tokens
-whose keys are new, R rows of Q places that the n tokens are packed into, k experts for each, H heads, D head dim, d
-width.
+Shapes: B sequences, S new tokens and K keys of a sequence, n tokens present, m of them that experts serve, M tokens
+whose keys are new, k experts for each token, H heads, D head dim, d width.
 """
-
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,19 +11,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..ops.attention import KeyValue
 from ..ops.layers import Dropout
 from ..ops.row_groups import place
+from ..ops.transformer_block import BlockOutput
+from .depth import SparseLayout
 from .experts import FeedForwardExperts
-from .routed_attention import RoutedAttention, SUTContext
+from .routed_attention import RoutedAttention
 from .routing import Router, RouterStatistics
-
-
-class SUTBlockOutput(NamedTuple):
-    hidden_states: torch.Tensor  # (N, d)
-    frozen: KeyValue  # (B * S, H, D) each
-    extended: KeyValue  # (B, H, K, D) each, after those of earlier tokens
-    attentions: torch.Tensor | None
-    cross_attentions: torch.Tensor | None
-    experts: tuple[torch.Tensor, ...]  # (n, k) of each router, in the order of `routers`; none if n is 0
-    statistics: tuple[RouterStatistics | None, ...]  # of each router; none if n is 0
 
 
 class SUTBlock(GradientCheckpointingLayer):
@@ -54,16 +43,16 @@ class SUTBlock(GradientCheckpointingLayer):
         self.dropout = Dropout(config.dropout)
         self.routers = ("attention", *(("cross_attention",) if attends_to_source else ()), "feed_forward")
 
-    def keys_values(self, source: torch.Tensor, context: SUTContext) -> tuple[KeyValue, KeyValue]:
+    def keys_values(self, source: torch.Tensor, layout: SparseLayout) -> tuple[KeyValue, KeyValue]:
         """Keys and values of all tokens of the batch, and with those of earlier tokens, from new soft states (M, d)."""
-        frozen, fresh = context.frozen, context.fresh
+        frozen, fresh, past = layout.frozen, layout.fresh, layout.past
         if frozen is None or fresh is None or fresh.numel() > 0:
             new = self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
-            num_places = context.shape[0] * context.shape[1]
+            num_places = layout.shape[0] * layout.shape[1]
             pairs = zip(new, frozen or (None, None), strict=True)
             frozen = KeyValue(*(place(states, fresh, num_places, old) for states, old in pairs))
-        key_value = KeyValue(*(states.unflatten(0, context.shape).transpose(1, 2) for states in frozen))
-        return frozen, key_value if context.past is None else KeyValue(*context.past.extended(*key_value))
+        key_value = KeyValue(*(states.unflatten(0, layout.shape).transpose(1, 2) for states in frozen))
+        return frozen, key_value if past is None else KeyValue(*past.extended(*key_value))
 
     def source_keys_values(self, states: torch.Tensor) -> KeyValue:
         """Keys and values of the other stack's states: (M, d) -> (M, H, D) each."""
@@ -77,30 +66,37 @@ class SUTBlock(GradientCheckpointingLayer):
         return self.experts(states, experts, gates), None, experts, sums
 
     def forward(
-        self, hidden_states: torch.Tensor, weights: torch.Tensor, context: SUTContext, source: torch.Tensor
-    ) -> SUTBlockOutput:
+        self, hidden_states: torch.Tensor, weights: torch.Tensor, layout: SparseLayout, source: torch.Tensor
+    ) -> tuple[BlockOutput, KeyValue, list[tuple[torch.Tensor, RouterStatistics | None]]]:
         """Apply one step.
 
         Args:
-            hidden_states: (N, d).
-            weights: (N,) probability of not having halted, 0 for halted tokens.
+            hidden_states: (n, d).
+            weights: (n,) probability of not having halted, 0 for halted tokens.
             source: (M, d) soft states of the tokens whose keys are new.
+
+        Returns:
+            The states (n, d), with keys and values (B, H, K, D) of all tokens, earlier ones included, and as
+            `read_attentions` the attention to another stack; keys and values (B * S, H, D) of the new tokens; and the
+            experts (m, k) and statistics of each router, in the order of `routers`, of none if m is 0.
         """
-        frozen, extended = self.keys_values(source, context)
-        layers = [(self.attention_norm, self.attention, (extended, context.visible, context))]
+        frozen, extended = self.keys_values(source, layout)
+        parts = [(self.attention_norm, self.attention, (extended, layout.visible, layout))]
         if self.cross_attention is not None:
-            memory = (context.memory, context.memory_visible, context)
-            layers.append((self.cross_attention_norm, self.cross_attention, memory))
-        layers.append((self.feed_forward_norm, self.feed_forward, (context.statistics,)))
-        states, served, results = hidden_states, context.served, []
+            memory = (layout.memory[0], layout.memory_visible, layout)
+            parts.append((self.cross_attention_norm, self.cross_attention, memory))
+        parts.append((self.feed_forward_norm, self.feed_forward, (layout.statistics is not None,)))
+        states, served, maps, routed = hidden_states, layout.served, [], []
         weights = weights if served is None else weights.index_select(0, served)
-        for norm, layer, arguments in layers:
+        for norm, part, arguments in parts:
             if served is None or served.numel() > 0:
                 inputs = states if served is None else states.index_select(0, served)
-                results.append(layer(norm(inputs) if self.pre_norm else inputs, weights, *arguments))
-                update = self.dropout(results[-1][0])
+                update, attention, *chosen = part(norm(inputs) if self.pre_norm else inputs, weights, *arguments)
+                maps.append(attention)
+                routed.append(chosen)
+                update = self.dropout(update)
                 states = states + update if served is None else states.index_add(0, served, update.to(states.dtype))
             states = states if self.pre_norm else norm(states)
-        _, attentions, experts, statistics = zip(*results, strict=True) if results else ((), (None,) * 3, (), ())
-        across = attentions[1] if self.cross_attention is not None else None
-        return SUTBlockOutput(states, frozen, extended, attentions[0], across, experts, statistics)
+        # without another stack the second is of the feed-forward networks, and None
+        attentions, across = maps[:2] or (None, None)
+        return BlockOutput(states, attentions, across, None, *extended), frozen, routed

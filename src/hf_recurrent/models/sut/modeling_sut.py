@@ -5,28 +5,30 @@ Shapes: B sequences, S tokens, P cached tokens, T target tokens, d width, V toke
 
 import copy
 import math
-from functools import partial
+from functools import partial, wraps
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 
-from ..base.base_model import ForwardCall, check_states, newest_columns
+from ..base.base_model import BaseModel, ForwardCall, check_states, newest_columns
 from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel, check_never_halting
 from ..config.fields import shown
+from ..depth.cache import CacheLayer
+from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import resolve_exit
 from ..depth.halting import FixedDepth, HaltingStrategy
-from ..depth.loop import DepthOutput, LiveCount, iterate
+from ..depth.loop import DepthOutput, iterate
 from ..depth.objectives import prior_divergence
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
 from ..heads.classification import ForSequenceClassification
 from ..heads.masked import ForMaskedLM
 from ..heads.questions import ForQuestionAnswering
-from ..heads.seq2seq import EncoderDecoder, ForConditionalGeneration
+from ..heads.seq2seq import ForConditionalGeneration, cached_source, forward_stacks
 from ..heads.tokens import ForTokenClassification
 from ..ops.attention import KeyValue, place
 from ..ops.checks import check_memory
@@ -36,7 +38,7 @@ from ..ops.positions import split_sinusoids, token_positions
 from ..ops.sharding import touch_all_parameters
 from .block import SUTBlock
 from .configuration_sut import SUTConfig
-from .depth import RoutingTrace, SparseLayout, StackCache, computed_units, packed
+from .depth import SparseLayout, computed_units, packed
 from .experts import fits_grouped_products
 from .halting import TokenHaltingHead, TokenStickBreaking
 from .routing import importance_loss, mutual_information_loss, switch_loss
@@ -50,11 +52,13 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
     _learned_biases = True
-    # whether a config may ask for two stacks
-    may_have_two_stacks = False
+    # the forward pass of an encoder and a decoder, and how this reads the source; None where there is one stack, and in
+    # the code of a checkpoint that has one
+    run_stacks = None
+    read_source = None
 
     def __init__(self, config: SUTConfig, *args, **kwargs):
-        if getattr(config, "is_encoder_decoder", False) and not self.may_have_two_stacks:
+        if getattr(config, "is_encoder_decoder", False) and self.run_stacks is None:
             raise ValueError(
                 f"config field `is_encoder_decoder` is True but {type(self).__name__} has one stack: load the "
                 "checkpoint with AutoModelForSeq2SeqLM, or start a new model with is_encoder_decoder=False"
@@ -133,15 +137,16 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         return terms
 
 
-class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
+class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
     """One stack, which is a decoder if the config is causal; with `config.is_encoder_decoder` an encoder and a decoder.
 
     Further arguments of one stack are: `encoder_hidden_states` (B, S', d) and `encoder_attention_mask` (B, S') of the
     stack that the decoder of an encoder-decoder attends to; `output_experts`; `output_router_statistics`. Two stacks
-    take the arguments of `forward_stacks`.
+    take the arguments of `heads.seq2seq.forward_stacks`.
     """
 
-    may_have_two_stacks = cache_remembers_padding = True
+    cache_remembers_padding = True
+    run_stacks = forward_stacks
     model_arguments = (
         "encoder_hidden_states",
         "encoder_attention_mask",
@@ -178,6 +183,22 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         self.decoder.input_prefix = "decoder_"
         self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.encoder.embed_tokens if self.config.is_encoder_decoder else super().get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        if not self.config.is_encoder_decoder:
+            super().set_input_embeddings(value)
+            return
+        self.encoder.embed_tokens = value
+        if self.config.tie_word_embeddings:
+            self.decoder.embed_tokens = value
+
+    # `generate` looks for the arguments of an encoder in its signature
+    @wraps(BaseModel.forward)
+    def forward(self, *args, **kwargs) -> RecurrentOutput:
+        return (self.run_stacks if self.config.is_encoder_decoder else super().forward)(*args, **kwargs)
+
     @property
     def depth_config(self) -> SUTConfig:
         return self.config if self.whole_config is None else self.whole_config
@@ -203,25 +224,28 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         """An empty cache for `past_key_values`, of the decoder if there are two stacks."""
         if self.config.is_encoder_decoder:
             return self.decoder.new_cache(max_depth)
-        return StackCache(self.cache_steps(max_depth), self.signature(), self.attends_to_source)
+        # after the steps a layer for the source, whose keys and values serve every step and every new token
+        of_source = [CacheLayer()] * self.attends_to_source
+        return DepthCache(self.cache_steps(max_depth), self.signature(), outer_layers=of_source)
 
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
 
-    def embed(self, hidden: torch.Tensor, mask: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
-        """Token embeddings (B, S, d) with scale and sinusoids, by the mask (B, P + S), zeros at padding -> (n, d)."""
-        config, length, states = self.config, hidden.shape[1], packed(hidden, units)
+    def embed(self, hidden: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
+        """Token embeddings (B, S, d) with scale and sinusoids, zeros at padding -> (n, d)."""
+        config, states, num_keys = self.config, layout.packs(hidden), layout.key_mask.shape[1]
         if config.scale_embeddings:
             states = states * math.sqrt(config.hidden_size)
         if config.absolute_positions:
-            positions, index = packed(token_positions(mask)[:, -length:], units), None
+            positions = layout.packs(token_positions(layout.key_mask)[:, -hidden.shape[1] :])
+            index = None
             # a table serves many tokens; a traced graph must not compare sizes
-            if not in_graph() and positions.shape[0] > mask.shape[1]:
-                index, positions = positions, torch.arange(mask.shape[1], device=mask.device)
+            if not in_graph() and positions.shape[0] > num_keys:
+                index, positions = positions, torch.arange(num_keys, device=positions.device)
             vectors = split_sinusoids(positions + FIRST_POSITION, config.hidden_size).to(states.dtype)
             states = states + (vectors if index is None else vectors.index_select(0, index))
-        if units is None:
-            states = torch.where(packed(mask[:, -length:], None)[:, None], states, 0.0)
+        if layout.present is None:
+            states = torch.where(layout.packs(layout.mask)[:, None], states, 0.0)
         return self.embedding_dropout(states)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
@@ -236,28 +260,22 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         cache = None if call.cache is None else call.cache.view(mask)
         max_depth = self.resolve_max_depth(call)
         options, strategy = self.depth_options(call, max_depth), self.strategy(call, max_depth, cache)
-        can_halt = strategy.halts or strategy.exits
-        memory = self.source(hidden, call) if self.attends_to_source else None
-        units = computed_units(new_mask, options.compaction)
-        # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
-        may_spare = options.compaction and not (options.record_states or in_graph() or options.may_compact(strategy))
+        memory = self.read_source(hidden, call) if self.attends_to_source else None
         records = [bool(call.model_kwargs.get(name)) for name in ("output_experts", "output_router_statistics")]
-        layout = SparseLayout(self.block, strategy, new_mask, mask, units, cache, memory, records[1])
-        if may_spare and can_halt and bool(new_mask.any()):
-            layout.live_count = LiveCount()
-        trace = RoutingTrace(*records)
-        depth = iterate([self.block], strategy, layout, self.embed(hidden, mask, units), new_mask, options, trace)
+        layout = SparseLayout(self.block, strategy, new_mask, mask, cache, options, memory, records)
+        depth = iterate([self.block], strategy, layout, self.embed(hidden, layout), new_mask, options)
         if cache is not None:
             cache.commit()
-        if not can_halt:
+        if not (strategy.halts or strategy.exits):
             depth = depth._replace(ponder_steps=torch.where(new_mask, max_depth, -1))
         if depth.all_hidden_states is not None:
             depth = depth._replace(all_hidden_states=tuple(map(layout.lays_out, depth.all_hidden_states)))
         states = check_states(self.readout(depth.hidden_states), new_mask)
         return self.with_exit_steps(depth, call, max_depth)._replace(
             hidden_states=touch_all_parameters(states, self),
-            attentions=trace.attention_maps("attentions", layout),
-            extras=trace.extras(layout, self.block.routers),
+            attentions=layout.attention_maps(depth.attentions),
+            read_attentions=layout.attention_maps(depth.read_attentions),
+            extras=layout.recorded(self.block.routers, max_depth),
         )
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:
@@ -276,34 +294,34 @@ class SUTModel(EncoderDecoder, AdaptiveDepthModel, SUTPreTrainedModel):
         mixes = config.depth_objective == "mixture"
         return TokenStickBreaking(self.halting_head, threshold, max_depth, frozen, mixes)
 
-    def source(self, hidden: torch.Tensor, call: ForwardCall) -> tuple[KeyValue, torch.Tensor]:
+    def read_source(self, hidden: torch.Tensor, call: ForwardCall) -> tuple[KeyValue, torch.Tensor]:
         """Keys and values (B, H, S', D) of the other stack's states, from the cache if it has them, and their mask."""
         names = ("encoder_hidden_states", "encoder_attention_mask")
         states, mask = (call.model_kwargs.get(name) for name in names)
-        key_value = None if call.cache is None else call.cache.source
+        kept = cached_source(call.cache)
         if self.input_prefix:
             # of a decoder whose source both stacks were given
             names = ("encoder_outputs", "attention_mask")
-        if mask is None and key_value is not None and call.cache.source_has_padding:
+        if mask is None and "has_padding" in kept:
             raise ValueError(
                 f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
             )
-        cached = None if key_value is None else [each.transpose(1, 2) for each in key_value]
+        cached = tuple(kept[name].transpose(1, 2) for name in ("keys", "values")) if kept else None
         mask = check_memory(states, mask, hidden.shape[0], hidden.shape[-1], cached, names)
-        if key_value is None:
+        if cached is None:
             units = computed_units(mask, self.depth_config.compaction)
             projected = self.block.source_keys_values(packed(states, units))
-            whole = (place(each, units, mask.numel()).unflatten(0, mask.shape) for each in projected)
-            key_value = KeyValue(*(each.transpose(1, 2) for each in whole))
-            if call.cache is not None:
-                call.cache.write_source(key_value, mask)
+            cached = [place(each, units, mask.numel()).unflatten(0, mask.shape) for each in projected]
+        key_value = KeyValue(*(each.transpose(1, 2) for each in cached))
+        if call.cache is not None and not kept:
+            # which only a mask tells apart
+            padding = {} if in_graph() or bool(mask.all()) else {"has_padding": torch.tensor(True)}
+            call.cache.layers[-1].replace({"keys": key_value.key, "values": key_value.value, **padding})
         return key_value, mask
 
     def output(self, depth: DepthOutput, mask: torch.Tensor, call: ForwardCall, recorded: dict) -> RecurrentOutput:
-        fields = {**super().output(depth, mask, call, recorded), **depth.extras}
-        if recorded["attentions"] is None:
-            fields["cross_attentions"] = None
-        return RecurrentOutput(**fields)
+        fields = {**recorded, "cross_attentions": recorded["read_attentions"], "read_attentions": None}
+        return super().output(depth, mask, call, {**fields, **depth.extras})
 
 
 class SUTForSequenceClassification(ForSequenceClassification, SUTPreTrainedModel):
@@ -332,7 +350,7 @@ class SUTForCausalLM(ForCausalLM, SUTPreTrainedModel, GenerationMixin):
 
 class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, GenerationMixin):
     base_model_class = SUTModel
-    may_have_two_stacks = True
+    run_stacks = forward_stacks
 
     def ponder_loss(self, outputs, labelled: torch.Tensor | None) -> torch.Tensor | None:
         """Weighted ponder costs of both stacks, each the mean over all tokens of the batch, as released.

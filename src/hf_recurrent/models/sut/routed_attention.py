@@ -5,7 +5,6 @@ experts for a token, E experts, H heads of an expert, D head dim, d width, w ent
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -17,47 +16,9 @@ from ..ops.initialization import LearnedTensor, attention_input, initialized_lin
 from ..ops.layers import computing_dtype
 from ..ops.masks import Mask
 from ..ops.positions import t5_buckets
-from ..ops.row_groups import place
+from .depth import SparseLayout
 from .experts import Dispatch, ExpertMap
 from .routing import Router, RouterStatistics
-
-
-class SUTContext(NamedTuple):
-    """Inputs of a step, besides states.
-
-    Queries are packed tokens (N, ...), which attention takes in the narrowest rectangle (R, Q) that holds them.
-    """
-
-    shape: tuple[int, int]  # B, S
-    rectangle: tuple[int, int]  # R, Q
-    places: torch.Tensor | None  # (N,) flat places of the queries in it, None if they fill it in order
-    sequences: torch.Tensor | None  # (R,) sequence of each row, None for all of the batch
-    visible: Mask  # (R, 1, Q or 1, K) bool, True at visible keys; in flex attention of the queries of all experts
-    index: torch.Tensor | None = None  # (R or 1, Q, K) entry of each key among those of the table of position biases
-    entries: slice | None = None  # entries of the table that are needed
-    memory: KeyValue | None = None  # (B, H, K', D) each, of another stack's states
-    memory_visible: Mask | None = None  # (R, 1, 1, K')
-    statistics: bool = False  # whether routers sum up their statistics
-    served: torch.Tensor | None = None  # (N,) indices of the tokens that are queries, None for all present
-    fresh: torch.Tensor | None = None  # (M,) flat places in (B, S), of the tokens with new keys, None for all in order
-    frozen: KeyValue | None = None  # (B * S, H, D) each, of the step before
-    past: tuple | None = None  # keys and values of earlier tokens
-
-    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
-        """(N, ...) -> (R, Q, ...), zeros where there is no query."""
-        rows, width = self.rectangle
-        packed = packed if self.places is None else place(packed, self.places, rows * width)
-        # a traced loop takes no tuple from outside
-        return packed.unflatten(0, (-1, width))
-
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        """(R, Q, ...) -> (N, ...)."""
-        flat = rows.flatten(0, 1)
-        return flat if self.places is None else flat.index_select(0, self.places)
-
-    def select(self, tensor: torch.Tensor) -> torch.Tensor:
-        """(B, ...) -> (R, ...)."""
-        return tensor if self.sequences is None or tensor.shape[0] == 1 else tensor.index_select(0, self.sequences)
 
 
 class PositionBias(nn.Module):
@@ -89,12 +50,12 @@ class PositionBias(nn.Module):
         half = self.num_buckets // 2
         return t5_buckets(distances.abs(), half, self.max_distance) + half * (distances > 0), slice(None)
 
-    def forward(self, query: torch.Tensor, context: SUTContext) -> torch.Tensor:
+    def forward(self, query: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
         """Biases of the scaled queries (N, k, H, D) by entry: (R, Q, k, H, w), or (1, 1, 1, H, w) that all share."""
-        table = self.table()[..., context.entries].to(query.dtype)
+        table = self.table()[..., layout.entries].to(query.dtype)
         if self.window is None:
             return table[None, None, None]
-        return context.unpack(torch.einsum("nkhd,hdw->nkhw", query, table))
+        return layout.unpack(torch.einsum("nkhd,hdw->nkhw", query, table))
 
 
 def indexed_scores(biases: torch.Tensor, index: torch.Tensor, num_experts: int) -> PositionScores:
@@ -137,7 +98,7 @@ class RoutedAttention(nn.Module):
         return KeyValue(self.k_proj(source).unflatten(-1, shape), self.v_proj(source).unflatten(-1, shape))
 
     def forward(
-        self, states: torch.Tensor, weights: torch.Tensor, key_value: KeyValue, visible: Mask, context: SUTContext
+        self, states: torch.Tensor, weights: torch.Tensor, key_value: KeyValue, visible: Mask, layout: SparseLayout
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor, RouterStatistics | None]:
         """Attend to the keys of each token's sequence.
 
@@ -145,46 +106,46 @@ class RoutedAttention(nn.Module):
             states: (N, d).
             weights: (N,) probability of not having halted; tokens of weight 0 get zeros.
             key_value: (B, H, K, D) each.
-            visible: the field of the context for these keys.
+            visible: the field of the layout for these keys.
 
         Returns:
             (N, d), attention weights (R, H, Q, k, K) of eager attention, and the experts (N, k) and statistics of the
             router.
         """
-        experts, gates, statistics = self.router(states, weights, context.statistics)
+        experts, gates, statistics = self.router(states, weights, layout.statistics is not None)
         implementation = self.config._experts_implementation
         dispatch = Dispatch.of_tokens(experts, self.query_map.weight.shape[0], implementation)
         query = self.query_map(states, dispatch, implementation) * self.head_dim**-0.5
         query = query.unflatten(-1, (self.heads, self.head_dim))
         function = attention_function(self.config, eager_attention_forward)
         if not isinstance(visible, FlexMask):
-            visible = self.bias(query, visible, context)
+            visible = self.bias(query, visible, layout)
         elif self.position_bias is not None:
-            scores = indexed_scores(self.position_bias(query, context), context.index, query.shape[1])
+            scores = indexed_scores(self.position_bias(query, layout), layout.index, query.shape[1])
             function = partial(function, bias=scores)
         # the experts of a token are consecutive queries, which share keys and values without copies
         attended, attention = function(
             self,
-            context.unpack(query).flatten(1, 2).transpose(1, 2),
-            *(context.select(each).to(query.dtype) for each in key_value),
+            layout.unpack(query).flatten(1, 2).transpose(1, 2),
+            *(layout.select(each).to(query.dtype) for each in key_value),
             visible,
             dropout=self.config.attention_dropout if self.training else 0.0,
             scaling=1.0,
             is_causal=False,
         )
-        by_query = context.rectangle[1], -1
-        attended = context.gather(attended.flatten(2).unflatten(1, by_query))
+        by_query = layout.rectangle[1], -1
+        attended = layout.gather(attended.flatten(2).unflatten(1, by_query))
         mixed = (self.output_map(attended, dispatch, implementation) * gates[..., None]).sum(1)
         return mixed, None if attention is None else attention.unflatten(2, by_query), experts, statistics
 
-    def bias(self, query: torch.Tensor, visible: torch.Tensor, context: SUTContext) -> torch.Tensor:
+    def bias(self, query: torch.Tensor, visible: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
         """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""
         # R, H, Q, k, K, or 1 where those share a bias
         visible = visible[:, :, :, None]
         if self.position_bias is None:
             bias = query.new_zeros(visible.shape)
         else:
-            entries, index = self.position_bias(query, context), context.index[:, None, :, None]
+            entries, index = self.position_bias(query, layout), layout.index[:, None, :, None]
             entries = entries.permute(0, 3, 1, 2, 4)
             shape = torch.broadcast_tensors(entries[..., 0], index[..., 0])[0].shape
             bias = entries.expand(*shape, -1).gather(-1, index.expand(*shape, -1)).to(query.dtype)
