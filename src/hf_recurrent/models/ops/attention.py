@@ -97,24 +97,23 @@ class PaddedContext(NamedTuple):
         Returns:
             (B, Q, H, D), weights if there are any, and keys and values as `AttentionOutput` has them.
         """
-        pair, causal = tuple(states.transpose(1, 2) for states in new), attention.config.is_causal
+        key, value, mask, past = new.key.transpose(1, 2), new.value.transpose(1, 2), self.attention_mask, self.past
         if self.latest is not None:
-            kept = self.kept[:, None, :, None]
-            pair = tuple(torch.where(kept, old.to(new.dtype), new) for old, new in zip(self.latest, pair, strict=True))
-        seen, mask, past = pair, self.attention_mask, self.past
+            kept, pairs = self.kept[:, None, :, None], zip(self.latest, (key, value), strict=True)
+            key, value = (torch.where(kept, old.to(fresh.dtype), fresh) for old, fresh in pairs)
+        seen_key, seen_value, causal = key, value, attention.config.is_causal
         if past is not None:
-            pair = past.extended(*pair)
-            seen = tuple(past.without_padding_place(states) for states in pair)
+            key, value = past.extended(key, value)
+            seen_key, seen_value = (past.without_padding_place(states) for states in (key, value))
             query, mask = past.of_batch(query), mapped(mask, past.of_batch)
-        key, value = seen
         if self.key_scale is not None:
-            key = key * self.key_scale.to(key.dtype)
+            seen_key = seen_key * self.key_scale.to(seen_key.dtype)
         if self.packing is None:
-            attended, weights = attention.attend(query.transpose(1, 2), key, value, mask, causal)
+            attended, weights = attention.attend(query.transpose(1, 2), seen_key, seen_value, mask, causal)
         else:
-            tokens = key.transpose(1, 2), value.transpose(1, 2)
+            tokens = seen_key.transpose(1, 2), seen_value.transpose(1, 2)
             attended, weights = attention.attend_packed(query, *tokens, self.packing, causal), None
-        return attended if past is None else past.of_queries(attended), weights, KeyValue(*pair)
+        return attended if past is None else past.of_queries(attended), weights, KeyValue(key, value)
 
     def pack_tokens(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> "PackedContext":
         """The context of packed tokens alone, which see each other.
