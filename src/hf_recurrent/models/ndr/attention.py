@@ -16,8 +16,7 @@ from ..ops.attention import Attention, AttentionOutput
 from ..ops.graphs import in_graph
 from ..ops.initialization import initialized_linear, torch_default, uniform_between
 from ..ops.layers import dropout
-from ..ops.masks import Mask, part_of_mask, rows_of, visible_keys
-from ..ops.positions import token_positions
+from ..ops.masks import Mask, aligned_mask, part_of_mask, rows_of
 from ..ops.row_groups import GroupedRows, Spread, grouped_rows
 from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
@@ -26,29 +25,11 @@ from .kernels import geometric_attention_triton, kernel_available
 class RoutingContext(NamedTuple):
     """Inputs of attention besides states."""
 
-    dtype: torch.dtype  # of states
     # softmax: as transformers' mask helpers build it; geometric: (B, K) bool of tokens, None if all are
     attention_mask: Mask | None
     position_keys: torch.Tensor | None = None  # of 1 - N to N - 1, for at least as many keys: (H, 2N - 1, D)
     places: torch.Tensor | None = None  # (B, K) position of each key in its sequence, None if it is its column
     past: tuple | None = None
-
-    @classmethod
-    def from_mask(
-        cls,
-        config,
-        states: torch.Tensor,
-        mask: torch.Tensor,
-        position_keys: torch.Tensor | None,
-        cache: Cache | None = None,
-    ) -> "RoutingContext":
-        """The context of states (B, Q, E), from the mask (B, K) bool of all tokens, cached ones included."""
-        if config.attention == "geometric":
-            # causal attention never sees padding after a sequence's tokens
-            unpadded = (config.is_causal and cache is None) or (not in_graph() and bool(mask.all()))
-            return cls(states.dtype, None if unpadded else mask)
-        places = token_positions(mask) if config.attention == "absolute_relative" and cache is not None else None
-        return cls(states.dtype, visible_keys(config, states, mask, cache), position_keys, places)
 
     def select(self, rows: torch.Tensor, columns: slice = slice(None)) -> "RoutingContext":
         """The context of some `rows` (n,) and columns of tokens, which without a cache are those of the keys."""
@@ -59,12 +40,17 @@ class RoutingContext(NamedTuple):
 
     def pack_tokens(self, config, spread: Spread, mask: torch.Tensor, tokens: torch.Tensor) -> GroupedRows:
         """Groups of rows of packed tokens alone, which are spread over the mask (R, W) without gaps."""
+        mask_of = tokens_mask if config.attention == "geometric" else aligned_mask
+        return grouped_rows(
+            mask, spread.places, lambda seen, _: RoutingContext(mask_of(config, seen), self.position_keys)
+        )
 
-        def of_group(seen: torch.Tensor, rows: torch.Tensor) -> RoutingContext:
-            shape_only = torch.empty((), dtype=self.dtype, device=seen.device).expand(*seen.shape, 1)
-            return RoutingContext.from_mask(config, shape_only, seen, self.position_keys)
 
-        return grouped_rows(mask, spread.places, of_group)
+def tokens_mask(config, mask: torch.Tensor, cache: Cache | None = None) -> torch.Tensor | None:
+    """The mask (B, K) bool of geometric attention, None if there is nothing to hide."""
+    # causal attention never sees padding after a sequence's tokens
+    unpadded = (config.is_causal and cache is None) or (not in_graph() and bool(mask.all()))
+    return None if unpadded else mask
 
 
 class RoutingAttention(Attention):

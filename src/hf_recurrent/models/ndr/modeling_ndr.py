@@ -28,9 +28,10 @@ from ..ops.feed_forward import FeedForward
 from ..ops.halting_heads import HaltingHead
 from ..ops.initialization import initialized_linear, relu_input, torch_default, uniform_between
 from ..ops.layers import Dropout
+from ..ops.masks import visible_keys
 from ..ops.positions import sinusoids, token_positions
 from ..ops.transformer_block import BlockOutput
-from .attention import ATTENTIONS, RoutingContext
+from .attention import ATTENTIONS, RoutingContext, tokens_mask
 from .configuration_ndr import NDRConfig
 from .kernels import kernel_available
 
@@ -159,14 +160,19 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         return depth if orders is None else restored(depth, orders[1])
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> RoutingContext:
-        config, keys, length = self.config, None, mask.shape[1]
-        if config.attention in ("relative", "absolute_relative"):
+        config, length = self.config, mask.shape[1]
+        if config.attention == "geometric":
+            return RoutingContext(tokens_mask(config, mask, call.cache))
+        keys = places = None
+        if config.attention != "absolute":
             # the same at every step: of the distances, whose later half are also the absolute positions
             positions = torch.arange(1 - length, length, device=hidden.device)
             # linear layers of eight bits do not tell their dtype
             waves = sinusoids(positions, config.hidden_size).to(self.embed_tokens.weight.dtype)
             keys = self.position_keys(waves).unflatten(-1, (-1, config.head_dim)).transpose(0, 1)
-        return RoutingContext.from_mask(config, hidden, mask, keys, call.cache)
+        if config.attention == "absolute_relative" and call.cache is not None:
+            places = token_positions(mask)
+        return RoutingContext(visible_keys(config, hidden, mask, call.cache), keys, places)
 
     @staticmethod
     def stays_whole(strategy: HaltingStrategy) -> bool:

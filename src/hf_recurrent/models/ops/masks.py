@@ -97,7 +97,7 @@ def causal_columns(num_queries: int, num_keys: int, device: torch.device, shift:
 
 def aligned_mask(config, mask: torch.Tensor) -> Mask | None:
     """The implementation's mask of keys of rows (R, W) without a cache, which begin with their tokens."""
-    if not config.is_causal:
+    if not config.is_causal or is_flash(config):
         return valid_keys(config, mask)
     # causal tokens see no padding after them
     if config._attn_implementation == "sdpa":
