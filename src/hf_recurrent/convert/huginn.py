@@ -26,49 +26,47 @@ OWN_FORM = {
 }
 
 
-class HuginnOriginal(Original):
-    """Huginn, some of whose fields follow from others."""
+def check_form(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """No further fields of our config.
 
-    def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of our config that say the same as theirs.
-
-        Raises:
-            ValueError: a field that says what ours cannot.
-        """
-        width, heads = theirs.get("n_embd", 5280), theirs.get("n_heads", 55)
-        scale = (theirs.get("init_values") or {}).get("embed_scale", math.sqrt(width))
-        rotations = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
-        found = {**theirs, "embed_scale": round(scale, 2), "rope_type": rotations.get("rope_type", "default")}
-        derived = {"num_key_value_heads": heads, "head_dim": width // heads, "embed_scale": round(math.sqrt(width), 2)}
-        for name, value in (OWN_FORM | derived).items():
-            if found.get(name) not in (None, value):
-                raise ValueError(
-                    f"config field `{name}` is {found[name]!r}, but {value!r} in a Huginn: this package does not "
-                    "compute other models of type huginn_raven; load the checkpoint with the code of its authors"
-                )
-        return super().our_fields(theirs)
-
-    def their_fields(self, config: Any) -> dict[str, Any]:
-        """The inverse of `our_fields`.
-
-        Raises:
-            ValueError: heads that do not divide the width.
-        """
-        if config.num_attention_heads * config.head_dim != config.hidden_size:
+    Raises:
+        ValueError: a field that says what ours cannot.
+    """
+    width, heads = theirs.get("n_embd", 5280), theirs.get("n_heads", 55)
+    scale = (theirs.get("init_values") or {}).get("embed_scale", math.sqrt(width))
+    rotations = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
+    found = {**theirs, "embed_scale": round(scale, 2), "rope_type": rotations.get("rope_type", "default")}
+    derived = {"num_key_value_heads": heads, "head_dim": width // heads, "embed_scale": round(math.sqrt(width), 2)}
+    for name, value in (OWN_FORM | derived).items():
+        if found.get(name) not in (None, value):
             raise ValueError(
-                f"config field `head_dim` is {config.head_dim}: {config.num_attention_heads} heads of Huginn divide "
-                f"hidden_size ({config.hidden_size})"
+                f"config field `{name}` is {found[name]!r}, but {value!r} in a Huginn: this package does not "
+                "compute other models of type huginn_raven; load the checkpoint with the code of its authors"
             )
-        layers = config.prelude_layers + config.layers_per_step + config.coda_layers
-        return super().their_fields(config) | {"n_layers": layers}
-
-    def computed_tensors(self, config: Any) -> dict[str, torch.Tensor]:
-        positions = torch.arange(config.max_position_embeddings)[None]
-        table = rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta))
-        return {ROTATIONS: torch.view_as_real(table)}
+    return {}
 
 
-HUGINN = HuginnOriginal(
+def number_of_layers(config: Any) -> dict[str, int]:
+    """Their field with the layers of all parts.
+
+    Raises:
+        ValueError: heads that do not divide the width.
+    """
+    if config.num_attention_heads * config.head_dim != config.hidden_size:
+        raise ValueError(
+            f"config field `head_dim` is {config.head_dim}: {config.num_attention_heads} heads of Huginn divide "
+            f"hidden_size ({config.hidden_size})"
+        )
+    return {"n_layers": config.prelude_layers + config.layers_per_step + config.coda_layers}
+
+
+def rotation_tensors(config: Any) -> dict[str, torch.Tensor]:
+    positions = torch.arange(config.max_position_embeddings)[None]
+    table = rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta))
+    return {ROTATIONS: torch.view_as_real(table)}
+
+
+HUGINN = Original(
     model_type="huginn_raven",
     ours="huginn_recurrent",
     prefix="Raven",
@@ -106,4 +104,7 @@ HUGINN = HuginnOriginal(
         ".mlp.proj.": ".feed_forward.down_proj.",
     },
     head_names=("lm_head.",),
+    read=check_form,
+    write=number_of_layers,
+    computed=rotation_tensors,
 )

@@ -1,7 +1,7 @@
 """Models of other packages: how their config fields and parameters are called, and what they are here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,9 @@ class Original:
         defaults: values of its fields that a config leaves out, where ours differ.
         may_lack: beginnings of our names of weights of the base model that some of its checkpoints do not have.
         may_leave: beginnings of our names of weights of the base model that some of our models do not use.
+        read: function from a config of theirs to the fields of ours that follow from several of theirs.
+        write: function from a config of ours to the fields of theirs that follow from several of ours.
+        computed: function from a config of ours to tensors of their checkpoints that hold no weights.
     """
 
     model_type: str
@@ -51,23 +54,30 @@ class Original:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     may_lack: tuple[str, ...] = ()
     may_leave: tuple[str, ...] = ()
+    read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda theirs: {}
+    write: Callable[[Any], dict[str, Any]] = lambda config: {}
+    computed: Callable[[Any], dict[str, torch.Tensor]] = lambda config: {}
 
     @property
     def architecture(self) -> Architecture:
         return ARCHITECTURES[self.ours]
 
     def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of our config for those of theirs that are about the model."""
+        """The fields of our config for those of theirs that are about the model.
+
+        Raises:
+            ValueError: a field that says what ours cannot.
+        """
         theirs = {**self.defaults, **theirs}
-        return {ours: theirs[name] for name, ours in self.fields.items() if name in theirs}
+        return {ours: theirs[name] for name, ours in self.fields.items() if name in theirs} | self.read(theirs)
 
     def their_fields(self, config: Any) -> dict[str, Any]:
-        """The inverse of `our_fields`."""
-        return {name: getattr(config, ours) for name, ours in self.fields.items()}
+        """The inverse of `our_fields`.
 
-    def computed_tensors(self, config: Any) -> dict[str, torch.Tensor]:
-        """Tensors of their checkpoints that hold no weights, by their names; `config` is ours."""
-        return {}
+        Raises:
+            ValueError: a field that says what theirs cannot.
+        """
+        return {name: getattr(config, ours) for name, ours in self.fields.items()} | self.write(config)
 
     def their_names(self, model: torch.nn.Module) -> dict[str, str]:
         """Their name of each parameter of our model -> ours.
@@ -105,8 +115,11 @@ class Original:
         """
         is_base = not hasattr(model, model.base_model_prefix)
         backbone = tuple(part for part in self.names.values() if part.startswith(BASE))
-        missing = [BASE * is_base + key for key in report["missing_keys"]]
-        missing = [key for key in missing if key.startswith(backbone) and not key.startswith(self.may_lack)]
+        missing = [
+            key
+            for key in (BASE * is_base + key for key in report["missing_keys"])
+            if key.startswith(backbone) and not key.startswith(self.may_lack)
+        ]
         unexpected = [
             key
             for key in report["unexpected_keys"]

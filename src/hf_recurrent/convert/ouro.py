@@ -8,52 +8,47 @@ from .original import Original, unchanged
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
-class OuroOriginal(Original):
-    """Ouro, whose configs say in several fields what one of ours does."""
+def our_choices(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of our config about rotations and windows, of which their configs say in several what one of ours does.
 
-    def our_fields(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of our config that say the same as theirs.
-
-        Raises:
-            ValueError: a field that says what ours cannot.
-        """
-        if theirs.get("early_exit_step") is not None:
-            raise ValueError(
-                f"config field `early_exit_step` is {theirs['early_exit_step']}: pass max_depth in a call, or "
-                "num_hidden_layers here, one more than that; and leave it out"
-            )
-        theirs = {**self.defaults, **theirs}
-        rotations = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
-        rotations.setdefault("rope_type", rotations.pop("type", "default"))
-        fields = super().our_fields(theirs) | {"rope_theta": rotations.pop("rope_theta", theirs["rope_theta"])}
-        if rotations["rope_type"] != "default":
-            fields["rotary_scaling"] = rotations
-        if theirs["use_sliding_window"]:
-            number, first = theirs["num_hidden_layers"], theirs["max_window_layers"]
-            kinds = theirs.get("layer_types") or [FULL if layer < first else SLIDING for layer in range(number)]
-            fields["sliding_window"] = theirs["sliding_window"]
-            fields["sliding_layers"] = [layer for layer, kind in enumerate(kinds) if kind == SLIDING]
-        return fields
-
-    def their_fields(self, config: Any) -> dict[str, Any]:
-        """The inverse of `our_fields`.
-
-        Raises:
-            ValueError: the model has no exit gate.
-        """
-        if config.halting == "none":
-            raise ValueError(
-                "the model has halting='none', and so no exit gate, which an Ouro has: load it with its gate"
-            )
-        scaling, slides = config.rotary_scaling, config.sliding_layers
-        windows = {"use_sliding_window": bool(slides)}
-        if slides:
-            kinds = [SLIDING if layer in slides else FULL for layer in range(config.layers_per_step)]
-            windows |= {"sliding_window": config.sliding_window, "layer_types": kinds}
-        return super().their_fields(config) | {"rope_scaling": scaling} | windows
+    Raises:
+        ValueError: a field that says what ours cannot.
+    """
+    if theirs.get("early_exit_step") is not None:
+        raise ValueError(
+            f"config field `early_exit_step` is {theirs['early_exit_step']}: pass max_depth in a call, or "
+            "num_hidden_layers here, one more than that; and leave it out"
+        )
+    rotations = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+    rotations.setdefault("rope_type", rotations.pop("type", "default"))
+    fields = {"rope_theta": rotations.pop("rope_theta", theirs["rope_theta"])}
+    if rotations["rope_type"] != "default":
+        fields["rotary_scaling"] = rotations
+    if theirs["use_sliding_window"]:
+        number, first = theirs["num_hidden_layers"], theirs["max_window_layers"]
+        kinds = theirs.get("layer_types") or [FULL if layer < first else SLIDING for layer in range(number)]
+        fields["sliding_window"] = theirs["sliding_window"]
+        fields["sliding_layers"] = [layer for layer, kind in enumerate(kinds) if kind == SLIDING]
+    return fields
 
 
-OURO = OuroOriginal(
+def their_choices(config: Any) -> dict[str, Any]:
+    """The inverse of `our_choices`.
+
+    Raises:
+        ValueError: the model has no exit gate.
+    """
+    if config.halting == "none":
+        raise ValueError("the model has halting='none', and so no exit gate, which an Ouro has: load it with its gate")
+    slides = config.sliding_layers
+    fields = {"rope_scaling": config.rotary_scaling, "use_sliding_window": bool(slides)}
+    if slides:
+        kinds = [SLIDING if layer in slides else FULL for layer in range(config.layers_per_step)]
+        fields |= {"sliding_window": config.sliding_window, "layer_types": kinds}
+    return fields
+
+
+OURO = Original(
     model_type="ouro",
     ours="ouro_recurrent",
     prefix="Ouro",
@@ -87,4 +82,6 @@ OURO = OuroOriginal(
     head_names=("lm_head.",),
     # with halting="none"
     may_leave=("model.halting_head.",),
+    read=our_choices,
+    write=their_choices,
 )

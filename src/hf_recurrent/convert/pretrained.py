@@ -121,7 +121,7 @@ def save_original(model: PreTrainedModel, folder: str | Path) -> Path:
     folder, config, weights = Path(folder), model.config.to_dict(), model.state_dict()
     # what decides here in float32 is theirs in the dtype of the rest
     state = {theirs: weights[ours].to(model.dtype) for theirs, ours in original.their_names(model).items()}
-    state |= original.computed_tensors(model.config)
+    state |= original.computed(model.config)
     fields = original.their_fields(model.config) | {name: config[name] for name in KEPT if config.get(name) is not None}
     suffix = type(model).__name__.removeprefix(original.architecture.prefix)
     pabee = "WithPabee" * (config.get("step_classifiers") == "separate")

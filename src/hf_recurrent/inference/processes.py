@@ -6,7 +6,7 @@ by itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import timedelta
 from itertools import islice, zip_longest
@@ -52,17 +52,12 @@ def shared_after_training() -> Iterator[None]:
 
 @contextmanager
 def shared_by(rank: int, size: int) -> Iterator[None]:
-    """Let this process, number `rank` of `size`, share work with the others."""
+    """Let this process, number `rank` of `size`, share work with the others; 0 of 1 works by itself."""
     token = _GROUP.set((rank, size))
     try:
         yield
     finally:
         _GROUP.reset(token)
-
-
-def alone() -> AbstractContextManager[None]:
-    """Let this process work by itself, whatever the others do."""
-    return shared_by(0, 1)
 
 
 def share() -> tuple[int, int]:

@@ -16,7 +16,7 @@ import torch
 from .. import __version__
 from ..benchmarks.registry import get_benchmark
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
-from ..inference.processes import alone, is_first
+from ..inference.processes import is_first, shared_by
 from ..models.depth.objectives import depth_bounds
 from ..recipes import name_of, recipe_named, recipe_path
 from ..registry import ARCHITECTURES
@@ -80,7 +80,7 @@ def evaluate_run(
     first, shown = splits[0], {"figures": [], "routing": [], "pictures": []}
     table = tables[first.name]
     if is_first() and first.task.explains:
-        with alone():
+        with shared_by(0, 1):
             explain(shown, table, model, tokenizer, first, folder, report)
     elif is_first():
         shown["figures"] = first.task.figures(first, folder, table, model, tokenizer)

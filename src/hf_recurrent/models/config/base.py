@@ -164,6 +164,8 @@ class RecurrentConfig(PreTrainedConfig):
     papers = dict[str, dict[str, str]]()
     # fields that are newer than some saved configs, or whose default has changed -> what configs without them mean
     earlier_defaults = dict[str, str]()
+    # ids that the vocabulary has to hold
+    special_tokens = ("pad_token_id", "bos_token_id", "eos_token_id")
 
     # all outputs but the logits: `Trainer` takes what is left for predictions, unless its `ignore_keys` say otherwise
     keys_to_ignore_at_inference = [
@@ -304,11 +306,6 @@ class RecurrentConfig(PreTrainedConfig):
         if not condition:
             raise ValueError(f"config field `{field}` is {shown(getattr(self, field))}: {remedy}")
 
-    def require_token(self, name: str) -> None:
-        """Raise a ValueError unless the id of this special token is in the vocabulary."""
-        token = getattr(self, name)
-        self.require(token is None or token < self.vocab_size, name, f"it must be in [0, {self.vocab_size})")
-
     def validate_types(self):
         self.require(
             self.type_vocab_size == 0 or self.pair_encoding == "joint",
@@ -318,8 +315,9 @@ class RecurrentConfig(PreTrainedConfig):
         )
 
     def validate_tokens(self):
-        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
-            self.require_token(name)
+        for name in self.special_tokens:
+            token = getattr(self, name)
+            self.require(token is None or token < self.vocab_size, name, f"it must be in [0, {self.vocab_size})")
 
 
 class AttentionConfig(RecurrentConfig):

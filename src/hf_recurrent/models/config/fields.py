@@ -5,7 +5,6 @@ declares the field again, `num_hidden_layers: int = 4`, keeps the range. Sizes a
 elsewhere cannot exhaust memory; an environment variable, which the error names, raises the limit.
 """
 
-import math
 import os
 import re
 from collections.abc import Callable
@@ -28,18 +27,6 @@ SIZE_LIMITS = {"LAYERS": 10_000, "LENGTH": 2**18, "SIZE": 2**20, "VOCABULARY": 2
 ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
-def size_limit(kind: str) -> int:
-    """The largest allowed size of a kind.
-
-    Raises:
-        ValueError: the environment variable holds no whole number above 0.
-    """
-    given = os.environ.get(f"HF_RECURRENT_MAX_{kind}", "").strip()
-    if given and (not given.isdecimal() or int(given) < 1):
-        raise ValueError(f"HF_RECURRENT_MAX_{kind}={given!r}: expected a whole number above 0")
-    return int(given or SIZE_LIMITS[kind])
-
-
 class Range(NamedTuple):
     """The allowed values of a number, or of each number in a list. A call makes a dataclass field with a default.
 
@@ -57,14 +44,24 @@ class Range(NamedTuple):
         return field(default=default, metadata={"range": self})
 
     def problem(self, value: float) -> str | None:
-        """How a number must be if it is out of range, None if it is not."""
-        most = math.inf if self.limit is None else size_limit(self.limit)
+        """How a number must be if it is out of range, None if it is not.
+
+        Raises:
+            ValueError: the environment variable for its limit holds no whole number above 0.
+        """
         if not self.holds(value):
             return f"it must be {self.text}"
         if not abs(value) <= LARGEST_FLOAT32:
             return "it must be a finite number that float32 can hold"
+        if self.limit is None:
+            return None
+        variable = f"HF_RECURRENT_MAX_{self.limit}"
+        given = os.environ.get(variable, "").strip()
+        if given and not (given.isdecimal() and int(given) > 0):
+            raise ValueError(f"{variable}={given!r}: expected a whole number above 0")
+        most = int(given or SIZE_LIMITS[self.limit])
         if value > most:
-            return f"it must be at most {most}, to limit memory; set HF_RECURRENT_MAX_{self.limit} to raise the limit"
+            return f"it must be at most {most}, to limit memory; set {variable} to raise the limit"
         return None
 
 

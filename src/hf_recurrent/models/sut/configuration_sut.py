@@ -102,6 +102,7 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
     }
     papers = {"sparse_universal": {"halting": "token", "depth_objective": "mixture"}}
     earlier_defaults = papers["sparse_universal"]
+    special_tokens = (*AttentionConfig.special_tokens, "decoder_start_token_id")
     keys_to_ignore_at_inference = [
         *AttentionConfig.keys_to_ignore_at_inference,
         "decoder_hidden_states",
@@ -201,7 +202,6 @@ class SUTConfig(AdaptiveDepthConfig, AttentionConfig):
             "label_smoothing",
             "there is no other id to spread it over (vocab_size is 1)",
         )
-        self.require_token("decoder_start_token_id")
         self.require(
             not (self.is_encoder_decoder and self.is_causal),
             "is_causal",
