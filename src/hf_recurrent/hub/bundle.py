@@ -47,6 +47,11 @@ NEEDED = {
     "calibration_fault": lambda writes, config: config.get("exit_calibration") is not None,
     # sentences of a pair that are encoded separately
     "encode_pairs": lambda writes, config: config.get("pair_encoding") == "siamese",
+    # an encoder and a decoder
+    **dict.fromkeys(
+        ("build_stacks", "run_stacks", "read_source"),
+        lambda writes, config: config.get("is_encoder_decoder", writes),
+    ),
 }
 WIDTH = 120
 # holds for a whole file

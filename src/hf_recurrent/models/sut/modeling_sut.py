@@ -52,8 +52,9 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
     _no_split_modules = ["SUTBlock"]
     _supports_flash_attn = False
     _learned_biases = True
-    # the forward pass of an encoder and a decoder, and how this reads the source; None where there is one stack, and in
-    # the code of a checkpoint that has one
+    # of an encoder and a decoder, which reads the source; None where there is one stack, and in the code of its
+    # checkpoints
+    build_stacks = None
     run_stacks = None
     read_source = None
 
