@@ -192,7 +192,9 @@ def test_defaults_are_the_papers_rows():
     assert (config.hidden_size, config.embedding_size, config.num_hidden_layers, config.dropout) == (200, 16, 1, 0.5)
     assert RNNModel(RNNConfig(cell="bilstm")).layers[0].lstm.hidden_size == 100
     dnc = RNNModel(RNNConfig(cell="dnc")).dnc
-    assert dnc.memory_size == (21, 200, 4)
+    state = dnc.initial_state(torch.zeros(1, 1, 1))
+    assert state.slots.shape == (1, 21, 200)
+    assert state.read_vectors.shape == (1, 4, 200)
     assert RNNConfig(hidden_size=48, embedding_size=None).embedding_size == 48
 
 

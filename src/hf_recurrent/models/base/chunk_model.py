@@ -289,16 +289,17 @@ class ChunkRecurrentModel(BaseModel):
                 values = chunk.scatter(values, piece)
             return values
 
-        depth = DepthOutput(
-            hidden_states=merged("hidden_states", tokens),
-            ponder_cost=merged("ponder_cost", mean),
-            ponder_steps=merged("ponder_steps", partial(units, fill=-1)),
-            halting_probabilities=merged("halting_probabilities", units),
-            all_hidden_states=merged("all_hidden_states", tokens),
-            attentions=merged("attentions", heads if cached else within),
-            gates=merged("gates", tokens),
-            read_attentions=merged("read_attentions", heads),
-        )
+        joins = {
+            "hidden_states": tokens,
+            "ponder_cost": mean,
+            "ponder_steps": partial(units, fill=-1),
+            "halting_probabilities": units,
+            "all_hidden_states": tokens,
+            "attentions": heads if cached else within,
+            "gates": tokens,
+            "read_attentions": heads,
+        }
+        depth = DepthOutput(**{name: merged(name, join) for name, join in joins.items()})
         if not features:
             return depth
         pairs = zip(chunks, outputs, strict=True)

@@ -140,7 +140,7 @@ class RaggedBlocks:
             self.completing = [totals >= (number + 1) * width for number in range(self.num_blocks)]
             rows = self.range(0, self.starts[-1]).unflatten(0, (-1, num_queries))
             self.grouped = GroupedRows((self.group(rows, slice(None)),), None)
-        self._parts = None
+        self._parts: dict[int, RaggedBlocks] = {}
         self._windows: dict[int, torch.Tensor] = {}  # index of the keys of each block and of the one before it
         # index (B, W) of the places of each sequence's last complete block, and of the incomplete one
         sequence = self.range(0, self.batch_size)[:, None]
@@ -192,16 +192,13 @@ class RaggedBlocks:
         """One of the blocks; sequences that do not go through it keep the tokens that they have cached."""
         if self.num_blocks == 1:
             return self
-        if self._parts is None:
-            self._parts = []
-            for number, (present, complete) in enumerate(zip(self.present, self.complete, strict=True)):
-                totals = self.totals - number * self.width
-                left = totals <= 0
-                totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
-                cached = torch.where(left, totals, self.cached if number == 0 else 0)
-                starts = [0, self.starts[number + 1] - self.starts[number]]
-                shape = ([present], [complete], starts, self.num_queries)
-                self._parts.append(RaggedBlocks(self.width, cached, totals, *shape))
+        if block not in self._parts:
+            totals = self.totals - block * self.width
+            left = totals <= 0
+            totals = torch.where(left, self.totals % self.width, totals.clamp_max(self.width))
+            cached = torch.where(left, totals, self.cached if block == 0 else 0)
+            shape = ([self.present[block]], [self.complete[block]], [0, self.starts[block + 1] - self.starts[block]])
+            self._parts[block] = RaggedBlocks(self.width, cached, totals, *shape, self.num_queries)
         return self._parts[block]
 
     def extend(self, new: torch.Tensor, past: Tensors, name: str) -> tuple[torch.Tensor, Tensors]:

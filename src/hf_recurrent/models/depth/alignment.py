@@ -32,21 +32,14 @@ def permuted(states: torch.Tensor, order: torch.Tensor, *dims: int) -> torch.Ten
 
 def restored(depth: DepthOutput, places: torch.Tensor) -> DepthOutput:
     """Permute every tensor that has a dimension for the columns back, by the places (B, S) of the columns."""
+    dims = {"hidden_states": [1], "all_hidden_states": [1], "gates": [1], "attentions": [2, 3], "read_attentions": [2]}
+    if depth.ponder_steps is not None and depth.ponder_steps.dim() == 2:
+        dims |= {"ponder_steps": [1], "halting_probabilities": [1]}
 
-    def back(name: str, *dims: int) -> torch.Tensor | tuple[torch.Tensor, ...] | None:
+    def back(name: str) -> torch.Tensor | tuple[torch.Tensor, ...] | None:
         values = getattr(depth, name)
         if isinstance(values, tuple):
-            return tuple(permuted(each, places, *dims) for each in values)
-        # values of sequences have no columns
-        return values if values is None or values.dim() == 1 else permuted(values, places, *dims)
+            return tuple(permuted(each, places, *dims[name]) for each in values)
+        return None if values is None else permuted(values, places, *dims[name])
 
-    by_token = depth.ponder_steps is not None and depth.ponder_steps.dim() == 2
-    return depth._replace(
-        hidden_states=back("hidden_states", 1),
-        ponder_steps=back("ponder_steps", 1),
-        halting_probabilities=back("halting_probabilities", 1) if by_token else depth.halting_probabilities,
-        all_hidden_states=back("all_hidden_states", 1),
-        attentions=back("attentions", 2, 3),
-        gates=back("gates", 1),
-        read_attentions=back("read_attentions", 2),
-    )
+    return depth._replace(**{name: back(name) for name in dims})

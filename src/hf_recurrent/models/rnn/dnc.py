@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..depth.cache import Tensors
 from ..ops.initialization import initialized_linear, xavier
-from ..ops.layers import where_rows
+from ..ops.layers import at_least_float32, where_rows
 from .dnc_memory import DNCState, access
 
 # interface values are clipped to this range, as in the reference implementation
@@ -29,17 +29,16 @@ class DNCLayer(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.cell = DNCCell(config)
-        self.size = (config.num_hidden_layers, config.hidden_size)
-        self.memory_size = (config.num_memory_cells, config.memory_cell_size, config.num_read_heads)
+        self.config = config
 
     def initial_state(self, states: torch.Tensor) -> DNCState:
         """The state before the first token of (B, S, I)."""
-        batch_size = states.shape[0]
-        slots, width, heads = self.memory_size
-        controller = states.new_zeros(batch_size, *self.size)
+        config, batch_size = self.config, states.shape[0]
+        slots, width, heads = config.num_memory_cells, config.memory_cell_size, config.num_read_heads
+        controller = states.new_zeros(batch_size, config.num_hidden_layers, config.hidden_size)
         sizes = ((slots, width), (slots,), (slots,), (slots,), (slots, slots), (heads, slots), (heads, width))
-        dtype = torch.promote_types(states.dtype, torch.float32)
-        return DNCState(controller, controller, *(states.new_zeros(batch_size, *size, dtype=dtype) for size in sizes))
+        memory = (at_least_float32(states.new_zeros(batch_size, *size)) for size in sizes)
+        return DNCState(controller, controller, *memory)
 
     def forward(
         self, states: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor | None, before: Tensors
@@ -68,14 +67,15 @@ class DNCLayer(nn.Module):
                 after = [where_rows(mask[:, column], *parts) for parts in zip(after, state, strict=True)]
             state = DNCState(*after)
             found.append((output, state.hidden, state.read_weights))
-        results = [*zip(*found, strict=True)]
-        if rows is None:
-            outputs, hidden, read_weights = (torch.stack(parts, dim=1) for parts in results)
-        else:
-            packed = (rows._replace(data=torch.cat(parts)) for parts in results)
-            width = states.shape[1]
-            padded = (pad_packed_sequence(each, batch_first=True, total_length=width) for each in packed)
-            outputs, hidden, read_weights = (each for each, _ in padded)
+
+        def joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
+            if rows is None:
+                return torch.stack(columns, dim=1)
+            packed = rows._replace(data=torch.cat(columns))
+            return pad_packed_sequence(packed, batch_first=True, total_length=states.shape[1])[0]
+
+        outputs, hidden, read_weights = map(joined, zip(*found, strict=True))
+        if rows is not None:
             ends = zip(state, *reversed(ended), strict=True)
             state = DNCState(*(torch.cat(parts)[rows.unsorted_indices] for parts in ends))
         return outputs, hidden.unbind(2), read_weights.transpose(1, 2), state._asdict()
@@ -130,9 +130,8 @@ class DNCCell(GradientCheckpointingLayer):
         inputs = torch.cat((token, state.read_vectors.flatten(1).to(token.dtype)), dim=-1)
         hidden, cell = self.control(inputs, state)
         control = hidden.flatten(1)
-        values = self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL)
         # sums over the memory and its small guards need single precision
-        values = values.to(torch.promote_types(values.dtype, torch.float32))
+        values = at_least_float32(self.interface_proj(control).clamp(-MAX_CONTROL, MAX_CONTROL))
         parts = values.split(list(self.interface_sizes.values()), dim=-1)
         with torch.autocast(token.device.type, enabled=False):
             controls = dict(zip(self.interface_sizes, parts, strict=True))

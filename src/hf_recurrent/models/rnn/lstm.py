@@ -30,7 +30,7 @@ def torch_lstm_default(lstm: nn.RNNBase) -> None:
 def packed_lstm(
     states: torch.Tensor,
     lengths: torch.Tensor,
-    weights: list[tuple[torch.Tensor, ...]],
+    weights: list[list[torch.Tensor]],
     state: Sequence[torch.Tensor],
 ) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
     """torch's fused kernel over the first `lengths` (B,) columns, one at least: (B, S, I) -> (B, S, D * H).
@@ -62,7 +62,7 @@ def packed_lstm(
 def unrolled_lstm(
     states: torch.Tensor,
     mask: torch.Tensor,
-    weights: tuple[torch.Tensor, ...],
+    weights: list[torch.Tensor],
     state: Sequence[torch.Tensor],
     reverse: bool = False,
 ) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
@@ -106,9 +106,7 @@ class LSTMLayer(GradientCheckpointingLayer, nn.RNNBase):
                 as if it had one), or None if padding may be anywhere: the layer is then unrolled, which can be traced.
             before: the state to continue from, if the layer has one direction; empty for zeros.
         """
-        names = [f"{kind}_{source}_l0" for kind in ("weight", "bias") for source in ("ih", "hh")]
-        directions = ("", "_reverse") if self.bidirectional else ("",)
-        weights = [tuple(getattr(self, name + direction) for name in names) for direction in directions]
+        weights = self.all_weights
         empty = [states.new_zeros(states.shape[0], self.hidden_size)] * 2
         state = [before["hidden"], before["cell"]] if before else empty
         on_cpu, dtype = states.device.type == "cpu", computing_dtype(states)

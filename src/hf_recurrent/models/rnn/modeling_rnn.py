@@ -63,11 +63,7 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
 
     def new_cache(self, max_depth: int | None = None) -> StateCache:
         check_whole(max_depth, "max_depth")
-        return StateCache(self.num_states, self.signature())
-
-    @property
-    def num_states(self) -> int:
-        return 1 if self.config.cell == "dnc" else len(self.layers)
+        return StateCache(1 if self.config.cell == "dnc" else len(self.layers), self.signature())
 
     def signature(self) -> str:
         config = self.config
@@ -95,15 +91,14 @@ class RNNModel(BaseModel, RNNPreTrainedModel):
         return torch.cat((pool(forward, mask, "end"), pool(backward, mask, "cls")), dim=-1)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        is_dnc = self.config.cell == "dnc"
-        before, tokens = [{}] * self.num_states, mask
-        if call.cache is not None:
-            before = call.cache.states(call.start)
+        tokens = mask
+        # of each layer, or of all layers of a DNC
+        before = [{}] * self.config.num_hidden_layers if call.cache is None else call.cache.states(call.start)
         lengths, orders = (None, None) if in_graph() else (mask.sum(-1).cpu(), alignment(mask))
         if orders is not None:
             hidden, tokens = permuted(hidden, orders[0], 1), permuted(mask, orders[0], 1)
         recorded, states, reads = [hidden], [], None
-        if is_dnc:
+        if self.config.cell == "dnc":
             hidden, controller_states, read_weights, state = self.dnc(hidden, tokens, lengths, before[0])
             # the outputs replace the top layer's states
             recorded += [*controller_states[:-1], hidden]
