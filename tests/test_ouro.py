@@ -85,7 +85,7 @@ def test_stopped_tokens_are_the_same_in_every_layout(criterion, sliding, skipped
     """In batches with padding as alone, with and without compaction, with records, and read in pieces."""
     fields = {"sliding_layers": [1], "sliding_window": 4} if sliding else {}
     model = make_language_model(LANGUAGE_BY_NAME["ouro_recurrent"], skipped_steps=skipped_steps)
-    model.model.block.layers[1].slides = sliding
+    model.model.block.layers[1].attention.window = fields.get("sliding_window")
     # predictions that differ from step to step
     model.lm_head.weight.data.mul_(20.0)
     for field, value in (fields | {"exit_criterion": criterion} | CRITERIA[criterion]).items():

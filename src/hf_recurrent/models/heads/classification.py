@@ -83,8 +83,6 @@ class ForSequenceClassification(Head):
 
     pools = True
     encode_pairs = encode_siamese
-    # whether each depth step has a classifier of its own
-    by_step = False
     summary = "with a classifier of sequences and of pairs of sentences."
     example = (
         ", num_labels=3",

@@ -74,11 +74,6 @@ class HuginnRecurrentConfig(StackedDepthConfig):
         super().__post_init__(**kwargs)
 
     @property
-    def expected_layers(self) -> int:
-        """Layers that a state goes through in the mean."""
-        return self.prelude_layers + self.layers_per_step * self.num_hidden_layers + self.coda_layers
-
-    @property
     def capabilities(self) -> Capabilities:
         return self.under_exit_criterion(super().capabilities)
 

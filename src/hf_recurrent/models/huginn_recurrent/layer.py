@@ -26,26 +26,23 @@ def cut_normal(linear: nn.Linear, std: float) -> None:
 
 
 def initializers(config) -> tuple[Initializer, Initializer]:
-    """Of most maps, and of those that write into states (section 3.4)."""
+    """Of most maps, and of those that write into states, by the layers that a state goes through (section 3.4)."""
     std = config.initializer_range
-    return partial(cut_normal, std=std), partial(cut_normal, std=std / math.sqrt(2 * config.expected_layers))
+    num_layers = config.prelude_layers + config.layers_per_step * config.num_hidden_layers + config.coda_layers
+    return partial(cut_normal, std=std), partial(cut_normal, std=std / math.sqrt(2 * num_layers))
 
 
 class FusedAttention(SelfAttention):
     """`SelfAttention` with one projection to queries, keys and values, and biases of queries and keys."""
 
-    def __init__(self, config, layer_idx: int):
-        super().__init__(config, layer_idx, initializers=initializers(config))
-        shape = 2, 1, config.num_attention_heads, config.head_dim
-        self.qk_bias = LearnedTensor(*shape) if config.qk_bias else None
-
     def build_projections(
         self, inner_size: int, key_value_size: int, bias: bool, initializers: tuple[Initializer, Initializer]
     ) -> None:
-        of_input, of_output = initializers
-        width = self.config.hidden_size
+        config, (of_input, of_output) = self.config, initializers
+        width = config.hidden_size
         self.qkv_proj = initialized_linear(width, inner_size + 2 * key_value_size, of_input, bias)
         self.o_proj = initialized_linear(inner_size, width, of_output, bias)
+        self.qk_bias = LearnedTensor(2, 1, config.num_attention_heads, config.head_dim) if config.qk_bias else None
 
     def projected(
         self, queries: torch.Tensor, source: torch.Tensor, rotations: Rotations
@@ -60,8 +57,9 @@ class FusedAttention(SelfAttention):
 
 def build_layer(kind: type[SandwichLayer], config, layer_idx: int) -> SandwichLayer:
     """A layer of the core, or of the prelude or the coda (section 3.2)."""
+    attention = FusedAttention(config, layer_idx, initializers=initializers(config))
     feed_forward = GatedLinearUnit(config, nn.functional.silu, initializers(config), fused=True)
-    return kind(config, FusedAttention(config, layer_idx), feed_forward, norms_sums=True)
+    return kind(config, attention, feed_forward, norms_sums=True)
 
 
 class HuginnBlock(GradientCheckpointingLayer):

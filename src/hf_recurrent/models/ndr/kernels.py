@@ -312,30 +312,33 @@ def kernel_available(device: torch.device | str) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def run(kernel, arguments: tuple, sizes: tuple, options: dict) -> None:
-    """Launch a kernel over all heads of all sequences, with BLOCK_M queries for each program."""
-    inputs, outputs = arguments[:2]
+def run(kernel, inputs: tuple, outputs: tuple, sizes: tuple, switches: tuple[bool, bool], *grads: tuple) -> None:
+    """Launch a kernel over all heads of all sequences, with BLOCK_M queries for each program.
+
+    Args:
+        switches: whether attention is causal, and whether there is a mask.
+        grads: those that the backward pass reads.
+    """
     query = inputs[0]
+    options = launch_options(query.shape[-1], query.dtype, len(grads) > 0, *switches)
     grid = (query.shape[0] * query.shape[1], -(-query.shape[2] // options["BLOCK_M"]))
     if 0 in grid:
         return
     with torch.cuda.device_of(query):
-        kernel[grid](inputs, outputs, sizes, *arguments[2:], **options)
+        kernel[grid](inputs, outputs, sizes, *grads, **options)
 
 
 class FusedGeometricAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, key, value, left, right, seen, causal: bool, normalize: bool) -> torch.Tensor:
-        num_heads, num_queries, head_dim = query.shape[1:]
         strides = (0, 0) if seen is None else (seen.stride(0), seen.stride(2))
-        ctx.sizes = (num_heads, num_queries, key.shape[2], *strides)
-        ctx.causal, ctx.normalize, ctx.has_mask = causal, normalize, seen is not None
+        ctx.sizes = (*query.shape[1:3], key.shape[2], *strides)
+        ctx.switches, ctx.normalize = (causal, seen is not None), normalize
         mask = query.new_ones(1, dtype=torch.bool) if seen is None else seen
         inputs = (*(states.contiguous() for states in (query, key, value, left, right)), mask)
         attended = query.new_zeros(query.shape, dtype=torch.float32)
         total = query.new_zeros(query.shape[:-1], dtype=torch.float32)
-        options = launch_options(head_dim, query.dtype, False, causal, ctx.has_mask)
-        run(forward_kernel, (inputs, (attended, total)), ctx.sizes, options)
+        run(forward_kernel, inputs, (attended, total), ctx.sizes, ctx.switches)
         ctx.save_for_backward(*inputs, attended, total)
         output = attended / total.clamp(min=SMALLEST_SUM)[..., None] if normalize else attended
         return output.to(query.dtype, copy=output is attended)
@@ -365,9 +368,7 @@ class FusedGeometricAttention(torch.autograd.Function):
             shift = torch.where(divides, everything / total.clamp(min=SMALLEST_SUM), shift)
             everything = everything.masked_fill(divides, 0.0)
         outputs = tuple(states.new_zeros(states.shape, dtype=torch.float32) for states in inputs[:5])
-        head_dim = query.shape[-1]
-        options = launch_options(head_dim, query.dtype, True, ctx.causal, ctx.has_mask)
-        run(backward_kernel, (tuple(inputs), outputs, (grad, shift, everything)), ctx.sizes, options)
+        run(backward_kernel, tuple(inputs), outputs, ctx.sizes, ctx.switches, (grad, shift, everything))
         return *(made.to(states.dtype) for made, states in zip(outputs, inputs[:5], strict=True)), None, None, None
 
 
