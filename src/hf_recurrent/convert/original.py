@@ -135,8 +135,3 @@ class Original:
                     f"the checkpoint {name} {problem} {listed}, which {owner} {self.model_type} of this package has: "
                     "load it with the code of its authors"
                 )
-
-    def head_of(self, architectures: list[str] | None) -> str:
-        """The Auto class of our head for a checkpoint of theirs, by the classes that its config names."""
-        known = {self.prefix + suffix: name for name, suffix in self.architecture.heads.items()} | {**self.heads}
-        return next((known[name] for name in architectures or () if name in known), "AutoModel")

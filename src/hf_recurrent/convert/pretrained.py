@@ -68,8 +68,10 @@ def from_pretrained_recurrent(
     config = kwargs.pop("config", None)
     if config is None:
         config, kwargs = our_config(original, theirs, kwargs)
-    wanted = getattr(auto_class, "__name__", auto_class) or original.head_of(theirs.get("architectures"))
     heads = original.architecture.heads
+    known = {original.prefix + suffix: head for head, suffix in heads.items()} | {**original.heads}
+    of_theirs = (known[each] for each in theirs.get("architectures") or () if each in known)
+    wanted = getattr(auto_class, "__name__", auto_class) or next(of_theirs, "AutoModel")
     if wanted not in heads:
         raise ValueError(f"auto_class is {wanted!r}: expected one of {', '.join(heads)}")
     with_report = kwargs.pop("output_loading_info", False)

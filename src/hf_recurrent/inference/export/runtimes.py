@@ -56,10 +56,6 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def write_torch(program: torch.export.ExportedProgram, outputs: list[str], path: Path) -> None:
-    torch.export.save(program, path)
-
-
 def load_torch(path: Path) -> Runner:
     module = torch.export.load(path).module()
     return lambda inputs: list(module(**inputs).values())
@@ -110,13 +106,9 @@ def load_executorch(path: Path) -> Runner:
 
 
 FORMATS = {
-    "torch": Format(".pt2", (), "", write_torch, load_torch),
+    "torch": Format(".pt2", (), "", lambda program, _, path: torch.export.save(program, path), load_torch),
     "onnx": Format(
-        ".onnx",
-        ("onnx", "onnxscript", "onnxruntime"),
-        "pip install 'hf-recurrent[export]'",
-        write_onnx,
-        load_onnx,
+        ".onnx", ("onnx", "onnxscript", "onnxruntime"), "pip install 'hf-recurrent[export]'", write_onnx, load_onnx
     ),
     "executorch": Format(
         ".pte", ("executorch",), "pip install 'hf-recurrent[executorch]'", write_executorch, load_executorch
@@ -205,10 +197,9 @@ def export_model(
         ) from error
     run = FORMATS[file_format].load(path)
     with torch.no_grad():
-        found = [dict(zip(names, (value.cpu() for value in run(batch)), strict=True)) for batch in batches]
-    expected = [{name: value.cpu() for name, value in outputs.items()} for outputs in expected]
-    differences = [difference(one, other) for one, other in zip(found, expected, strict=True)]
-    return Exported(path, has_loop(program), [tuple(each["input_ids"].shape) for each in batches], max(differences))
+        found = [dict(zip(names, run(batch), strict=True)) for batch in batches]
+    largest = max(map(difference, found, expected))
+    return Exported(path, has_loop(program), [tuple(each["input_ids"].shape) for each in batches], largest)
 
 
 def cause(error: BaseException) -> str:
@@ -225,10 +216,11 @@ def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
         ValueError: it is above the tolerance, or steps differ.
     """
     largest = 0.0
-    for name, values in expected.items():
+    for name in expected:
+        values, others = expected[name].cpu(), found[name].cpu()
         if name.endswith("steps"):
             # a graph has all chunks, the model those up to the last one with tokens
-            steps = found[name] if values.dim() == 1 else found[name][:, : values.shape[1]]
+            steps = others if values.dim() == 1 else others[:, : values.shape[1]]
             if not torch.equal(steps, values):
                 raise ValueError(
                     f"{int((steps != values).sum())} of {values.numel()} `{name}` of the exported graph are not "
@@ -237,7 +229,7 @@ def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
             continue
         # the lowest number stands for padding
         known = values > torch.finfo(values.dtype).min
-        errors = torch.where(known, found[name] - values, (found[name] != values).to(values.dtype))
+        errors = torch.where(known, others - values, (others != values).to(values.dtype))
         share = float(errors.abs().max() / values[known].abs().max().clamp_min(1e-9))
         if not share <= TOLERANCE:
             raise ValueError(f"`{name}` of the exported graph differs from the model's by {share:.1g} of its size")

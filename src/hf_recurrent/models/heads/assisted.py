@@ -46,12 +46,10 @@ def assistant_arguments(model, kwargs: dict, prompts: torch.Tensor, chosen: dict
         mask = ((prompts != (-1 if pad is None else pad)).cumsum(-1) > 0).long()
         kwargs = {**kwargs, "attention_mask": mask}
     mask = torch.ones_like(prompts) if mask is None else mask
-    if "position_ids" in model.model.model_arguments or not all(
-        isinstance(each, torch.Tensor) and each.dim() == 2 for each in (positions, mask)
-    ):
+    known = "position_ids" in model.model.model_arguments
+    if known or not all(isinstance(each, torch.Tensor) and each.dim() == 2 for each in (positions, mask)):
         return kwargs
-    if positions.shape not in (mask.shape, (1, mask.shape[1])):
-        return kwargs
-    if bool(((positions != mask.cumsum(-1) - 1) & mask.bool()).any()):
+    fits = positions.shape in (mask.shape, (1, mask.shape[1]))
+    if not fits or bool(((positions != mask.cumsum(-1) - 1) & mask.bool()).any()):
         return kwargs
     return {name: value for name, value in kwargs.items() if name != "position_ids"}

@@ -47,14 +47,15 @@ def steps_of_new_tokens(
     if any(len(each) != len(calls[0]) for each in calls):
         return None
     steps = torch.cat(calls, dim=1) if calls else torch.empty(0, 0)
-    beams = generated.get("beam_indices")
+    beams, sequences = generated.get("beam_indices"), generated.sequences
     if beams is not None:
-        steps = steps[:, : beams.shape[1]] if steps.shape[1] >= beams.shape[1] else None
-        return None if steps is None else steps.gather(0, beams.clamp_min(0)).masked_fill(beams < 0, -1)
-    if len(steps) != len(generated.sequences):
+        if steps.shape[1] < beams.shape[1]:
+            return None
+        return steps[:, : beams.shape[1]].gather(0, beams.clamp_min(0)).masked_fill(beams < 0, -1)
+    if len(steps) != len(sequences):
         return None
     steps = steps[:, :num_new]
-    new = generated.sequences[:, generated.sequences.shape[1] - steps.shape[1] :]
+    new = sequences[:, sequences.shape[1] - steps.shape[1] :]
     ids = torch.tensor([] if end is None else end, device=new.device, dtype=new.dtype).flatten()
     ends = torch.isin(new, ids).long()
     over = ends.cumsum(1) - ends > 0

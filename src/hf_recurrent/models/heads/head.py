@@ -14,7 +14,7 @@ from ..base.arguments import UNSUPPORTED, RecurrentKwargs
 from ..base.exit_calibration import calibration_problem
 from ..base.outputs import RecurrentOutput
 from ..depth.exit_criteria import AnswerHead
-from ..depth.objectives import gate_loss, objective_loss
+from ..depth.objectives import objective_loss
 from ..ops.initialization import initialized_linear, torch_default
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, num_labelled, token_losses
@@ -175,15 +175,13 @@ class Head:
     ) -> torch.Tensor:
         """Mean over labelled tokens of the loss of logits (B, S, C), or by the depth objective of those of each step.
 
-        The loss is zero without labelled tokens; `targets` and `mask`, of the inputs, are (B, S).
+        The loss is zero without labelled tokens; `targets` and `mask`, of the inputs, are (B, S). Architectures whose
+        objective may be "gate" define `gate_loss`.
         """
-        labelled, losses, features = targets != NO_TARGET, partial(token_losses, targets=targets), outputs.step_features
-        by_step = [of_tokens(self.predict, states, labelled) for states in features or ()]
+        labelled, losses = targets != NO_TARGET, partial(token_losses, targets=targets)
+        by_step = [of_tokens(self.predict, states, labelled) for states in outputs.step_features or ()]
         if by_step and self.config.depth_objective == "gate":
-            # of the exit gate alone
-            probabilities = self.model.halting_head(torch.stack(features, dim=2).detach()[labelled])
-            by_unit = gate_loss([losses(each)[labelled] for each in by_step], probabilities)
-            return by_unit.sum() / num_labelled(targets)
+            return self.gate_loss([losses(each)[labelled] for each in by_step], outputs, labelled)
         distribution = outputs.halting_distribution
         if distribution is not None:
             mask = torch.ones_like(labelled) if mask is None else mask.bool()

@@ -6,9 +6,11 @@ from transformers.activations import ACT2FN
 from transformers.generation import GenerationMixin
 
 from ..base.base_model import ForwardCall
+from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.stacked_depth import CheckpointedLayer, StackedDepthModel, apply_layers
 from ..depth.halting import HaltingStrategy
+from ..depth.objectives import gate_loss
 from ..depth.stick_breaking import StickBreaking
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -54,6 +56,11 @@ class OuroBlock(nn.Module):
 class OuroRecurrentPreTrainedModel(RecurrentPreTrainedModel):
     config: OuroRecurrentConfig
     _no_split_modules = ["CheckpointedLayer"]
+
+    def gate_loss(self, losses: list[torch.Tensor], outputs: RecurrentOutput, labelled: torch.Tensor) -> torch.Tensor:
+        """Mean loss of the exit gate alone, from the losses (N,) after each step of the N `labelled` tokens (B, S)."""
+        states = torch.stack(outputs.step_features, dim=2).detach()[labelled]
+        return gate_loss(losses, self.model.halting_head(states)).sum() / labelled.sum().clamp_min(1)
 
 
 class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
