@@ -36,15 +36,11 @@ class ChunkState:
     rotations: Rotations  # (C, 1, h) each
     cache: ChunkCacheView | None  # of the depth steps' tensors; None without a cache
 
-    def places(self, chunk: Chunk) -> torch.Tensor:
-        """The place of each token in its chunk, after the last one for padding: (R, N)."""
-        return torch.where(chunk.valid, chunk.positions, self.outputs.shape[1] - 1)
-
     def extended(
         self, chunk: Chunk, states: torch.Tensor, rows: torch.Tensor | None = None, columns: slice = slice(None)
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (R', C + 1, E) with these states (R', W, E), and counts (R',), of the chunk's rows at `rows`."""
-        parts = self.places(chunk)[:, columns], chunk.select(self.outputs), chunk.past_counts + chunk.valid.sum(-1)
+        parts = chunk.places[:, columns], chunk.select(self.outputs), chunk.past_counts + chunk.valid.sum(-1)
         places, outputs, counts = parts if rows is None else (part.index_select(0, rows) for part in parts)
         return outputs.scatter(1, places[..., None].expand_as(states), states.to(outputs.dtype)), counts
 
@@ -151,8 +147,7 @@ class ChunkRecurrentModel(BaseModel):
                 memories.append(state.memory)
             states, view = chunk.tokens(hidden), None
             if cached:
-                is_empty = is_new or chunk.index > 0
-                view = state.cache.of_chunk(chunk.sequences, state.places(chunk), chunk.past_counts, is_empty)
+                view = state.cache.of_chunk(chunk, is_new or chunk.index > 0)
             features = partial(self.chunk_features, state, chunk)
             context = self.context(states, chunk, state, view)
             own = call._replace(features=features, full=chunk.full)

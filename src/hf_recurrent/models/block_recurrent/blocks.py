@@ -70,15 +70,14 @@ class RegularBlocks:
     def extend(self, new: torch.Tensor, past: Tensors, name: str) -> tuple[torch.Tensor, Tensors]:
         """New keys or values (N, H, D) with earlier ones, for `windows` and `window`, and those to be cached."""
         new, previous = new.unflatten(0, (-1, self.length)), past[f"previous_{name}"].to(new.dtype)
-        if self.num_blocks > 1:
-            before = torch.cat((previous, new[: -self.batch_size]))
-            # a view would hold all blocks of a long call in memory
-            return torch.cat((before, new), dim=1), {f"previous_{name}": new[-self.batch_size :].clone()}
         if self.num_cached:
             new = torch.cat((past[name][:, : self.num_cached].to(new.dtype), new), dim=1)
-        tokens = torch.cat((previous, new), dim=1)
+        several = self.num_blocks > 1
+        before = torch.cat((previous, new[: -self.batch_size])) if several else previous
+        tokens = torch.cat((before, new), dim=1)
         if self.complete[0]:
-            return tokens, {f"previous_{name}": new}
+            # a view would hold all blocks of a long call in memory
+            return tokens, {f"previous_{name}": new[-self.batch_size :].clone() if several else new}
         rest = past.get(name, previous)[:, new.shape[1] :].to(new.dtype)
         return tokens, {f"previous_{name}": previous, name: torch.cat((new, rest), dim=1)}
 

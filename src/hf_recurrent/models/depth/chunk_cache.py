@@ -11,6 +11,7 @@ import torch
 
 from ..ops.attention import KeyValue, PackedContext
 from .cache import CacheLayer, CacheView, PastKeyValue, RecurrentCache, Tensors
+from .chunk_plan import Chunk
 
 
 class ChunkCache(RecurrentCache):
@@ -85,11 +86,9 @@ class ChunkCache(RecurrentCache):
 class ChunkCacheView(CacheView):
     """A view of the depth steps of a `ChunkCache`, for one chunk after the other; places of padding are C."""
 
-    def of_chunk(
-        self, rows: torch.Tensor | None, places: torch.Tensor, past_counts: torch.Tensor, is_empty: bool
-    ) -> "ChunkCacheView":
-        """A view of a chunk of the rows (n,), which writes to the same draft."""
-        return ChunkCacheView(self.draft, past_counts, is_empty, rows, places)
+    def of_chunk(self, chunk: Chunk, is_empty: bool) -> "ChunkCacheView":
+        """A view of a chunk, which writes to the same draft."""
+        return ChunkCacheView(self.draft, chunk.past_counts, is_empty, chunk.sequences, chunk.places)
 
     def of_packed(self, context: PackedContext, step: int) -> PackedContext:
         """The context of a step of packed tokens, without earlier ones, with the keys and values of the memory."""

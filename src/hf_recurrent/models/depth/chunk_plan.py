@@ -22,6 +22,7 @@ class Chunk(NamedTuple):
     columns: torch.Tensor  # (R, N) column of each token in its sequence
     positions: torch.Tensor  # (R, N) position of each token in its chunk; (1, N) if all sequences agree
     valid: torch.Tensor  # (R, N) bool, True at tokens
+    places: torch.Tensor  # (R, N) `positions` of tokens, and after the last position of a chunk for padding
     past_counts: torch.Tensor  # (R,) tokens of the chunk that are cached
     full: bool  # whether every sequence has N tokens, as far as the host knows
 
@@ -101,12 +102,16 @@ def plan_chunks(config, mask: torch.Tensor, num_cached: torch.Tensor | None, sha
             parts = tuple(part[sequences] for part in parts)
         tokens, start, count, before = parts
         column = torch.arange(max(1, *here), device=device)
+        valid, positions = column < count[:, None], column[None]
+        if i == 0 and num_cached is not None:
+            positions = positions + before[:, None]
         chunk = Chunk(
             index=i,
             sequences=sequences,
             columns=tokens.gather(1, (start[:, None] + column).clamp_max(width - 1)),
-            positions=column[None] + (before[:, None] if i == 0 and num_cached is not None else 0),
-            valid=column < count[:, None],
+            positions=positions,
+            valid=valid,
+            places=torch.where(valid, positions, size),
             past_counts=before if i == 0 else torch.zeros_like(before),
             full=min(here) == max(here) > 0,
         )
