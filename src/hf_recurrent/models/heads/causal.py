@@ -52,16 +52,22 @@ def next_token_targets(
     return without_padding(targets, attention_mask)
 
 
-def check_kept(logits_to_keep: int | torch.Tensor, labelled: bool) -> None:
-    """Raise a ValueError unless `logits_to_keep` is a number of tokens, or the indices (n,) of some; with labels, 0."""
+def keeps_all(logits_to_keep: int | torch.Tensor, labelled: bool) -> bool:
+    """Whether `logits_to_keep`, a number of tokens or the indices (n,) of some, keeps all.
+
+    Raises:
+        ValueError: it is neither, or does not keep all of a call with labels.
+    """
     whole = isinstance(logits_to_keep, int) and not isinstance(logits_to_keep, bool)
     if not whole or logits_to_keep < 0:
         meaning = "a whole number, 0 for all tokens, or a tensor (n,) of torch.long with their indices"
         check_tensor("logits_to_keep", logits_to_keep, is_id, (1,), meaning)
-    if labelled and not (whole and logits_to_keep == 0):
+    keeps = whole and logits_to_keep == 0
+    if labelled and not keeps:
         raise ValueError(
             f"logits_to_keep is {shown(logits_to_keep)}: labels need the logits of all tokens, leave it at 0"
         )
+    return keeps
 
 
 def kept_states(states: torch.Tensor, logits_to_keep: int | torch.Tensor) -> tuple[torch.Tensor, list[Problem]]:
@@ -162,7 +168,7 @@ torch.Size([1, 5])
         """
         # not in the signature, because Trainer requires every parameter whose name contains "label"
         shift_labels = kwargs.pop("shift_labels", None)
-        check_kept(logits_to_keep, labels is not None or shift_labels is not None)
+        whole = keeps_all(logits_to_keep, labels is not None or shift_labels is not None)
         inputs = input_ids if inputs_embeds is None else inputs_embeds
         targets = next_token_targets(inputs, self.config.vocab_size, labels, attention_mask, shift_labels)
         cached = {
@@ -174,8 +180,7 @@ torch.Size([1, 5])
         given = (input_ids, attention_mask, token_type_ids, inputs_embeds)
         outputs = self.encode(*given, has_labels=targets is not None, cached=cached, **kwargs)
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
-        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
-        logits = of_tokens(self.predict, states, attention_mask if keeps_all else None)
+        logits = of_tokens(self.predict, states, attention_mask if whole else None)
         refuse(*problems, is_nan("the logits are", logits))
         losses = {}
         if targets is not None:

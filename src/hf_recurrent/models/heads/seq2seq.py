@@ -25,7 +25,7 @@ from ..ops.layers import at_least_float32, of_tokens
 from ..ops.losses import NO_TARGET, fraction_of_step, num_labelled
 from ..ops.sharding import is_sharded, same_on_all_ranks
 from .assisted import check_guessing
-from .causal import check_kept, kept_states, next_token_targets
+from .causal import keeps_all, kept_states, next_token_targets
 from .generation import RecurrentGenerationMixin
 from .head import Head
 
@@ -250,12 +250,6 @@ torch.Size([1, 3])
                 "source to read; leave it out, or use a model loaded with AutoModelForCausalLM"
             )
 
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.lm_head
-
-    def set_output_embeddings(self, value: nn.Linear) -> None:
-        self.lm_head = value
-
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Decoder inputs (B, T) for labels (B, T)."""
         start = self.config.decoder_start_token_id
@@ -306,7 +300,7 @@ torch.Size([1, 3])
         Raises:
             ValueError: see the base model; or labels of another shape, out of range, or an empty target.
         """
-        check_kept(logits_to_keep, labels is not None)
+        whole = keeps_all(logits_to_keep, labels is not None)
         inputs = given = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
         if labels is not None and given is None:
             inputs = decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -334,8 +328,7 @@ torch.Size([1, 3])
             **kwargs,
         )
         states, problems = kept_states(outputs.last_hidden_state, logits_to_keep)
-        keeps_all = isinstance(logits_to_keep, int) and logits_to_keep == 0
-        logits = of_tokens(self.lm_head, states, decoder_attention_mask if keeps_all else None)
+        logits = of_tokens(self.lm_head, states, decoder_attention_mask if whole else None)
         refuse(*problems, is_nan("the logits are", logits))
         losses = {}
         if targets is not None:
