@@ -104,11 +104,6 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
     depth_follows_length = False
     model_arguments = ("position_ids",)
 
-    @property
-    def window(self) -> int | None:
-        """Keys that tokens see in layers that slide; None if no layer does."""
-        return self.config.sliding_window if getattr(self.config, "sliding_layers", None) else None
-
     def strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         strategy = super().strategy(call, max_depth, cache)
         if self.config.skipped_steps != "computed" or not (strategy.halts or strategy.exits):
@@ -143,7 +138,6 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
         # see `scaled_frequencies`
         scaling = getattr(config, "rotary_scaling", None)
         table = rotation_table(rotation_angles(positions, config.head_dim, config.rope_theta, scaling))
-        masks = {"attention_mask": visible_keys(config, hidden, mask, cache)}
-        if self.window is not None:
-            masks["window_mask"] = visible_keys(config, hidden, mask, cache, self.window)
-        return PaddedContext(rotations=Rotations(table, table), **masks)
+        window_mask = None if self.window is None else visible_keys(config, hidden, mask, cache, self.window)
+        attention_mask = visible_keys(config, hidden, mask, cache)
+        return PaddedContext(attention_mask, Rotations(table, table), window_mask=window_mask)

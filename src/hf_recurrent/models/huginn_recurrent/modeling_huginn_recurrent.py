@@ -164,12 +164,9 @@ class HuginnRecurrentForCausalLM(ForCausalLM, HuginnRecurrentPreTrainedModel, Ge
         if chosen.get("initial_states") is None:
             return
         # of the prompt's tokens other passes read some, or read them again
-        others = (*ASSISTED, "prefill_chunk_size", "guidance_scale", "custom_generate")
-        conflicts = {name: chosen.get(name) for name in others}
-        if chosen.get("use_cache") is False:
-            conflicts["use_cache"] = False
-        for name, value in conflicts.items():
-            if value is not None:
+        for name in (*ASSISTED, "prefill_chunk_size", "guidance_scale", "custom_generate", "use_cache"):
+            value = chosen.get(name)
+            if value is not None and not (name == "use_cache" and value):
                 raise ValueError(
                     f"`initial_states` is given and {name} is {shown(value)}: they are those of the prompt's tokens, "
                     f"which one call must read, without others and once; leave {name} or `initial_states` out"

@@ -191,7 +191,6 @@ ATTENTIONS = {
 }
 
 
-@torch.no_grad()
 def initialize_scores(attention: nn.Module) -> None:
     """Initialise biases of scores to zero, and their scales to those of plain attention."""
     scales = {"scale": attention.scaling, "direction_scale": 1.0}

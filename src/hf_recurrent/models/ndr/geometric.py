@@ -27,7 +27,7 @@ SOFTPLUS_THRESHOLD = 50.0
 MIN_LOG_REMAINING = -80.0
 
 
-def cached_table(function: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tuple[torch.Tensor, ...]]:
+def cached_table(function: Callable) -> Callable:
     """A function of Q, K and further arguments, whose small tables are computed once."""
     # a later call may be differentiated
     cached = functools.lru_cache(maxsize=32)(torch.inference_mode(False)(function))
@@ -161,9 +161,8 @@ def geometric_scores(
         key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys; None if all are.
         causal: attend to the left side only.
     """
-    num_queries, num_keys = content.shape[-2:]
     dtype = torch.promote_types(content.dtype, torch.float32)
-    on_left, on_right, own = side_tables(num_queries, num_keys, content.device, dtype, causal)
+    on_left, on_right, own = side_tables(*content.shape[-2:], content.device, dtype, causal)
     content, left = content.to(dtype), left.to(dtype)[..., None]
     if causal:
         scores = content + left

@@ -70,7 +70,6 @@ class NDRPreTrainedModel(RecurrentPreTrainedModel):
     def lm_head_initializer(config):
         return torch_default
 
-    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding) and self.config.embedding_init == "xavier_uniform":
             init.xavier_uniform_(module.weight)

@@ -74,6 +74,10 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
             self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
         self.post_init()
 
+    @property
+    def window(self) -> int | None:
+        return self.config.sliding_window if self.config.sliding_layers else None
+
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         if self.config.halting == "none":
             return super().trained_strategy(call, max_depth, cache)
