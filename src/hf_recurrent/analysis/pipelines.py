@@ -5,8 +5,7 @@ from typing import Any
 
 from transformers import TextClassificationPipeline
 
-from ..models.base.arguments import DEPTH_ARGUMENTS
-from ..models.config.exit_criteria import EXIT_ARGUMENTS
+from ..models.base.arguments import CALL_OPTIONS
 from .answers import mean_steps
 
 
@@ -28,11 +27,10 @@ class RecurrentTextClassificationPipeline(TextClassificationPipeline):
     """
 
     def _sanitize_parameters(self, return_steps: bool | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
-        names = (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS)
-        depth = {name: kwargs.pop(name) for name in names if name in kwargs}
+        depth = {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
         for name in kwargs:
             # transformers passes what it does not know on to the tokenizer, which ignores it
-            near = difflib.get_close_matches(name, (*names, "return_steps"), n=1, cutoff=0.85)
+            near = difflib.get_close_matches(name, (*CALL_OPTIONS, "return_steps"), n=1, cutoff=0.85)
             if near:
                 raise ValueError(f"the pipeline has no argument `{name}`: did you mean `{near[0]}`?")
         preprocess, forward, postprocess = super()._sanitize_parameters(**kwargs)

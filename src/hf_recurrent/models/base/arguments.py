@@ -6,7 +6,8 @@ from typing import TypedDict
 from ..config.exit_criteria import CRITERION_SETTINGS, EXIT_ARGUMENTS
 from ..config.fields import shown
 
-DEPTH_ARGUMENTS = ("max_depth", "halting_threshold")
+# options of a call about its depth
+CALL_OPTIONS = ("max_depth", "halting_threshold", *EXIT_ARGUMENTS)
 
 
 class RecurrentKwargs(TypedDict, total=False):
@@ -44,7 +45,7 @@ def call_options(*places: Mapping) -> dict:
     """
     options: dict = {}
     for place in places:
-        given = {name: place[name] for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS) if place.get(name) is not None}
+        given = {name: place[name] for name in CALL_OPTIONS if place.get(name) is not None}
         if given.get("exit_criterion") not in (None, options.get("exit_criterion")):
             options = {name: value for name, value in options.items() if name not in CRITERION_SETTINGS}
         options |= given

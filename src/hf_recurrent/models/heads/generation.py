@@ -12,10 +12,9 @@ from transformers import GenerationConfig, UnbatchedClassifierFreeGuidanceLogits
 from transformers.generation import GenerationMixin, GenerationMode
 from transformers.utils import ModelOutput, TransformersKwargs
 
-from ..base.arguments import DEPTH_ARGUMENTS, UNSUPPORTED, RecurrentKwargs, call_options
+from ..base.arguments import CALL_OPTIONS, UNSUPPORTED, RecurrentKwargs, call_options
 from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
-from ..config.exit_criteria import EXIT_ARGUMENTS
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
 
@@ -269,7 +268,7 @@ class RecurrentGenerationMixin:
         stored = (vars(config) for config in (self.generation_config, generation_config) if config is not None)
         options = call_options(*stored, kwargs)
         prepared, model_kwargs = super()._prepare_generation_config(generation_config, *args, **kwargs)
-        for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
+        for name in CALL_OPTIONS:
             # transformers mixes them
             vars(prepared).pop(name, None)
             model_kwargs.pop(name, None)
@@ -296,7 +295,7 @@ class RecurrentGenerationMixin:
             generator.assistant_kwargs["max_depth"] = generation_config.assistant_early_exit
         elif generation_config.prompt_lookup_num_tokens is None:
             # another model may halt in no such way
-            for name in (*DEPTH_ARGUMENTS, *EXIT_ARGUMENTS):
+            for name in CALL_OPTIONS:
                 generator.assistant_kwargs.pop(name, None)
         return generator
 

@@ -114,12 +114,8 @@ class Head:
         known = {*RecurrentKwargs.__optional_keys__, *self.model.model_arguments, *UNSUPPORTED}
         for name in kwargs.keys() - known:
             raise TypeError(f"{type(self).__name__}.forward() got an unexpected keyword argument {name!r}")
-        input_ids, attention_mask, token_type_ids, inputs_embeds = inputs
         return self.model(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            inputs_embeds=inputs_embeds,
+            *inputs,
             answer_head=self.answer_head(),
             pooling=self.pools,
             return_dict=True,
