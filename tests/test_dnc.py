@@ -33,7 +33,7 @@ def weights(*size: int) -> torch.Tensor:
 # each with arguments for which it is smooth
 FUNCTIONS = {
     "content": (
-        lambda *arguments: content_weights(*arguments, None),
+        lambda *arguments: content_weights(*arguments, torch.zeros(ROWS, HEADS, 0)),
         lambda: (random(ROWS, CELLS, WIDTH), random(ROWS, HEADS, WIDTH), random(ROWS, HEADS)),
     ),
     "masked_content": (
@@ -61,7 +61,7 @@ def test_empty_memories_have_gradients():
     """Nothing has a direction in an empty memory, which must not make the gradient NaN."""
     slots = torch.zeros(ROWS, CELLS, WIDTH, requires_grad=True)
     keys, strengths = torch.randn(ROWS, HEADS, WIDTH), torch.ones(ROWS, HEADS)
-    for masks in (None, torch.rand(ROWS, HEADS, WIDTH)):
+    for masks in (torch.zeros(ROWS, HEADS, 0), torch.rand(ROWS, HEADS, WIDTH)):
         found = content_weights(slots, keys, strengths, masks)
         torch.testing.assert_close(found, torch.full_like(found, 1 / CELLS))
         (gradient,) = torch.autograd.grad(found.square().sum(), slots)

@@ -190,7 +190,7 @@ class ChunkRecurrentModel(BaseModel):
         view = None
         if call.cache is not None:
             shape = (batch_size, config.num_attention_heads, size + 1, config.head_dim)
-            view = call.cache.view(counts, None if cached else hidden.new_zeros(shape))
+            view = call.cache.steps_view(counts, None if cached else hidden.new_zeros(shape))
         state = ChunkState(memory, outputs, counts, Rotations(*tables), view)
         if begins and view is not None:
             self.project_memory(state)

@@ -71,9 +71,8 @@ class BlockRecurrentLayer(GradientCheckpointingLayer):
             cached |= kept
         attended, weights = attention.attend_window(query, tokens, blocks)
         if attention.memory is not None:
-            memory = [past[name] for name in MEMORY_NAMES]
-            attended, memory = attention.attend_memory(attended, query, tokens, memory, blocks)
-            cached |= zip(MEMORY_NAMES, memory, strict=True)
+            attended, memory = attention.attend_memory(attended, query, tokens, past, blocks)
+            cached |= memory
         reads, states, forgotten, read_weights = [feedback], [], [], []
         if cell is not None:
             reads, states, forgotten = self.run_states(tokens, past, feedback, blocks)
@@ -221,11 +220,12 @@ class WindowAttention(ScaledAttention):
         attended: torch.Tensor,
         query: torch.Tensor,
         tokens: list[torch.Tensor],
-        memory: list[torch.Tensor],
+        past: Tensors,
         blocks: Blocks,
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    ) -> tuple[torch.Tensor, Tensors]:
         """Mix in attention to the memory, block by block; complete blocks are then written into it."""
-        mixed, scales, share = [], self.factors(self.scales), self.memory["share"]()
+        mixed, memory = [], [past[name] for name in MEMORY_NAMES]
+        scales, share = self.factors(self.scales), self.memory["share"]()
         for block, complete in enumerate(blocks.complete):
             grouped, place, results = blocks.part(block).grouped, slice(*blocks.starts[block : block + 2]), []
             for group in grouped.groups:
@@ -237,7 +237,7 @@ class WindowAttention(ScaledAttention):
                 new = (blocks.window(states, block)[:, blocks.width :] for states in tokens)
                 written = write_block([each[:complete] for each in memory], *new, blocks.completing[block])
                 memory = [with_first(*pair) for pair in zip(memory, written, strict=True)]
-        return torch.cat(mixed), memory
+        return torch.cat(mixed), dict(zip(MEMORY_NAMES, memory, strict=True))
 
 
 def with_first(tensor: torch.Tensor, first: torch.Tensor) -> torch.Tensor:

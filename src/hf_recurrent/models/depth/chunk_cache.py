@@ -37,7 +37,7 @@ class ChunkCache(RecurrentCache):
         """The state from chunk to chunk, nothing before the first token."""
         return self.layers[0].tensors
 
-    def view(self, counts: torch.Tensor, window: torch.Tensor | None) -> "ChunkCacheView":
+    def steps_view(self, counts: torch.Tensor, window: torch.Tensor | None) -> "ChunkCacheView":
         """A view of all steps; if the cache is empty, of `window` (B, H, C + 1, D) as keys and values.
 
         Args:

@@ -39,20 +39,18 @@ def access(memory: DNCState, controls: dict[str, torch.Tensor], deallocate: bool
         deallocate: whether freed cells are cleared, as in the 2019 paper.
     """
     gates = {name: controls[name].sigmoid() for name in GATES}
+    heads = (memory.read_weights.shape[1], -1)
+    # of no columns, where cells are searched as wholes
+    write_mask, read_masks = gates["write_mask"][:, None], gates["read_masks"].unflatten(-1, heads)
     # strengths and exponents are 1 at least
     strengths = {name: 1 + softplus(controls[name]) for name in ("write_strength", "read_strengths", "sharpness")}
-    heads = (memory.read_weights.shape[1], -1)
-
-    def masks(name: str, *shape: int) -> torch.Tensor | None:
-        return gates[name].unflatten(-1, shape) if gates[name].shape[-1] else None
-
     # share of each cell (B, M) that its last reads do not free
     retained = (1 - gates["free_gates"][..., None] * memory.read_weights).prod(1)
     # cells are in use from a write until they are freed; as in the reference implementation no gradient goes there
     written = memory.write_weights.detach()
     usage = (memory.usage + written * (1 - memory.usage)) * retained
-    key, mask = controls["write_key"][:, None], masks("write_mask", 1, -1)
-    found = content_weights(memory.slots, key, strengths["write_strength"], mask).squeeze(1)
+    key = controls["write_key"][:, None]
+    found = content_weights(memory.slots, key, strengths["write_strength"], write_mask).squeeze(1)
     allocated = torch.lerp(found, allocation_weights(usage), gates["allocation_gate"])
     write_weights = gates["write_gate"] * allocated
     remaining = 1 - write_weights[..., None] * gates["erase"][:, None]
@@ -67,7 +65,7 @@ def access(memory: DNCState, controls: dict[str, torch.Tensor], deallocate: bool
         for_forward, for_backward = strengths["sharpness"].chunk(2, dim=-1)
         forward, backward = sharpened(forward, for_forward), sharpened(backward, for_backward)
     keys = controls["read_keys"].unflatten(-1, heads)
-    found = content_weights(slots, keys, strengths["read_strengths"], masks("read_masks", *heads))
+    found = content_weights(slots, keys, strengths["read_strengths"], read_masks)
     choices = torch.stack((backward, found, forward), dim=-1)
     modes = controls["read_modes"].unflatten(-1, heads).softmax(-1)
     read_weights = (choices * modes[:, :, None]).sum(-1)
@@ -81,19 +79,18 @@ def root(squares: torch.Tensor) -> torch.Tensor:
 
 
 def content_weights(
-    slots: torch.Tensor, keys: torch.Tensor, strengths: torch.Tensor, masks: torch.Tensor | None
+    slots: torch.Tensor, keys: torch.Tensor, strengths: torch.Tensor, masks: torch.Tensor
 ) -> torch.Tensor:
     """Softmax over cells of strength times cosine similarity, of the parts that masks show: (B, R, M).
 
-    Masks are those of the 2019 paper. They are applied to the keys, which avoids tensors (B, R, M, W).
+    Masks are those of the 2019 paper, (B, R, W), or (B, R, 0) without. They are applied to the keys, which avoids
+    tensors (B, R, M, W).
     """
-    if masks is None:
-        slot_norms = root(slots.square().sum(-1))[:, None]
-    else:
-        keys = keys * masks
-        slot_norms = root(masks.square() @ slots.square().mT)
+    has_masks = masks.shape[-1] > 0
+    keys = keys * masks if has_masks else keys
     key_norms = root(keys.square().sum(-1, keepdim=True))
-    products = (keys if masks is None else keys * masks) @ slots.mT
+    slot_norms = root(masks.square() @ slots.square().mT if has_masks else slots.square().sum(-1)[:, None])
+    products = (keys * masks if has_masks else keys) @ slots.mT
     return (strengths[..., None] * products / (key_norms * slot_norms + EPSILON)).softmax(-1)
 
 
