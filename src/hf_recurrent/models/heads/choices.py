@@ -3,17 +3,16 @@
 Shapes: B questions, C choices, S tokens, E width, F features, L depth steps.
 """
 
+from functools import partial
 from typing import Unpack
 
 import torch
-from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, is_number, is_real, refuse
-from ..ops.layers import at_least_float32
-from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
+from ..ops.losses import NO_TARGET, cross_entropies, fraction_of_step, mean_of
 from .head import Head, task_head
 from .pairs import encode_siamese
 
@@ -103,16 +102,13 @@ torch.Size([1, 2])
         scores = self.predict(features).view(num_rows, num_choices)
         refuse(is_nan("the logits are", scores), *problems)
         if labels is not None:
-
-            def cross_entropies(scores: torch.Tensor) -> torch.Tensor:
-                return nn.functional.cross_entropy(at_least_float32(scores), labels.long(), reduction="none")
-
             labelled, distribution = labels != NO_TARGET, outputs.halting_distribution
             if distribution is not None:
                 # a question halts as the mean of its choices
                 distribution = distribution.unflatten(0, scores.shape).mean(1)
             by_step = [self.predict(features).view_as(scores) for features in outputs.step_features or ()]
-            loss = mean_of(self.over_depth(cross_entropies, scores, by_step, distribution), labelled)
+            by_question = self.over_depth(partial(cross_entropies, targets=labels), scores, by_step, distribution)
+            loss = mean_of(by_question, labelled)
             fraction = fraction_of_step(labels, num_items_in_batch)
             count = labelled.sum().clamp_min(1)
             losses = self.losses(loss, outputs, count, fraction, labelled.repeat_interleave(num_choices))

@@ -16,7 +16,7 @@ from ..base.outputs import RecurrentOutput, base_outputs
 from ..depth.exit_criteria import AnswerHead
 from ..ops.checks import Problem, check_tensor, is_nan, is_real, refuse
 from ..ops.layers import at_least_float32
-from ..ops.losses import NO_TARGET, fraction_of_step, mean_of
+from ..ops.losses import NO_TARGET, cross_entropies, fraction_of_step, mean_of
 from .head import Head
 from .pairs import encode_siamese, pair_features
 
@@ -68,9 +68,10 @@ def classification_losses(logits: torch.Tensor, labels: torch.Tensor, config) ->
 
     Logits are (B, C), labels (B,) or (B, C) as `check_labels` has them.
     """
-    problem_type, logits = problem_type_of(labels, config), at_least_float32(logits)
+    problem_type = problem_type_of(labels, config)
     if problem_type == "single_label_classification":
-        return nn.functional.cross_entropy(logits, labels.reshape(-1).long(), reduction="none")
+        return cross_entropies(logits, labels.reshape(-1))
+    logits = at_least_float32(logits)
     labels = labels.reshape(logits.shape).to(logits.dtype)
     loss = nn.functional.mse_loss
     if problem_type == "multi_label_classification":

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Unpack
 
 import torch
-from torch import nn
 from transformers.utils.generic import can_return_tuple
 
 from ..base.arguments import RecurrentKwargs
 from ..base.outputs import RecurrentOutput, base_outputs
 from ..depth.objectives import mean_distribution
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse, wrong_row
-from ..ops.layers import at_least_float32, of_tokens
+from ..ops.layers import of_tokens
+from ..ops.losses import cross_entropies
 from .head import Head, task_head
 
 
@@ -51,13 +51,6 @@ def reversed_span(start: torch.Tensor, end: torch.Tensor, length: int) -> Proble
             f"`end_positions` of row {row} is {int(end[row])}, before its start at {int(start[row])}: pass the columns "
             "of the first and the last token of the answer"
         ),
-    )
-
-
-def position_losses(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Cross-entropies in nats, zero at position S: logits (B, S), positions (B,) in [0, S] -> (B,)."""
-    return nn.functional.cross_entropy(
-        at_least_float32(logits), positions.long(), ignore_index=logits.shape[1], reduction="none"
     )
 
 
@@ -160,7 +153,7 @@ class ForQuestionAnswering(Head):
         steps = [self.span_logits(states, mask) for states in outputs.step_features or ()]
         means = []
         for end, (logits, position) in enumerate(zip(ends, positions, strict=True)):
-            losses = partial(position_losses, positions=position)
+            losses = partial(cross_entropies, targets=position, ignored=mask.shape[1])
             by_row = self.over_depth(losses, logits, [each[end] for each in steps], distribution)
             means.append(by_row.sum() / (position < mask.shape[1]).sum().clamp_min(1))
         return sum(means) / 2

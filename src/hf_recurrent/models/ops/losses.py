@@ -43,10 +43,14 @@ def without_padding(targets: torch.Tensor, attention_mask: torch.Tensor | None) 
     return targets.masked_fill(padding, NO_TARGET) if padding.shape == targets.shape else targets
 
 
+def cross_entropies(logits: torch.Tensor, targets: torch.Tensor, ignored: int = NO_TARGET) -> torch.Tensor:
+    """Cross-entropies in nats, zero where the target is `ignored`: logits (N, C), targets (N,) -> (N,)."""
+    return nn.functional.cross_entropy(at_least_float32(logits), targets.long(), ignore_index=ignored, reduction="none")
+
+
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropies in nats, zero without a target: logits (B, S, C), targets (B, S), or -100 -> (B, S)."""
-    logits = at_least_float32(logits.flatten(0, 1))
-    return nn.functional.cross_entropy(logits, targets.flatten().long(), reduction="none").view(targets.shape)
+    return cross_entropies(logits.flatten(0, 1), targets.flatten()).view(targets.shape)
 
 
 def fraction_of_step(
