@@ -122,6 +122,11 @@ class StepClassifiers(nn.Sequential):
         return logits[steps - 1, torch.arange(len(features), device=features.device)]
 
 
+def predict_dropped(model, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
+    """`predict` of a head that drops features of its classifier."""
+    return model.classifier(dropout(features, model.config.classifier_dropout, model.training))
+
+
 class AlbertRecurrentForSequenceClassification(ForSequenceClassification, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
 
@@ -132,17 +137,14 @@ class AlbertRecurrentForSequenceClassification(ForSequenceClassification, Albert
             super().build_head(config)
 
     def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
-        features = dropout(features, self.config.classifier_dropout, self.training)
-        if self.config.step_classifiers == "separate":
-            return self.classifiers(features, steps)
-        return super().predict(features)
+        if self.config.step_classifiers == "shared":
+            return predict_dropped(self, features)
+        return self.classifiers(dropout(features, self.config.classifier_dropout, self.training), steps)
 
 
 class AlbertRecurrentForTokenClassification(ForTokenClassification, AlbertRecurrentPreTrainedModel):
     base_model_class = partial(AlbertRecurrentModel, add_pooling_layer=False)
-
-    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
-        return super().predict(dropout(features, self.config.classifier_dropout, self.training))
+    predict = predict_dropped
 
 
 class FiniteLayerNorm(nn.LayerNorm):
@@ -181,9 +183,7 @@ class AlbertRecurrentForQuestionAnswering(ForQuestionAnswering, AlbertRecurrentP
 
 class AlbertRecurrentForMultipleChoice(ForMultipleChoice, AlbertRecurrentPreTrainedModel):
     base_model_class = AlbertRecurrentModel
-
-    def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
-        return super().predict(dropout(features, self.config.classifier_dropout, self.training))
+    predict = predict_dropped
 
 
 __all__ = [

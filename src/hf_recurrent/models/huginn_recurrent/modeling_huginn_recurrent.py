@@ -23,6 +23,7 @@ from ..heads.questions import ForQuestionAnswering
 from ..heads.tokens import ForTokenClassification
 from ..ops.checks import check_embeddings
 from ..ops.layers import RMSNorm
+from ..ops.masks import mapped
 from ..ops.sharding import touch_all_parameters
 from .configuration_huginn_recurrent import HuginnRecurrentConfig
 from .layer import HuginnBlock, build_layer
@@ -102,10 +103,9 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         for view in (prelude, core, coda):
             if view is not None:
                 view.commit()
-        recorded = depth.all_hidden_states
         return depth._replace(
             hidden_states=touch_all_parameters(final, self),
-            all_hidden_states=None if recorded is None else tuple(map(self.watched, recorded)),
+            all_hidden_states=mapped(depth.all_hidden_states, self.watched),
         )
 
     def initial_states(self, embedded: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
