@@ -43,6 +43,9 @@ NEEDED = {
     "new_cache": lambda writes, config: writes,
     # layouts without padding, and without those tokens that have halted while others of their sequence go on
     "packed_layout": lambda writes, config: writes or bool(config.get("is_causal")) or config.get("halting") == "token",
+    # the model's own halting
+    "new_halting_head": lambda writes, config: config.get("halting", "none") != "none",
+    "trained_strategy": lambda writes, config: config.get("halting", "none") != "none",
     # whether the promise of a calibration holds
     "calibration_fault": lambda writes, config: config.get("exit_calibration") is not None,
     # sentences of a pair that are encoded separately

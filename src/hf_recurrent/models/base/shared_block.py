@@ -42,21 +42,37 @@ def check_never_halting(call: ForwardCall, max_depth: int, cache_depth: int | No
 
 
 class AdaptiveDepthModel(BaseModel):
-    """Depth, exit criteria and halting strategy of a call; architectures define `trained_strategy`.
-
-    `trained_strategy(call, max_depth, cache)` is that of the model's own halting, which stops no unit if the call has
-    an exit rule.
-    """
+    """Depth, exit criteria and halting strategy of a call."""
 
     # of sampled depths; processes that must draw the same seed it before each call
     depth_generator: torch.Generator | None = None
     # whether a traced call ends its loop over depth with the last unit, see `DepthOptions`
     loop_in_graph = None
+    # whether tokens are the units of a model without halting, rather than sequences
+    fixed_depth_by_token = False
 
     @property
     def depth_config(self):
         """The config whose fields on depth may be changed after loading."""
         return self.config
+
+    def build_halting(self, config) -> None:
+        if config.halting != "none":
+            self.halting_head = self.new_halting_head(config)
+
+    def new_halting_head(self, config) -> nn.Module:
+        """The head of the model's own halting; architectures define it.
+
+        Raises:
+            ValueError: here, in code of a checkpoint that was saved with halting="none".
+        """
+        raise ValueError(
+            f"config.halting is {config.halting!r}, but this checkpoint was saved with 'none', and its code has no "
+            "halting: import hf_recurrent before you load it, or leave halting out"
+        )
+
+    def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
+        """The model's own halting, which stops no unit if the call has an exit rule; architectures define it."""
 
     def resolve_exit(
         self, options: ExitOptions, max_depth: int | None, halting_threshold: float | None, head: AnswerHead | None
@@ -152,7 +168,12 @@ class AdaptiveDepthModel(BaseModel):
             "this model was made with 'none', so it has no halting head; set an exit_criterion instead, or load it by "
             f"from_pretrained(..., halting={halting!r}) and train the head",
         )
-        inner = self.trained_strategy(call, max_depth, cache)
+        if halting != "none":
+            inner = self.trained_strategy(call, max_depth, cache)
+        else:
+            inner = FixedDepth(self.fixed_depth_by_token)
+            if call.exit is None:
+                check_never_halting(call, max_depth, None if cache is None else cache.depth)
         rule, head = call.exit, call.head
         if rule is None:
             return inner
@@ -199,18 +220,13 @@ class SharedBlockModel(AdaptiveDepthModel):
     def depth_follows_length(self) -> bool:
         return self.config.cap_depth_by_length
 
-    def build_halting(self, config) -> None:
-        if config.halting != "none":
-            width = config.hidden_size
-            features = 2 * width if config.transition_aware else width
-            self.halting_head = HaltingHead(features, config.halting_bias_init, inner_size=width)
+    def new_halting_head(self, config) -> nn.Module:
+        width = config.hidden_size
+        features = 2 * width if config.transition_aware else width
+        return HaltingHead(features, config.halting_bias_init, inner_size=width)
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.config
-        if config.halting == "none":
-            if call.exit is None:
-                check_never_halting(call, max_depth, None if cache is None else cache.depth)
-            return FixedDepth()
         mixes = config.depth_objective == "mixture"
         return StickBreaking(
             self.halting_head,

@@ -104,6 +104,9 @@ class FixedDepth(HaltingStrategy):
 
     needs_every_step = True
 
+    def __init__(self, token_units: bool = False):
+        self.token_units = token_units
+
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> FixedState:
         return FixedState(hidden, live)
 

@@ -144,9 +144,11 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
             keys = initialized_linear(config.hidden_size, inner_size, uniform_between, bias=False)
             self.position_keys = nn.Sequential(OrderedDict(proj=keys))
         self.block = NDRBlock(config)
-        if config.halting != "none":
-            self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
+        self.build_halting(config)
         self.post_init()
+
+    def new_halting_head(self, config: NDRConfig) -> HaltingHead:
+        return HaltingHead(config.hidden_size, config.halting_bias_init)
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
         orders = alignment(mask) if call.cache is None else None
@@ -180,8 +182,6 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.config
-        if config.halting == "none":
-            return super().trained_strategy(call, max_depth, cache)
         if config.depth_objective == "expected":
             return StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=False)
         if max_depth > config.num_hidden_layers:

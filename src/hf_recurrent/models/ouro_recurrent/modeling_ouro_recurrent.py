@@ -70,17 +70,17 @@ class OuroRecurrentModel(StackedDepthModel, OuroRecurrentPreTrainedModel):
         super().__init__(config)
         self.build_embedding(config)
         self.block = OuroBlock(config)
-        if config.halting != "none":
-            self.halting_head = HaltingHead(config.hidden_size, config.halting_bias_init)
+        self.build_halting(config)
         self.post_init()
+
+    def new_halting_head(self, config: OuroRecurrentConfig) -> HaltingHead:
+        return HaltingHead(config.hidden_size, config.halting_bias_init)
 
     @property
     def window(self) -> int | None:
         return self.config.sliding_window if self.config.sliding_layers else None
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
-        if self.config.halting == "none":
-            return super().trained_strategy(call, max_depth, cache)
         mixes = self.config.depth_objective == "mixture"
         strategy = StickBreaking(self.halting_head, self.own_threshold(call), token_units=True, mixes=mixes)
         # the first step is always taken, so that the input state is no part of a mixture

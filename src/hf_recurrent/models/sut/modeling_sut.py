@@ -15,12 +15,12 @@ from transformers.generation import GenerationMixin
 from ..base.base_model import BaseModel, ForwardCall, check_states, newest_columns
 from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
-from ..base.shared_block import AdaptiveDepthModel, check_never_halting
+from ..base.shared_block import AdaptiveDepthModel
 from ..config.fields import shown
 from ..depth.cache import CacheLayer
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import resolve_exit
-from ..depth.halting import FixedDepth, HaltingStrategy
+from ..depth.halting import HaltingStrategy
 from ..depth.loop import DepthOutput, iterate
 from ..depth.objectives import prior_divergence
 from ..heads.causal import ForCausalLM
@@ -154,6 +154,7 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
         "output_experts",
         "output_router_statistics",
     )
+    fixed_depth_by_token = True
     # of the model whose stack this is
     whole_config: SUTConfig | None = None
 
@@ -166,12 +167,13 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
             self.build_embedding(config, dropout=0.0)
             self.embedding_dropout = Dropout(config.dropout)
             self.block = SUTBlock(config, attends_to_source)
-            if config.halting != "none":
-                size, dropout = config.hidden_size, config.halting_dropout
-                self.halting_head = TokenHaltingHead(size, dropout, config.halting_bias_init)
+            self.build_halting(config)
             norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
             self.final_norm = norm if config.layer_norm == "pre" else nn.Identity()
         self.post_init()
+
+    def new_halting_head(self, config: SUTConfig) -> TokenHaltingHead:
+        return TokenHaltingHead(config.hidden_size, config.halting_dropout, config.halting_bias_init)
 
     def build_stacks(self, config: SUTConfig) -> None:
         encoder, decoder = copy.deepcopy(config), copy.deepcopy(config)
@@ -284,12 +286,6 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def trained_strategy(self, call: ForwardCall, max_depth: int, cache) -> HaltingStrategy:
         config = self.depth_config
-        if config.halting == "none":
-            if call.exit is None:
-                check_never_halting(call, max_depth, None if cache is None else cache.depth)
-            strategy = FixedDepth()
-            strategy.token_units = True
-            return strategy
         threshold = self.own_threshold(call)
         frozen = config.halted_tokens == "frozen" or call.exit is not None
         mixes = config.depth_objective == "mixture"
