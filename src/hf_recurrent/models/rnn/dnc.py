@@ -145,9 +145,8 @@ class DNCCell(GradientCheckpointingLayer):
         Gates stand in the order forget, input, output, candidate, as in the reference implementation.
         """
         hidden, cell = [], []
-        for layer, maps in enumerate(zip(self.controller["input_proj"], self.controller["state_proj"], strict=True)):
-            input_proj, state_proj = maps
-            gates = input_proj(inputs) + state_proj(state.hidden[:, layer])
+        for layer, input_proj in enumerate(self.controller["input_proj"]):
+            gates = input_proj(inputs) + self.controller["state_proj"][layer](state.hidden[:, layer])
             if layer > 0:
                 gates = gates + self.controller["below_proj"][layer - 1](hidden[-1])
             forget, admit, emit, candidate = gates.chunk(4, dim=-1)
