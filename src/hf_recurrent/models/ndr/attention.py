@@ -77,22 +77,22 @@ class RoutingAttention(Attention):
         """Queries (B, H, Q, D), keys and values (B, H, K, D), terms (B, Q, T) -> (B, Q, H, D), and weights if any."""
         return self.attend(query, key, value, context.attention_mask, self.config.is_causal)
 
-    def forward(self, states: torch.Tensor, context: RoutingContext | GroupedRows) -> AttentionOutput:
-        """One step of states (B, Q, E), or of packed tokens (N, E)."""
+    def forward(self, states: torch.Tensor, context) -> AttentionOutput:
+        """One step of states (B, Q, E) in a `RoutingContext`, or of packed tokens (N, E) in its `GroupedRows`."""
         query, terms = self.heads(self.q_proj(states)), self.terms(states)
         key, value = self.heads(self.k_proj(states)), self.heads(self.v_proj(states))
-        if isinstance(context, GroupedRows):
-            attended, weights = self.attend_groups((query, self.dropped(key), value, *terms), context), None
-        else:
+        if isinstance(context, RoutingContext):
             query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
             if context.past is not None:
                 key, value = context.past.extended(key, value)
             attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
+        else:
+            attended, weights = self.attend_groups((query, self.dropped(key), value, *terms), context), None
         return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
 
     # between graphs, as `PackedContext.attend`
     @torch.compiler.disable
-    def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped: GroupedRows) -> torch.Tensor:
+    def attend_groups(self, projected: tuple[torch.Tensor, ...], grouped) -> torch.Tensor:
         """Attention of packed projections (N, ...) -> (N, H, D)."""
         rows = []
         for group in grouped.groups:
