@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import torch
 from torch.nn import functional as F
 
-from hf_recurrent.models.sut.modeling_sut import mean_over_tokens
 from hf_recurrent.models.sut.routing import RouterStatistics, importance_loss, mutual_information_loss, switch_loss
 
 from .recording import record_calls, require_keys, their_gradients
@@ -106,6 +105,12 @@ def routing_results(calls: list, shape: torch.Size) -> dict[str, torch.Tensor]:
     stacked = {name: torch.stack(values) for name, values in named.items()}
     # over all positions, padding included
     return stacked | {"official_zloss": torch.cat(normalizers).square().mean()}
+
+
+def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    """Mean over all tokens of mean costs (B,) of sequences, with steps (B, S) of -1 at padding."""
+    tokens = (steps >= 0).sum(-1)
+    return (cost * tokens).sum() / tokens.sum()
 
 
 def sum_statistics(each) -> RouterStatistics:

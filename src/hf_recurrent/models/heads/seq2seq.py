@@ -112,10 +112,6 @@ def cached_source(cache: Cache | None) -> Tensors:
     return cache.layers[-1].tensors if has_source else {}
 
 
-# fields of a decoder's output that have its prefix; others have none
-OF_DECODER = ("hidden_states", "attentions")
-
-
 @keeps_cache
 @can_return_tuple
 def forward_stacks(
@@ -183,7 +179,9 @@ def forward_stacks(
         max_depth=decoder_steps,
         **options,
     )
-    fields = {f"decoder_{name}" if name in OF_DECODER else name: value for name, value in decoded.items()}
+    # records of the decoder have its prefix, other fields none
+    records = ("hidden_states", "attentions")
+    fields = {f"decoder_{name}" if name in records else name: value for name, value in decoded.items()}
     named = ((f"encoder_{name}", value) for name, value in encoder_outputs.items())
     fields |= {name: value for name, value in named if name in RecurrentSeq2SeqOutput.__dataclass_fields__}
     if decoded.router_statistics is not None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..depth.halting import HaltingStrategy, select_units
 from ..depth.layouts import Finished, Layout
-from ..depth.loop import DepthOptions, LiveCount, assemble
+from ..depth.loop import DepthOptions, LiveCount
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.graphs import in_graph
@@ -43,22 +43,17 @@ class SparseLayout(Layout):
         shape: B and S.
         present: (n,) numbers of the tokens that are computed, None for all.
         served: (m,) indices of those that attend and have experts, None for all.
+        rectangle: R and Q.
         places, sequences: (m,) flat places of the queries in the rectangle, None if they fill it in order; and (R,)
             sequence of each of its rows, None for all of the batch.
         visible: (R, 1, Q or 1, K) bool, True at visible keys; in flex attention of the queries of all experts.
+        memory_visible: (R, 1, 1, K'), likewise.
         index, entries: (R or 1, Q, K) entry of each key among those of the table of position biases that are needed.
         fresh: (M,) flat places in (B, S) of the tokens with new keys, None for all in order.
         frozen: (B * S, H, D) keys and values of the step before.
         past: keys and values of earlier tokens.
     """
 
-    rectangle: tuple[int, int]
-    places: torch.Tensor | None
-    sequences: torch.Tensor | None
-    visible: Mask
-    memory_visible: Mask
-    index: torch.Tensor
-    entries: slice
     fresh: torch.Tensor | None = None
     frozen: KeyValue | None = None
     past: tuple | None = None
@@ -82,8 +77,10 @@ class SparseLayout(Layout):
         self.position_bias, self.key_mask, self.memory = block.attention.position_bias, key_mask, memory
         # a traced loop takes a tuple from outside, and no other kind of shape
         self.shape, self.offset = (mask.shape[0], mask.shape[1]), key_mask.shape[1] - mask.shape[1]
-        self.chosen: list[list[torch.Tensor]] | None = [] if records[0] else None
-        self.statistics: list[list[RouterStatistics]] | None = [] if records[1] else None
+        # of each router, of all steps
+        self.experts: dict[str, torch.Tensor] | None = {} if records[0] else None
+        self.statistics: dict[str, list[RouterStatistics]] | None = {} if records[1] else None
+        self.max_depth = options.max_depth
         self.present = computed_units(mask, options.compaction)
         # columns serve as positions where all rows have the same, or no gaps, as in causal models
         if self.config.is_causal or (self.present is None and not in_graph() and bool(key_mask.all())):
@@ -121,6 +118,7 @@ class SparseLayout(Layout):
         self.visible = self.as_implemented(visible)
         if self.position_bias is not None:
             positions = self.select(self.positions)
+            # `take_along_dim` would bind a traced graph to its number of tokens
             num_rows = max(positions.shape[0], columns.shape[0])
             queries = positions.expand(num_rows, -1).gather(1, columns.expand(num_rows, -1))
             self.index, self.entries = self.position_bias.index(positions[:, None] - queries[..., None])
@@ -141,10 +139,6 @@ class SparseLayout(Layout):
         packed = packed if self.places is None else place(packed, self.places, rows * width)
         # a traced loop takes no tuple from outside
         return packed.unflatten(0, (-1, width))
-
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        """Of queries: (R, Q, ...) -> (m, ...)."""
-        return packed(rows, self.places)
 
     def select(self, tensor: torch.Tensor) -> torch.Tensor:
         """(B, ...) -> (R, ...)."""
@@ -188,37 +182,36 @@ class SparseLayout(Layout):
         output, frozen, routed = block(state.hidden, token_weights(state), layout, source)
         if self.cache is not None:
             self.cache.write(step, output.key, output.value)
-        if routed:
-            layout.record(state.live, *zip(*routed, strict=True))
+        # none if no token is served
+        for router, chosen in zip(block.routers, routed, strict=False):
+            layout.record(router, state.live, step, *chosen)
         # checkpointing of activations reads the one before once more
         after = copy.copy(layout)
         after.frozen, after.leaving = frozen, None
         return output, after
 
     def record(
-        self, live: torch.Tensor, experts: Sequence[torch.Tensor], statistics: Sequence[RouterStatistics]
+        self, router: str, live: torch.Tensor, step: int, experts: torch.Tensor, statistics: RouterStatistics | None
     ) -> None:
-        """Record what the routers chose for the tokens (m,) of a step, if that is wanted."""
+        """Record what a router chose in a step, for tokens of which those that are `live` (n,) use it, if wanted."""
+        if self.experts is not None:
+            units, live = self.served_units, live if self.served is None else live[self.served]
+            if router not in self.experts:
+                self.experts[router] = experts.new_full((self.mask.numel(), self.max_depth, experts.shape[1]), -1)
+            rows = slice(None) if units is None else units
+            self.experts[router][rows, step] = torch.where(live[:, None], experts, -1)
         if self.statistics is not None:
-            self.statistics.append([*statistics])
-        if self.chosen is not None:
-            live = live if self.served is None else live[self.served]
-            routed = [torch.where(live[:, None], each, -1) for each in experts]
-            self.chosen.append([assemble([each], [self.served_units], self.mask.numel(), -1) for each in routed])
+            self.statistics.setdefault(router, []).append(statistics)
 
-    def recorded(self, routers: Sequence[str], max_depth: int) -> dict:
+    def recorded(self) -> dict:
         """Fields of the model's output that other models do not have."""
-        found: dict = {}
-        if self.chosen is not None:
-            missing = (0, 0, 0, max_depth - len(self.chosen))
-            for name, steps in zip(routers, zip(*self.chosen, strict=True), strict=True):
-                # (B, S, L, k), -1 where and when a token was not served
-                taken = nn.functional.pad(torch.stack(steps, dim=1), missing, value=-1)
-                found[f"{name}_experts"] = taken.unflatten(0, self.shape)
+        taken = self.experts or {}
+        # (B, S, L, k), -1 where and when a token was not served
+        found: dict = {f"{router}_experts": each.unflatten(0, self.shape) for router, each in taken.items()}
         if self.statistics is not None:
             found["router_statistics"] = tuple(
                 RouterStatistics(*(torch.stack(sums).sum(0) for sums in zip(*steps, strict=True)))
-                for steps in zip(*self.statistics, strict=True)
+                for steps in self.statistics.values()
             )
         return found
 
@@ -230,7 +223,7 @@ class SparseLayout(Layout):
         """
         if steps is None:
             return None
-        rows = (self.lays_out(self.gather(weights.transpose(1, 2))) for weights in steps)
+        rows = (self.lays_out(packed(weights.transpose(1, 2), self.places)) for weights in steps)
         return tuple(each.permute(0, 3, 2, 1, 4).flatten(1, 2) for each in rows)
 
     def keep(self, state: NamedTuple, index: torch.Tensor) -> tuple["SparseLayout", NamedTuple]:

@@ -73,21 +73,24 @@ def can_group(weight: torch.Tensor) -> bool:
     return fits_grouped_products(tuple(weight.shape[1:]), weight.dtype)
 
 
-def narrow_uniform(weight: torch.Tensor) -> None:
-    """Initialise maps (E, in, out) as the reference implementation does, with much smaller weights than usual."""
-    init.uniform_(weight, -1 / weight.shape[1], 1 / weight.shape[1])
+def narrow_uniform(module: nn.Module) -> None:
+    """Initialise maps (E, in, out) as the reference implementation does, with much smaller weights than usual.
+
+    The bounds of biases (E, out) are those of torch's square maps.
+    """
+    for parameter in module.parameters():
+        bound = 1 / parameter.shape[1] if parameter.dim() == 3 else 1 / math.sqrt(parameter.shape[1])
+        init.uniform_(parameter, -bound, bound)
 
 
 class ExpertMap(nn.Module):
     """One linear map without bias for each of E experts."""
 
+    initializer = staticmethod(narrow_uniform)
+
     def __init__(self, num_experts: int, in_features: int, out_features: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_experts, in_features, out_features))
-
-    @staticmethod
-    def initializer(module: "ExpertMap") -> None:
-        narrow_uniform(module.weight)
 
     def forward(self, states: torch.Tensor, dispatch: Dispatch, implementation: str) -> torch.Tensor:
         """States of tokens (N, in), or of their assignments (N, k, in) -> (N, k, out)."""
@@ -124,6 +127,8 @@ class FeedForwardExperts(nn.Module):
     "batched_mm", this method for "eager".
     """
 
+    initializer = staticmethod(narrow_uniform)
+
     def __init__(self, config):
         super().__init__()
         self.num_experts = config.feed_forward_experts
@@ -135,27 +140,17 @@ class FeedForwardExperts(nn.Module):
         # transformers' functions apply it between the two maps
         self.act_fn = nn.Sequential(nn.GELU(), Dropout(config.activation_dropout))
 
-    @staticmethod
-    def initializer(module: "FeedForwardExperts") -> None:
-        for weight, bias in ((module.up_proj, module.up_proj_bias), (module.down_proj, module.down_proj_bias)):
-            narrow_uniform(weight)
-            bound = 1 / math.sqrt(weight.shape[2])
-            init.uniform_(bias, -bound, bound)
-
     def forward(self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor):
         """(N, d) tokens, the experts (N, k) of each and their gates (N, k) -> (N, d)."""
         if self.num_experts > 1 and in_graph():
-            return self.all_experts(hidden_states, top_k_index, top_k_weights)
+            # every expert for every token: the shapes of a graph cannot depend on the routing
+            gates = top_k_weights.new_zeros(len(hidden_states), self.num_experts)
+            gates = gates.scatter(-1, top_k_index, top_k_weights)
+            inner = self.act_fn(torch.einsum("nd,edf->nef", hidden_states, self.up_proj) + self.up_proj_bias)
+            results = torch.einsum("nef,efd->ned", inner, self.down_proj) + self.down_proj_bias
+            return (results * gates[..., None]).sum(1)
         dispatch = Dispatch.of_tokens(top_k_index, self.num_experts)
         states = dispatch.spread(hidden_states)
         inner = self.act_fn(expert_products(states, self.up_proj, dispatch.ends, self.up_proj_bias))
         results = expert_products(inner, self.down_proj, dispatch.ends, self.down_proj_bias)
         return (dispatch.collect(results) * top_k_weights[..., None]).sum(1)
-
-    def all_experts(self, hidden_states: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Every expert for every token, for graphs whose shapes cannot depend on the routing."""
-        dense = torch.zeros(len(hidden_states), self.num_experts, dtype=weights.dtype, device=weights.device)
-        dense = dense.scatter(-1, index, weights)
-        inner = self.act_fn(torch.einsum("nd,edf->nef", hidden_states, self.up_proj) + self.up_proj_bias)
-        results = torch.einsum("nef,efd->ned", inner, self.down_proj) + self.down_proj_bias
-        return (results * dense[..., None]).sum(1)

@@ -85,7 +85,7 @@ class TokenStickBreaking(HaltingStrategy):
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> TokenStickBreakingState:
         """The state before any step, from states (n, d); `live` (n,) is False for padding."""
-        zeros = torch.zeros(live.shape, device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        zeros = torch.zeros_like(live, dtype=torch.promote_types(hidden.dtype, torch.float32))
         return TokenStickBreakingState(
             hidden=hidden,
             accumulated=torch.zeros_like(hidden),
@@ -125,12 +125,11 @@ class TokenStickBreaking(HaltingStrategy):
             soft = torch.addcmul(state.accumulated, share, hidden)
         return state._replace(hidden=hidden, soft=torch.where(alive, soft, state.soft), steps=state.steps + state.live)
 
-    def attended(self, state: TokenStickBreakingState) -> torch.Tensor:
-        """Keys and values come from the soft state."""
-        return state.soft
-
     def readout(self, state: TokenStickBreakingState) -> torch.Tensor:
         return state.soft
+
+    # keys and values come from it, too
+    attended = readout
 
     def output(self, state: TokenStickBreakingState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Soft state (n, d), ponder cost (n,) and steps (n,).

@@ -43,6 +43,8 @@ from .experts import fits_grouped_products
 from .halting import TokenHaltingHead, TokenStickBreaking
 from .routing import importance_loss, mutual_information_loss, switch_loss
 
+# arguments of a decoder, of the stack that it attends to
+SOURCE = ("encoder_hidden_states", "encoder_attention_mask")
 # fairseq counts positions from the number after its padding id
 FIRST_POSITION = 2
 
@@ -77,8 +79,8 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         dtype = getattr(config, "dtype", None) or torch.float32
         fits = fits_grouped_products(sizes, dtype)
         if requested_experts is None:
-            return super().get_correct_experts_implementation("grouped_mm" if fits else "eager")
-        if requested_experts == "grouped_mm" and not fits:
+            requested_experts = "grouped_mm" if fits else "eager"
+        elif requested_experts == "grouped_mm" and not fits:
             step = 16 // dtype.itemsize
             raise ValueError(
                 f"experts_implementation is 'grouped_mm' but hidden_size, intermediate_size and num_attention_heads * "
@@ -125,14 +127,12 @@ class SUTPreTrainedModel(RecurrentPreTrainedModel):
         config = self.config
         if config.router_loss != "none":
             released = config.mutual_information_sign == "released"
-            losses = {
+            loss = {
                 "mutual_information": partial(mutual_information_loss, released_sign=released),
                 "switch": switch_loss,
                 "importance": importance_loss,
-            }
-            terms["router_loss"] = config.router_loss_weight * sum(
-                map(losses[config.router_loss], outputs.router_statistics)
-            )
+            }[config.router_loss]
+            terms["router_loss"] = config.router_loss_weight * sum(map(loss, outputs.router_statistics))
         if config.aux_loss_reduction == "sum":
             return {name: term / num_targets for name, term in terms.items()}
         return terms
@@ -148,12 +148,7 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
 
     cache_remembers_padding = True
     run_stacks = forward_stacks
-    model_arguments = (
-        "encoder_hidden_states",
-        "encoder_attention_mask",
-        "output_experts",
-        "output_router_statistics",
-    )
+    model_arguments = (*SOURCE, "output_experts", "output_router_statistics")
     fixed_depth_by_token = True
     # of the model whose stack this is
     whole_config: SUTConfig | None = None
@@ -216,7 +211,7 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def check_model_kwargs(self, model_kwargs: dict) -> None:
         super().check_model_kwargs(model_kwargs)
-        for name in ("encoder_hidden_states", "encoder_attention_mask"):
+        for name in SOURCE:
             if model_kwargs.get(name) is not None and not self.attends_to_source:
                 raise ValueError(
                     f"`{name}` is {shown(model_kwargs[name])}, but this model reads no encoder: leave it out, or use "
@@ -241,12 +236,12 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
             states = states * math.sqrt(config.hidden_size)
         if config.absolute_positions:
             positions = layout.packs(token_positions(layout.key_mask)[:, -hidden.shape[1] :])
-            index = None
+            index = slice(None)
             # a table serves many tokens; a traced graph must not compare sizes
             if not in_graph() and positions.shape[0] > num_keys:
                 index, positions = positions, torch.arange(num_keys, device=positions.device)
             vectors = split_sinusoids(positions + FIRST_POSITION, config.hidden_size).to(states.dtype)
-            states = states + (vectors if index is None else vectors.index_select(0, index))
+            states = states + vectors[index]
         if layout.present is None:
             states = torch.where(layout.packs(layout.mask)[:, None], states, 0.0)
         return self.embedding_dropout(states)
@@ -278,7 +273,7 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
             hidden_states=touch_all_parameters(states, self),
             attentions=layout.attention_maps(depth.attentions),
             read_attentions=layout.attention_maps(depth.read_attentions),
-            extras=layout.recorded(self.block.routers, max_depth),
+            extras=layout.recorded(),
         )
 
     def readout(self, states: torch.Tensor) -> torch.Tensor:
@@ -293,12 +288,10 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
 
     def read_source(self, hidden: torch.Tensor, call: ForwardCall) -> tuple[KeyValue, torch.Tensor]:
         """Keys and values (B, H, S', D) of the other stack's states, from the cache if it has them, and their mask."""
-        names = ("encoder_hidden_states", "encoder_attention_mask")
-        states, mask = (call.model_kwargs.get(name) for name in names)
+        states, mask = (call.model_kwargs.get(name) for name in SOURCE)
         kept = cached_source(call.cache)
-        if self.input_prefix:
-            # of a decoder whose source both stacks were given
-            names = ("encoder_outputs", "attention_mask")
+        # of a decoder whose source both stacks were given
+        names = ("encoder_outputs", "attention_mask") if self.input_prefix else SOURCE
         if mask is None and "has_padding" in kept:
             raise ValueError(
                 f"`{names[1]}` is missing but `past_key_values` was filled from a source with padding: pass its mask"
@@ -359,20 +352,18 @@ class SUTForConditionalGeneration(ForConditionalGeneration, SUTPreTrainedModel, 
             return None
         mixture = config.depth_objective == "mixture"
         for stack in ("encoder_", ""):
-            steps = outputs.get(f"{stack}ponder_steps")
             values = outputs.get(f"{stack}ponder_cost" if mixture else f"{stack}halting_distribution")
-            if values is not None and mixture:
-                terms.append(mean_over_tokens(values, steps))
-            elif values is not None:
-                terms.append(prior_divergence(config, values)[steps >= 0].mean())
+            if values is None:
+                continue
+            is_token = outputs[f"{stack}ponder_steps"] >= 0
+            if mixture:
+                # of means over the tokens of each sequence
+                numbers = is_token.sum(-1)
+                terms.append((values * numbers).sum() / numbers.sum())
+            else:
+                terms.append(prior_divergence(config, values)[is_token].mean())
         weight = config.ponder_loss_weight if mixture else config.depth_prior_weight
         return weight * sum(terms) if terms else None
-
-
-def mean_over_tokens(cost: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-    """Mean over all tokens of mean costs (B,) of sequences, with steps (B, S) of -1 at padding."""
-    tokens = (steps >= 0).sum(-1)
-    return (cost * tokens).sum() / tokens.sum()
 
 
 __all__ = [

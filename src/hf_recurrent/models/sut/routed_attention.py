@@ -16,7 +16,7 @@ from ..ops.initialization import LearnedTensor, attention_input, initialized_lin
 from ..ops.layers import computing_dtype
 from ..ops.masks import Mask
 from ..ops.positions import t5_buckets
-from .depth import SparseLayout
+from .depth import SparseLayout, packed
 from .experts import Dispatch, ExpertMap
 from .routing import Router, RouterStatistics
 
@@ -30,25 +30,25 @@ class PositionBias(nn.Module):
 
     def __init__(self, config, kind: str):
         super().__init__()
-        self.is_causal, self.window = config.is_causal, config.relative_window if kind == "window" else None
-        self.num_buckets = config.relative_attention_num_buckets
-        self.max_distance = config.relative_attention_max_distance
-        if kind == "window":
-            self.table = LearnedTensor(config.num_attention_heads, config.head_dim, 2 * self.window + 1)
+        self.config, self.window = config, config.relative_window if kind == "window" else None
+        heads, number = config.num_attention_heads, config.relative_attention_num_buckets
+        if self.window is None:
+            self.table = LearnedTensor(heads, number, std=config.hidden_size**-0.5)
         else:
-            self.table = LearnedTensor(config.num_attention_heads, self.num_buckets, std=config.hidden_size**-0.5)
+            self.table = LearnedTensor(heads, config.head_dim, 2 * self.window + 1)
 
     def index(self, distances: torch.Tensor) -> tuple[torch.Tensor, slice]:
         """The entry of each distance (..., K) from query to key, among those of a part of the table, and that part."""
+        config = self.config
         if self.window is not None:
             # so many keys need no others; a traced graph must not depend on their number
             most = self.window if in_graph() else min(self.window, distances.shape[-1] - 1)
-            after = 0 if self.is_causal else most
+            after = 0 if config.is_causal else most
             return distances.clamp(-most, after) + most, slice(self.window - most, self.window + after + 1)
-        if self.is_causal:
-            return t5_buckets((-distances).clamp_min(0), self.num_buckets, self.max_distance), slice(None)
-        half = self.num_buckets // 2
-        return t5_buckets(distances.abs(), half, self.max_distance) + half * (distances > 0), slice(None)
+        number, largest = config.relative_attention_num_buckets, config.relative_attention_max_distance
+        if config.is_causal:
+            return t5_buckets((-distances).clamp_min(0), number, largest), slice(None)
+        return t5_buckets(distances.abs(), number // 2, largest) + number // 2 * (distances > 0), slice(None)
 
     def forward(self, query: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
         """Biases of the scaled queries (N, k, H, D) by entry: (R, Q, k, H, w), or (1, 1, 1, H, w) that all share."""
@@ -81,8 +81,7 @@ class RoutedAttention(nn.Module):
 
     def __init__(self, config, positions: str):
         super().__init__()
-        self.config = config
-        self.heads, self.head_dim = config.num_attention_heads, config.head_dim
+        self.config, self.shape = config, (config.num_attention_heads, config.head_dim)
         width, inner = config.hidden_size, config.num_attention_heads * config.head_dim
         num_experts, per_token = config.attention_experts, config.attention_experts_per_token
         self.router = Router(width, num_experts, per_token, config.router_dropout, config.attention_router_samples)
@@ -94,8 +93,7 @@ class RoutedAttention(nn.Module):
 
     def keys_values(self, source: torch.Tensor) -> KeyValue:
         """(..., d) -> (..., H, D) each."""
-        shape = (self.heads, self.head_dim)
-        return KeyValue(self.k_proj(source).unflatten(-1, shape), self.v_proj(source).unflatten(-1, shape))
+        return KeyValue(*(project(source).unflatten(-1, self.shape) for project in (self.k_proj, self.v_proj)))
 
     def forward(
         self, states: torch.Tensor, weights: torch.Tensor, key_value: KeyValue, visible: Mask, layout: SparseLayout
@@ -115,8 +113,8 @@ class RoutedAttention(nn.Module):
         experts, gates, statistics = self.router(states, weights, layout.statistics is not None)
         implementation = self.config._experts_implementation
         dispatch = Dispatch.of_tokens(experts, self.query_map.weight.shape[0], implementation)
-        query = self.query_map(states, dispatch, implementation) * self.head_dim**-0.5
-        query = query.unflatten(-1, (self.heads, self.head_dim))
+        query = self.query_map(states, dispatch, implementation) * self.shape[1] ** -0.5
+        query = query.unflatten(-1, self.shape)
         function = attention_function(self.config, eager_attention_forward)
         if not isinstance(visible, FlexMask):
             visible = self.bias(query, visible, layout)
@@ -134,7 +132,7 @@ class RoutedAttention(nn.Module):
             is_causal=False,
         )
         by_query = layout.rectangle[1], -1
-        attended = layout.gather(attended.flatten(2).unflatten(1, by_query))
+        attended = packed(attended.flatten(2).unflatten(1, by_query), layout.places)
         mixed = (self.output_map(attended, dispatch, implementation) * gates[..., None]).sum(1)
         return mixed, None if attention is None else attention.unflatten(2, by_query), experts, statistics
 
