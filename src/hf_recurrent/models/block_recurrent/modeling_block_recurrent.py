@@ -80,7 +80,13 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
         states, records = self.run(blocks.to_tokens(hidden), blocks, pasts, keep)
         depth = DepthOutput(check_states(self.final_norm(blocks.to_columns(states)), mask))
         if keep:
-            depth = self.with_records(depth, blocks, states, records)
+            inputs = [torch.cat(record["inputs"]) for record in records]
+            depth = depth._replace(
+                all_hidden_states=tuple(map(blocks.to_columns, (*inputs, states))),
+                attentions=attention_maps(blocks, [record["attentions"] for record in records]),
+                gates=tuple(records[tops[0]]["forgotten"]) if tops else None,
+                read_attentions=attention_maps(blocks, [record["read_attentions"] for record in records]),
+            )
         pools_states = call.pool and config.pooling == "states"
         if pools_states or call.cache is not None:
             pasts = reordered(pasts, blocks.rank)
@@ -146,31 +152,18 @@ class BlockRecurrentModel(BaseModel, BlockRecurrentPreTrainedModel):
             outputs.append(hidden)
         return torch.cat(outputs), records
 
-    def with_records(
-        self, depth: DepthOutput, blocks: Blocks, states: torch.Tensor, records: list[dict[str, list[torch.Tensor]]]
-    ) -> DepthOutput:
-        """An output with what `run` has kept, and its `states`."""
-
-        def attention_maps(name: str) -> tuple[torch.Tensor, ...] | None:
-            """(B, H, S, K) of each layer that has some."""
-            found = [torch.cat(record[name]).transpose(1, 2).flatten(0, 1) for record in records if record[name]]
-            return tuple(blocks.to_columns(weights).transpose(1, 2) for weights in found) or None
-
-        tops = self.config.recurrent_indices[-1:]
-        inputs = [torch.cat(record["inputs"]) for record in records]
-        return depth._replace(
-            all_hidden_states=tuple(map(blocks.to_columns, (*inputs, states))),
-            attentions=attention_maps("attentions"),
-            gates=tuple(records[tops[0]]["forgotten"]) if tops else None,
-            read_attentions=attention_maps("read_attentions"),
-        )
-
     def pooled(self, depth: DepthOutput, mask: torch.Tensor) -> torch.Tensor:
         if self.config.pooling != "states":
             return super().pooled(depth, mask)
         states = depth.memory_states[-1]
         states = nn.functional.rms_norm(states, states.shape[-1:], eps=self.config.layer_norm_eps).mean(1)
         return pool(depth.hidden_states, mask, "end") + states
+
+
+def attention_maps(blocks: Blocks, layers: list[list[torch.Tensor]]) -> tuple[torch.Tensor, ...] | None:
+    """Weights (B, H, S, K) of each layer that has some of pieces (P, H, Q, K)."""
+    found = [torch.cat(weights).transpose(1, 2).flatten(0, 1) for weights in layers if weights]
+    return tuple(blocks.to_columns(weights).transpose(1, 2) for weights in found) or None
 
 
 def reordered(pasts: list[Tensors], order: torch.Tensor | None) -> list[Tensors]:
