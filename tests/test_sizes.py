@@ -225,7 +225,7 @@ def test_classes_of_users_have_the_sizes_of_their_base():
 def test_the_code_of_checkpoints_reads_what_was_saved_before(architecture, tmp_path, monkeypatch):
     folder = tmp_path / f"bundled_{architecture}"
     folder.mkdir()
-    for name, text in code_files(architecture, "AutoModel").items():
+    for name, text in code_files(architecture, "AutoModel", config_class(architecture)().to_dict()).items():
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module(f"{folder.name}.configuration_{architecture}")

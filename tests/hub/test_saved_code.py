@@ -103,7 +103,7 @@ def test_saved_model_has_its_code(tmp_path, kind, options):
         options = {"state_dict": model.state_dict()}
     model.save_pretrained(tmp_path, **options)
     saved = "AutoModel" if kind is GUTModel else CLASSIFIER
-    assert code_in(tmp_path) == code_files("gut", saved)
+    assert code_in(tmp_path) == code_files("gut", saved, GUTConfig().to_dict())
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["auto_map"] == ARCHITECTURES["gut"].auto_map(carried_heads("gut", saved))
     assert config["architectures"] == [kind.__name__]
@@ -123,7 +123,7 @@ def test_other_processes_write_nothing(tmp_path):
 
 
 def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch):
-    old = dict.fromkeys(code_files("gut", CLASSIFIER), "# of an earlier version\n")
+    old = dict.fromkeys(code_files("gut", CLASSIFIER, GUTConfig().to_dict()), "# of an earlier version\n")
     for name, text in old.items():
         (tmp_path / name).write_text(text)
 
@@ -138,7 +138,7 @@ def test_code_of_an_earlier_version_is_replaced_as_a_whole(tmp_path, monkeypatch
             model.save_pretrained(tmp_path)
     assert code_in(tmp_path) == old
     model.save_pretrained(tmp_path)
-    assert code_in(tmp_path) == code_files("gut", CLASSIFIER)
+    assert code_in(tmp_path) == code_files("gut", CLASSIFIER, GUTConfig().to_dict())
 
 
 def test_a_file_is_no_folder(tmp_path):
@@ -157,7 +157,7 @@ def test_trainer_checkpoints_and_saved_models_have_it(tmp_path):
     trainer.train()
     trainer.save_model(tmp_path / "saved")
     for folder in ("checkpoint-1", "saved"):
-        assert code_in(tmp_path / folder) == code_files("gut", CLASSIFIER)
+        assert code_in(tmp_path / folder) == code_files("gut", CLASSIFIER, GUTConfig().to_dict())
         # safetensors writes files that nobody else can read
         modes = {path.stat().st_mode for path in (tmp_path / folder).iterdir()}
         assert modes == {(tmp_path / "saved" / "config.json").stat().st_mode}
@@ -227,7 +227,9 @@ def test_what_is_pushed_loads_without_this_package(tmp_path):
         must_succeed(run_client(PUSHER, with_package, tmp_path / "source", tmp_path / "made", cwd=tmp_path))
         for name in repositories:
             files = hub.repository(name).head().files
-            assert {path for path in files if path.endswith(".py")} == set(code_files("gut", CLASSIFIER)), name
+            assert {path for path in files if path.endswith(".py")} == set(
+                code_files("gut", CLASSIFIER, GUTConfig().to_dict())
+            ), name
             # in a single commit beside the weights
             assert "model.safetensors" in files
         found = loaded_without_package([*repositories, str(tmp_path / "made/trainer")], environment, tmp_path)

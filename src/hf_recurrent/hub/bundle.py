@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ..registry import ARCHITECTURES
@@ -36,13 +35,15 @@ HOOKS = (
 )
 # heads that write text
 GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
-# methods that replace one of a base class, and whether they are needed by a checkpoint whose model writes text, or not,
-# with a config
+# methods that replace one of a base class, and whether a checkpoint needs them whose model writes text, or not, with a
+# config
 NEEDED = {
     # the cache
     "new_cache": lambda writes, config: writes,
-    # layouts without padding, and without those tokens that have halted while others of their sequence go on
-    "packed_layout": lambda writes, config: writes or bool(config.get("is_causal")) or config.get("halting") == "token",
+    # layouts of tokens of which some have halted while others of their sequence go on; without padding, too
+    "packed_layout": lambda writes, config: (
+        "halting" in config and (writes or bool(config.get("is_causal")) or config["halting"] == "token")
+    ),
     # the model's own halting
     "new_halting_head": lambda writes, config: config.get("halting", "none") != "none",
     "trained_strategy": lambda writes, config: config.get("halting", "none") != "none",
@@ -52,8 +53,7 @@ NEEDED = {
     "encode_pairs": lambda writes, config: config.get("pair_encoding") == "siamese",
     # an encoder and a decoder
     **dict.fromkeys(
-        ("build_stacks", "run_stacks", "read_source"),
-        lambda writes, config: config.get("is_encoder_decoder", writes),
+        ("build_stacks", "run_stacks", "read_source"), lambda writes, config: bool(config.get("is_encoder_decoder"))
     ),
 }
 WIDTH = 120
@@ -72,12 +72,8 @@ def carried_heads(model_type: str, auto_class: str) -> list[str]:
     return ["AutoModel", auto_class]
 
 
-def code_files(model_type: str, auto_class: str, config: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
-    """The Python files that `trust_remote_code` needs for a model that was saved by `auto_class`: name -> text.
-
-    Args:
-        config: its fields, as they are saved.
-    """
+def code_files(model_type: str, auto_class: str, config: Mapping[str, Any]) -> dict[str, str]:
+    """The Python files that `trust_remote_code` needs for a saved config and the class of its model: name -> text."""
     writes = auto_class in GENERATES
     return files_without(model_type, auto_class, tuple(name for name in NEEDED if not NEEDED[name](writes, config)))
 
