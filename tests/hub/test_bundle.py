@@ -58,7 +58,7 @@ def code_of(model_type: str, auto_class: str) -> dict[str, str]:
 
 
 # lines of modeling_<architecture>.py: of a GUT that reads a text at once, of others, and of those that write text
-MOST_LINES = {"gut": 4600, "read": 5500, "write": 6200}
+MOST_LINES = {"gut": 4600, "read": 5600, "write": 6200}
 
 
 @pytest.fixture

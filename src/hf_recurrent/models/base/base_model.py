@@ -363,11 +363,11 @@ class BaseModel(RecurrentPreTrainedModel):
         sizes = (config.vocab_size, embedding_width(self.embed_tokens), config.type_vocab_size)
         given = (input_ids, inputs_embeds, attention_mask, token_type_ids)
         mask, full = check_inputs(*given, sizes, past_length, self.input_prefix)
+        if cache is not None:
+            cache.check_mask(self, mask, attention_mask is not None, full)
         if config.is_causal and attention_mask is not None:
             length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
             self.check_order(mask, length, past_length, full)
-        if cache is not None:
-            cache.check_mask(self, mask, attention_mask is not None, full)
         return mask, full
 
     def check_start(self, start: torch.Tensor, cache: Cache | None, mask: torch.Tensor) -> torch.Tensor | None:
