@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from hf_recurrent.models.heads.seq2seq import cached_source
+
 
 class Detour(NamedTuple):
     """What is done with the cache before a piece is read.
@@ -52,7 +54,7 @@ class Reading:
         before = self.mask[:, : 0 if self.new_mask or cache is None else cache.get_seq_length()]
         names = [f"{self.prefix}{name}" for name in ("input_ids", "attention_mask")]
         arguments = {**self.arguments, **dict(zip(names, (ids, torch.cat((before, mask), dim=1)), strict=True))}
-        if self.prefix and cache is not None and cache.source is not None:
+        if self.prefix and cached_source(cache):
             arguments.pop("input_ids")
         with torch.no_grad():
             return self.model(**arguments, past_key_values=cache, use_cache=True, **self.options, **options)
