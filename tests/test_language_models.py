@@ -177,6 +177,15 @@ def test_half_precision_is_near(language_variant, language_model, text, tmp_path
     assert all(gradient.isfinite().all() for gradient in gradients(half.train(), text).values())
 
 
+def test_features_are_single_states_whatever_pairs_are():
+    """A config that reads sentences of pairs separately does so for heads of whole sequences alone."""
+    variant = LANGUAGE_BY_NAME["gut"]
+    fields = {"pair_encoding": "siamese", "exit_probe_size": 3, "exit_criterion": "probe", "exit_threshold": 0.5}
+    model = AutoModelForCausalLM.from_config(make_config(variant, **fields)).eval()
+    assert model.exit_probe(torch.zeros(2, model.config.hidden_size)).shape[0] == 2
+    assert model(**make_text(variant)).logits.isfinite().all()
+
+
 def test_training_moves_every_parameter(language_model, text):
     unused = {name for name, gradient in gradients(language_model.train(), text).items() if not gradient.any()}
     # pooling is for classifiers

@@ -63,6 +63,7 @@ WHOLE = {
     "bos_token_id": (0, 4),
     "eos_token_id": (0, 4),
     "xpos_scale_base": (1, 600),
+    "max_position_embeddings": (64, 80),
 }
 # numbers that are drawn from elsewhere than 0 to 1
 REAL = {

@@ -85,7 +85,8 @@ class Head:
 
     @property
     def num_features(self) -> int:
-        return self.config.hidden_size * (4 if self.config.pair_encoding == "siamese" else 1)
+        siamese = self.pools and self.config.pair_encoding == "siamese"
+        return self.config.hidden_size * (4 if siamese else 1)
 
     def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         """Logits (..., C) from features (..., F), of sequences or of tokens, after so many depth steps."""
