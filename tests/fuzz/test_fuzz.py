@@ -91,8 +91,8 @@ def forget_but_sums(self, number):
         layer.replace(kept if number < self.length else {})
 
 
-def steps_of_other_beams(generated, calls, end):
-    return torch.stack(calls, dim=1)[:, : generated.beam_indices.shape[1]]
+def steps_of_other_beams(generated, calls, end, pad, num_new):
+    return torch.cat(calls, dim=1)[:, : generated.beam_indices.shape[1]]
 
 
 def coarse_mean(states, mask):
