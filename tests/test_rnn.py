@@ -87,6 +87,17 @@ def test_autocast_without_padding(cell, dtype):
 
 
 @cells
+def test_autocast_leaves_float64_alone(cell):
+    model, ids = model_of(cell).double(), rows_of()
+    with torch.no_grad():
+        expected = model(ids).last_hidden_state
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = model(ids).last_hidden_state
+    assert actual.dtype is torch.float64
+    assert_close(actual, expected, 1e-12)
+
+
+@cells
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_other_readouts(cell, pooling):
     output = model_of(cell, pooling=pooling)(rows_of(), MASK)

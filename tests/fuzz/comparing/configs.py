@@ -73,6 +73,7 @@ REAL = {
     "state_gate_bias_init": (-2.0, 2.0),
     "attention_scale_init": (0.5, 4.0),
     "halting_threshold": (0.5, 1.0),
+    "initializer_range": (0.01, 0.9),
 }
 # the record of a calibration is checked against files; what a call draws at random is no invariance
 NOT_DRAWN = {"exit_calibration", "initial_state"}

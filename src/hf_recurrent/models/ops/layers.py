@@ -18,9 +18,10 @@ def at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def computing_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """The dtype that kernels compute in: autocast's within autocast."""
+    """The dtype that kernels compute in: within autocast its own, but for float64."""
     device = tensor.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+    is_cast = torch.is_autocast_enabled(device) and tensor.dtype is not torch.float64
+    return torch.get_autocast_dtype(device) if is_cast else tensor.dtype
 
 
 def where_rows(condition: torch.Tensor, new: torch.Tensor, old: torch.Tensor | float) -> torch.Tensor:
