@@ -133,6 +133,7 @@ def test_a_checkpoint_is_loaded_and_saved_with_the_same_weights(head, tmp_path):
     assert_same_outputs(head, again, loaded)
 
 
+@pytest.mark.slow
 @given(
     st.fixed_dictionaries(
         {

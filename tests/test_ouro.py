@@ -280,6 +280,7 @@ def test_a_gate_may_stay_behind_and_types_of_tokens_be_new(tmp_path):
     assert model.config.halting == "none"
 
 
+@pytest.mark.slow
 def test_exported_models_take_positions_of_any_number_of_tokens():
     config = OuroRecurrentConfig(hidden_size=16, num_attention_heads=2, layers_per_step=1, vocab_size=8)
     model = OuroRecurrentForCausalLM(config).eval()

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from hf_recurrent.models.ops.attention import PackedContext
 from hf_recurrent.models.ops.row_groups import GroupedRows
-from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text
+from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, slow
 
 # of what the whole batch keeps: masks and places of a layout, and before all the keys of tokens that have halted but
 # that live ones attend to
@@ -108,7 +108,9 @@ def test_checkpointed_steps_keep_each_frozen_key_once(name):
     assert found < whole
 
 
-@pytest.mark.parametrize("name", ["gut", "ut", "tlb", "gutlb", "ndr", "sut", "ouro_recurrent", "huginn_recurrent"])
+@pytest.mark.parametrize(
+    "name", ["gut", "sut", *map(slow, ("ut", "tlb", "gutlb", "ndr", "ouro_recurrent", "huginn_recurrent"))]
+)
 def test_nothing_waits_for_cycles_to_be_collected(name):
     """Tensors of a step, and a cache, are freed when their last user leaves: a GPU's memory starts no collection."""
     variant = LANGUAGE_BY_NAME[name]

@@ -351,6 +351,7 @@ def test_language_models_are_judged_by_their_last_labelled_token():
     assert calibrate(model, Examples([bare]), goal=goal, criteria=["agreement"])["n"] == 4
 
 
+@pytest.mark.slow
 def test_settings_that_take_passes_are_walked_to_the_first_failure(monkeypatch):
     model, batch = make_model(BY_NAME["gutlb"]), make_batch(BY_NAME["gutlb"])
     tried, run = [], Trials.run

@@ -46,6 +46,7 @@ PROCESSES = {
 POOLS = ("listops", "logical_inference")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSES)
 def test_rows_do_not_depend_on_processes_and_sizes(name, tmp_path):
     params = PROCESSES[name]

@@ -95,6 +95,7 @@ def test_a_zip_file_is_a_folder_of_texts(refuse, tmp_path):
     assert "all training examples have the label good" in refuse("train", *words)
 
 
+@pytest.mark.slow
 def test_training_finds_the_objective(succeed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = "{hidden_size: 16, num_attention_heads: 2, intermediate_size: 24, chunk_size: 4, num_memory_slots: 4}"

@@ -111,6 +111,7 @@ def test_a_folder_with_other_files(tmp_path):
         recorded(tmp_path, SETTINGS)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path):
     code = (
         "import sys; from test_run_folder import claim; from pathlib import Path\n"
