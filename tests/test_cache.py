@@ -5,7 +5,7 @@ import functools
 
 import pytest
 import torch
-from transformers import AutoModel, Cache
+from transformers import AutoConfig, AutoModel, Cache
 
 from support.compare import assert_close, assert_same
 from support.families import (
@@ -377,3 +377,22 @@ def test_prompts_are_computed_without_padding(name):
     with torch.no_grad():
         model(input_ids=ids, attention_mask=mask, use_cache=True)
     assert 0 < max(sizes, default=0) <= mask.sum()
+
+
+@pytest.mark.parametrize("name", ["ut", "gut"])
+def test_tokens_that_all_halt_before_a_step_leave_keys(name):
+    """The first piece takes no step at all, and later ones attend to its embeddings."""
+    torch.manual_seed(0)
+    fields = {"halting": "global", "transition_aware": False, "halted_candidates": False, "depth_objective": "mixture"}
+    config = AutoConfig.for_model(name, vocab_size=16, hidden_size=8, num_attention_heads=2, is_causal=True, **fields)
+    model = AutoModel.from_config(config).double().eval()
+    model.halting_head.requires_grad_(False)[-1].bias.fill_(30.0)
+    ids = torch.randint(4, 16, (3, 9))
+    with torch.no_grad():
+        whole = model(ids)
+        first = model(ids[:, :5], use_cache=True)
+        model.halting_head[-1].bias.fill_(-30.0)
+        second = model(ids[:, 5:], past_key_values=first.past_key_values)
+    assert not whole.ponder_steps.any() and second.ponder_steps.all()
+    assert_close(first.last_hidden_state, whole.last_hidden_state[:, :5], 1e-6)
+    assert second.last_hidden_state.isfinite().all()

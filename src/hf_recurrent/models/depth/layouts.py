@@ -699,5 +699,6 @@ class PackedLayout(Layout):
         places = self.with_released(self.spread.places, 0)
         context = self.context._replace(rotations=self.context.rotations_of(self.in_context(places)))
         projected = block.keys_values(self.with_released(self.source(state), 1), context)
-        pairs = zip(projected, self.halted.frozen, strict=True)
+        # none before a step, which no token has taken if all halt at once
+        pairs = zip(projected, self.halted.frozen or (None, None), strict=True)
         return self.by_head(*(place(new, places, self.mask.numel(), old, overwrite=True) for new, old in pairs))
