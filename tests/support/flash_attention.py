@@ -27,9 +27,11 @@ def attention(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, determin
     """Softmax attention: (B, Q, H, D) x (B, K, H, D) -> (B, Q, H, D).
 
     As in FlashAttention 2.1 and later, `causal` aligns the last query with the last key; queries that see no key get
-    zeros. `window_size` is how many keys further to the left and to the right may be seen, -1 for all.
+    zeros. `window_size` is how many keys further to the left and to the right may be seen, -1 for all. A head of keys
+    serves as many successive heads of queries as it takes.
     """
     assert dropout_p == 0.0
+    k, v = (states.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for states in (k, v))
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * softmax_scale
     if causal:
         num_queries, num_keys = q.shape[1], k.shape[1]
