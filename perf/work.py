@@ -149,7 +149,7 @@ def watched(model: torch.nn.Module, operators: OperatorCounter, tokens: list[int
 
 
 def counted(model: torch.nn.Module, call: Callable[[], object]) -> Work:
-    """The work of a call of the model, backward passes in it included, as on a GPU, which is not asked who lives."""
+    """The work of a call of the model, backward passes in it included, as on a GPU, where `all_live` asks nothing."""
     operators, lists, tokens = OperatorCounter(), ListCounter(), []
     with ExitStack() as stack:
         for module in (early_exit, stick_breaking):

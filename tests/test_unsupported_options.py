@@ -8,7 +8,6 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from hf_recurrent import ARCHITECTURES, SUTForConditionalGeneration
-from hf_recurrent.models.heads.generation import RecurrentGenerationMixin
 from hf_recurrent.models.heads.head import Head
 from support.compare import assert_close
 from support.families import (
@@ -289,7 +288,3 @@ def test_code_without_a_part_refuses_what_needs_it(monkeypatch):
     monkeypatch.setattr(type(pairs), "encode_pairs", Head.encode_pairs)
     with pytest.raises(ValueError, match="its code encodes no sentences separately: import hf_recurrent"):
         pairs(**make_batch(BY_NAME["gut_siamese"]))
-    writer, prompt = make_language_model(LANGUAGE_BY_NAME["gut"]), make_text(LANGUAGE_BY_NAME["gut"])["input_ids"][:1]
-    monkeypatch.setattr(type(writer), "check_guesses", RecurrentGenerationMixin.check_guesses)
-    with pytest.raises(ValueError, match="early_exit is 1, but the code of this checkpoint is without assisted"):
-        writer.generate(prompt, assistant_early_exit=1, **GREEDY)

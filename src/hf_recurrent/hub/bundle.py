@@ -35,12 +35,12 @@ HOOKS = (
 )
 # heads that write text
 GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
-# methods that replace one of a base class, and whether a checkpoint needs them whose model writes text, or not, with a
-# config
+# methods and attributes that a checkpoint may leave out, so that those of a base class stand -> whether it needs them,
+# by whether its model writes text and by its config
 NEEDED = {
     # the cache
     "new_cache": lambda writes, config: writes,
-    # layouts of tokens of which some have halted while others of their sequence go on; without padding, too
+    # layouts without padding, where tokens may halt one by one
     "packed_layout": lambda writes, config: (
         "halting" in config and (writes or bool(config.get("is_causal")) or config["halting"] == "token")
     ),

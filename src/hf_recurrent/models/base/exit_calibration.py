@@ -44,12 +44,12 @@ def exit_digest(model, criterion: str | None, state_dict: Mapping[str, torch.Ten
 
 
 def calibration_problem(model, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
-    """Why the promise of `config.exit_calibration` does not hold for a model; None if it holds or there is none.
+    """Why the promise of `config.exit_calibration` does not hold; None if it holds or there is none.
 
-    Not looked into are base models, which answer nothing, and weights that are not in memory.
+    The model is one with a head. Weights that are not in memory are not looked into.
     """
     # layers that are not shared have no exit criteria
-    if model.config.capabilities.exit_criterion is None or model.base_model is model:
+    if model.config.capabilities.exit_criterion is None:
         return None
     calibration = model.config.exit_calibration
     if calibration is None:

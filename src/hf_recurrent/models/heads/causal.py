@@ -19,7 +19,6 @@ from ..depth.cache import keeps_cache
 from ..ops.checks import Problem, check_tensor, is_id, is_nan, refuse
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, check_targets, fraction_of_step, num_labelled, without_padding
-from .assisted import assistant_arguments, check_guessing
 from .generation import RecurrentGenerationMixin
 from .masked import VocabularyHead
 
@@ -106,9 +105,6 @@ True
 torch.Size([1, 5])
 """,
     )
-
-    check_guesses = check_guessing
-    as_assistant = assistant_arguments
 
     def __init_subclass__(cls, **kwargs):
         """Enter a class where Trainer looks for those whose labels it has to shift for label smoothing.

@@ -17,6 +17,7 @@ from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
+from .assisted import assistant_arguments, check_guessing
 
 
 @lru_cache
@@ -107,7 +108,7 @@ class RecurrentGenerationMixin:
         for name, prompt in {"inputs": args[0] if args else None, **kwargs}.items():
             if name in ("inputs", "input_ids") and prompt is not None:
                 if not self.config.is_encoder_decoder:
-                    kwargs = self.as_assistant(kwargs, prompt, chosen)
+                    kwargs = assistant_arguments(self, kwargs, prompt, chosen)
                     check_unread(name, prompt, kwargs.get(OLD_NAME), kwargs.get("attention_mask"))
                 self.check_assistance(chosen, prompt)
                 num_read = prompt.shape[1]
@@ -158,21 +159,7 @@ class RecurrentGenerationMixin:
                 raise ValueError(
                     f"{said}, but there are {prompts.shape[0]} prompts: pass them one by one, or leave it out"
                 )
-            self.check_guesses(name, value, said, chosen.get("max_depth"))
-
-    def check_guesses(self, name: str, value: object, said: str, max_depth: object) -> None:
-        """Raise a ValueError unless an option of assisted decoding has a value that works; `said` begins its message.
-
-        Language models define it; here it is that of code of a checkpoint without assisted decoding.
-        """
-        raise ValueError(
-            f"{said}, but the code of this checkpoint is without assisted generation: import hf_recurrent before you "
-            "load it, or leave it out"
-        )
-
-    def as_assistant(self, kwargs: dict, prompts: torch.Tensor, chosen: dict) -> dict:
-        """Arguments of `generate` as this model reads those of a model that it guesses for; see `check_guesses`."""
-        return kwargs
+            check_guessing(self, name, value, said, chosen.get("max_depth"))
 
     def check_generation(self, chosen: dict) -> None:
         """Raise a ValueError for options of a call that the architecture's own arguments do not go with."""

@@ -4,7 +4,7 @@ Shapes: B sequences, S tokens, E width, F features of an answer, C classes of an
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -57,6 +57,7 @@ class Head:
     pools = joint_pairs = False
     summary = ""
     example = ("", "")
+    calibration_fault = calibration_problem
 
     def __init__(self, config):
         self.check_config(config)
@@ -76,9 +77,6 @@ class Head:
 
     def check_config(self, config) -> None:
         """Raise a ValueError unless a head can be built for a config."""
-
-    def calibration_fault(self, state_dict: Mapping[str, torch.Tensor] | None = None) -> str | None:
-        return calibration_problem(self, state_dict)
 
     def build_head(self, config) -> None:
         self.classifier = task_head(config, self.num_features, config.num_labels)

@@ -24,7 +24,6 @@ from ..ops.initialization import embedding_like, initialized_linear
 from ..ops.layers import at_least_float32, of_tokens
 from ..ops.losses import NO_TARGET, fraction_of_step, num_labelled
 from ..ops.sharding import is_sharded, same_on_all_ranks
-from .assisted import check_guessing
 from .causal import keeps_all, kept_states, next_token_targets
 from .generation import RecurrentGenerationMixin
 from .head import Head
@@ -216,8 +215,6 @@ True
 torch.Size([1, 3])
 """,
     )
-
-    check_guesses = check_guessing
 
     def __init__(self, config):
         if not config.is_encoder_decoder:
