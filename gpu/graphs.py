@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from hf_recurrent.inference import GraphedModel
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
+from hf_recurrent.deploy import GraphedModel
+from hf_recurrent.deploy.cuda_graphs import ARCHITECTURES
 from hf_recurrent.recipes import find_recipe
 from hf_recurrent.training.cuda_graphs import TrainingGraphs
 from hf_recurrent.training.recipes import read_mapping

@@ -14,8 +14,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from hf_recurrent.deploy.cuda_graphs import ARCHITECTURES
 from hf_recurrent.hub.checkpoint import save_checkpoint
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
 from hf_recurrent.tasks.base import Splits
 from hf_recurrent.training.run import chosen_task
 from hf_recurrent.training.run_folder import last_complete_checkpoint

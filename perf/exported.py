@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_recurrent.benchmarks import load_benchmark
-from hf_recurrent.inference.export import FORMATS, export_model
+from hf_recurrent.deploy.export import FORMATS, export_model
 
 from .core import Table, measure, time_columns
 from .models import Batch, infer

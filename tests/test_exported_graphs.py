@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from hf_recurrent import ARCHITECTURES
-from hf_recurrent.inference.export import FORMATS, Exportable, export_model, export_program
-from hf_recurrent.inference.export.program import example_inputs, has_loop
-from hf_recurrent.inference.export.runtimes import difference
+from hf_recurrent.deploy.export import FORMATS, Exportable, export_model, export_program
+from hf_recurrent.deploy.export.program import example_inputs, has_loop
+from hf_recurrent.deploy.export.runtimes import difference
 from hf_recurrent.models.ops.modes import inference_mode
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.compare import assert_close

@@ -31,7 +31,7 @@ from gpu import (
 from gpu.catalogue import Part
 from gpu.checks import CUT, FAILED, NOT_HERE, PASSED, Check, NotHereError, Setting
 from hf_recurrent.data.batches import PaddingCollator
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES as GRAPHED
+from hf_recurrent.deploy.cuda_graphs import ARCHITECTURES as GRAPHED
 from hf_recurrent.models.ops.graphs import capturing
 from hf_recurrent.utils import read_json
 from perf.core import Table

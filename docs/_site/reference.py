@@ -23,7 +23,7 @@ PACKAGES = {
     "benchmarks": "Benchmarks",
     "data.segments": "Long documents",
     "tasks.base": "Tasks",
-    "inference": "Inference",
+    "deploy": "Deployment",
     "convert": "Checkpoints of others",
     "hub": "Cards and publishing",
     "metrics": "Metrics",

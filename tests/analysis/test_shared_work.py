@@ -24,7 +24,7 @@ from hf_recurrent.analysis.predict import PredictionSettings, predict_file
 from hf_recurrent.analysis.probe import judged_answers
 from hf_recurrent.analysis.sweep import sweep_thresholds
 from hf_recurrent.benchmarks import build_tokenizer
-from hf_recurrent.inference import processes
+from hf_recurrent.deploy import processes
 from hf_recurrent.tasks import get_task
 from support.batches import rows
 from support.families import BY_NAME, LANGUAGE_BY_NAME, make_batch, make_language_model, make_model, make_text, nightly

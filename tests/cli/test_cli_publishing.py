@@ -185,7 +185,7 @@ def test_an_export_is_written_with_the_file_of_its_weights(run, run_folder, tmp_
         path.with_name(f"{path.name}.data").write_bytes(b"weights")
         return SimpleNamespace(shapes=[(1, 2)], loops=False, difference=0.0)
 
-    monkeypatch.setattr("hf_recurrent.inference.export.export_model", export)
+    monkeypatch.setattr("hf_recurrent.deploy.export.export_model", export)
     (tmp_path / "out").mkdir()
     status, _, err = run("export", run_folder, "--output", tmp_path / "out" / "model.pt2")
     assert status == 0, err

@@ -5,8 +5,8 @@ import functools
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from hf_recurrent.inference.export import export_model
-from hf_recurrent.inference.export.program import reads_any_length
+from hf_recurrent.deploy.export import export_model
+from hf_recurrent.deploy.export.program import reads_any_length
 from support.compare import assert_same
 from support.families import make_config
 

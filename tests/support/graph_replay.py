@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers.utils import import_utils
 
-from hf_recurrent.inference import cuda_graphs as inference_graphs
+from hf_recurrent.deploy import cuda_graphs as deploy_graphs
 from hf_recurrent.training import cuda_graphs as training_graphs
 from perf.work import WAITS, has_mask
 
@@ -72,11 +72,11 @@ def without_gpu(count: type | None = None) -> Iterator[list[Tape]]:
         count: stands in for `LiveCount`, if given.
     """
     with contextlib.ExitStack() as stack:
-        for module in (inference_graphs, training_graphs):
+        for module in (deploy_graphs, training_graphs):
             stack.enter_context(mock.patch.object(module, "CaptureStream", NoStream))
-        stack.enter_context(mock.patch.object(inference_graphs, "check_capturable"))
+        stack.enter_context(mock.patch.object(deploy_graphs, "check_capturable"))
         if count is not None:
-            stack.enter_context(mock.patch.object(inference_graphs, "LiveCount", count))
+            stack.enter_context(mock.patch.object(deploy_graphs, "LiveCount", count))
         stack.enter_context(mock.patch.object(torch.cuda, "CUDAGraph", Tape))
         stack.enter_context(mock.patch.object(torch.cuda, "synchronize"))
         # takes longer than the rest, and nothing is on another stream

@@ -8,7 +8,7 @@ import torch
 from tiny_trainer import tiny_trainer
 from transformers.utils import import_utils
 
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES
+from hf_recurrent.deploy.cuda_graphs import ARCHITECTURES
 from hf_recurrent.models.ops.graphs import capturing
 from hf_recurrent.training.arguments import RecurrentTrainingArguments
 from hf_recurrent.training.cuda_graphs import TrainingGraphs, padded

@@ -18,7 +18,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from ..data.batches import token_counts
-from ..inference.processes import collected, dealt, from_first, is_first
+from ..deploy.processes import collected, dealt, from_first, is_first
 from ..models.ops.losses import NO_TARGET
 from ..models.ops.modes import inference_mode
 from .answers import (

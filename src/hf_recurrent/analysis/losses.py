@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy, pad
 
 from ..benchmarks.tokenizers import token_num_bytes
 from ..data.segments import DocumentReader, Segment, encode_documents
-from ..inference.processes import dealt, of_all, share
+from ..deploy.processes import dealt, of_all, share
 from ..metrics.functional import word_perplexity
 from ..models.ops.losses import NO_TARGET
 from ..models.ops.modes import inference_mode

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from ..data.batches import NO_LIMIT, PaddingCollator, within
 from ..data.reading import has_column, require_columns, text_of, value_of, words_of
-from ..inference.processes import is_first
+from ..deploy.processes import is_first
 from ..utils import whole_file
 from .answers import is_classifier, labels_tokens, to_device
 from .evaluate import each_batch

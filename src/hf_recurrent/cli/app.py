@@ -81,7 +81,7 @@ def share_out(context: typer.Context) -> None:
     Raises:
         ValueError: the command is for one process.
     """
-    from ..inference.processes import is_first, shared_work
+    from ..deploy.processes import is_first, shared_work
 
     name = context.invoked_subcommand
     if name not in SHARED:

@@ -49,7 +49,7 @@ def evaluate(
     card: Annotated[bool, typer.Option("--card", help="Measure the results of the checkpoint's card again.")] = False,
 ) -> None:
     """Evaluate a checkpoint: accuracy and depth steps by split and difficulty, or bits per byte of long documents."""
-    from ..inference.processes import is_first
+    from ..deploy.processes import is_first
     from ..models.base.exit_calibration import calibration_problem
     from ..models.depth.exit_criteria import ExitOptions, default_threshold_problem
     from ..tasks.checkpoints import evaluate_checkpoint, load_checkpoint, metric_of

@@ -38,9 +38,9 @@ def export(
 
     import transformers
 
+    from ..deploy.export import export_model, format_of
     from ..hub.card import auto_class_of
     from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
-    from ..inference.export import export_model, format_of
     from ..utils import write_bytes
 
     quiet_libraries()

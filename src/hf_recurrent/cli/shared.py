@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..inference.processes import from_first, is_first
+from ..deploy.processes import from_first, is_first
 from ..utils import Change, changed_files, new_folder, write_json
 from .console import wrote
 

@@ -18,10 +18,10 @@ from ..data.documents import DocumentSource
 from ..data.labels import REGRESSION, SINGLE, TOKENS, Labels
 from ..data.loading import Source
 from ..data.tokenizers import load_saved_tokenizer
+from ..deploy.processes import is_first
 from ..hub.card import auto_class_of
 from ..hub.checkpoint import check_finite, checkpoint_config, load_whole, revision_options
 from ..hub.results import check_texts, read_results
-from ..inference.processes import is_first
 from ..metrics.functional import Row
 from ..models.config.exit_criteria import LEARNED
 from ..models.heads.classification import predicts_number

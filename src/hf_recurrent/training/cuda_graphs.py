@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig
 
-from ..inference.cuda_graphs import Captured, CaptureStream, kind_of
+from ..deploy.cuda_graphs import Captured, CaptureStream, kind_of
 from ..models.ops.graphs import capturing
 from ..models.ops.losses import NO_TARGET
 

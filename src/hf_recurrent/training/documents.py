@@ -22,8 +22,8 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..analysis.losses import evaluate_documents
 from ..data.segments import DocumentReader, Segment
+from ..deploy.processes import in_step, shared_after_training
 from ..hub.checkpoint import first_not_finite
-from ..inference.processes import in_step, shared_after_training
 from ..models.ops.losses import NO_TARGET
 from ..models.ops.sharding import is_sharded
 from ..registry import ARCHITECTURES

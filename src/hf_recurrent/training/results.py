@@ -15,8 +15,8 @@ import torch
 
 from .. import __version__
 from ..benchmarks.registry import get_benchmark
+from ..deploy.processes import is_first, shared_by
 from ..hub.results import EMPTY, NO_EXAMPLE, SECTION_KINDS, stored_digest
-from ..inference.processes import is_first, shared_by
 from ..models.depth.objectives import depth_bounds
 from ..recipes import name_of, recipe_named, recipe_path
 from ..registry import ARCHITECTURES

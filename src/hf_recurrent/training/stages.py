@@ -17,12 +17,12 @@ from transformers import EarlyStoppingCallback, TrainerState, set_seed
 from transformers.integrations import get_reporting_integration_callbacks
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
+from ..deploy.processes import from_first, shared_after_training
 from ..hub import Published, check_access, publish_checkpoint, write_results
 from ..hub.base_model import check_license, read_base_model
 from ..hub.checkpoint import save_checkpoint
 from ..hub.findings import collapsed_halting
 from ..hub.publish import check_repo_id
-from ..inference.processes import from_first, shared_after_training
 from ..models.config.exit_criteria import LEARNED
 from ..models.ops.sharding import is_sharded
 from ..tasks import TASKS, get_task

@@ -17,8 +17,8 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, SaveStrategy
 
 from ..data.batches import siamese_token_counts, token_counts
+from ..deploy.cuda_graphs import host_part
 from ..hub.checkpoint import first_not_finite
-from ..inference.cuda_graphs import host_part
 from ..metrics.functional import AUXILIARY_LOSSES, mean_per_example
 from ..utils import near_matches, percent
 from .batches import EpochSampler, TokenBatchSampler, amounts_of, weighted_loss

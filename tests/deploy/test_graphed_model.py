@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gpu.halting import LateCount
-from hf_recurrent.inference import GraphedModel
-from hf_recurrent.inference.cuda_graphs import ARCHITECTURES, check_capturable, uncached_autocast
+from hf_recurrent.deploy import GraphedModel
+from hf_recurrent.deploy.cuda_graphs import ARCHITECTURES, check_capturable, uncached_autocast
 from support.compare import assert_same, results
 from support.families import BY_NAME, LANGUAGE_BY_NAME, VARIANTS, make_batch, make_language_model, make_model, make_text
 from support.graph_replay import without_gpu

@@ -1,0 +1,5 @@
+"""Fast inference: captured graphs, exported graphs, and work dealt out to processes."""
+
+from .cuda_graphs import GraphedModel
+
+__all__ = ["GraphedModel"]

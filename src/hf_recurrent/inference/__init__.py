@@ -1,5 +1,0 @@
-"""Inference that makes use of halting."""
-
-from .cuda_graphs import GraphedModel
-
-__all__ = ["GraphedModel"]
