@@ -128,6 +128,30 @@ class Captured:
         return self.outputs
 
 
+def repeated(call: Callable[[], None], device: torch.device, captured: bool) -> Callable[[], Any]:
+    """A call that reads and writes memory that stays: as a CUDA graph, or computed as a graph does.
+
+    Of a graph it is run once before.
+    """
+
+    def eager() -> None:
+        with capturing():
+            call()
+
+    if not captured:
+        return eager
+    place = CaptureStream(device)
+    with place.used():
+        eager()
+    graph = Captured(call, place)
+
+    def replay() -> None:
+        with place.current():
+            graph.replay()
+
+    return replay
+
+
 class GraphedModel:
     """A model on a GPU whose forward passes are captured as CUDA graphs, and replayed for batches of the same shape.
 

@@ -1,0 +1,395 @@
+"""Decoding of language models in slots, each of which has a text at a position and a depth step of its own.
+
+A token that has halted leaves at once, and the next one of its text enters at step 0. Shapes: B slots, T columns, L
+maximum of steps, H heads of keys, D head dim, E width, F features of the halting head, V token ids.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map_only
+from transformers import PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from ..models.depth.cache import PastKeyValue
+from ..models.depth.layouts import PaddedLayout, keeps_keys
+from ..models.ndr.attention import RoutingContext
+from ..models.ops.attention import PaddedContext, Rotations
+from ..models.ops.layers import where_rows
+from ..models.ops.masks import as_implemented
+from ..models.ops.positions import rotation_angles, rotation_table, sinusoids, xpos_scales
+from .cuda_graphs import repeated
+from .slots import DepthSteps, Late, check_slots, merged, overwrite
+
+# those whose cache has keys of every token and step
+DECODED = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
+
+
+class SlotKeys(PastKeyValue):
+    """Keys and values of all slots (B * planes * T, H, D), whose `layer` is the `Places` to write and to read."""
+
+    def write(self, *new: torch.Tensor) -> None:
+        """Write keys and values of the new tokens, (B, H, 1, D) or (B, 1, H, D)."""
+        for buffer, states in zip(self[:2], new, strict=True):
+            buffer.index_copy_(0, self.layer.written, states.reshape(-1, *buffer.shape[1:]).to(buffer.dtype))
+
+    def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write those of the new tokens (B, H, 1, D) -> those of all columns (B, H, T, D)."""
+        self.write(key, value)
+        read = self.layer.read
+        found = (buffer.index_select(0, read.flatten()) for buffer in self[:2])
+        return tuple(states.unflatten(0, read.shape).transpose(1, 2) for states in found)
+
+
+class Places(NamedTuple):
+    written: torch.Tensor  # (B,) of the new tokens among all slots, planes and columns
+    read: torch.Tensor  # (B, T)
+
+
+class SlotCache:
+    """Keys and values of all slots, in a plane for each depth step, and running sums of the halting head.
+
+    A token that has halted leaves those of later steps in one plane, which `last_plane` (B, T) names: later tokens read
+    the smaller one of it and their step. Columns are read in an order that has the newest token last.
+    """
+
+    def __init__(self, base: nn.Module, slots: int, depth: int, length: int):
+        config, device = base.config, base.device
+        self.depth, self.length = depth, length
+        heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+
+        def buffers(number: int, planes: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+            shape = (slots, planes, length, heads, config.head_dim)
+            return [tuple(torch.zeros(shape, dtype=base.dtype, device=device) for _ in "kv") for _ in range(number)]
+
+        self.steps = buffers(getattr(config, "layers_per_step", 1), depth + 1)
+        self.outer = buffers(sum(len(getattr(base, name, ())) for name in ("prelude", "coda")), 1)
+        self.last_plane = torch.full((slots, length), depth, device=device)
+        self.position = torch.zeros(slots, dtype=torch.long, device=device)
+        self.running_sums: torch.Tensor | None = None
+        if getattr(config, "running_mean", False):
+            features = base.halting_head[0].in_features
+            self.running_sums = torch.zeros(slots, depth + 1, features, device=device)
+        # slots whose sums are written, None for all
+        self.rows: torch.Tensor | None = None
+
+    @property
+    def past_counts(self) -> torch.Tensor:
+        return self.position
+
+    def columns(self) -> torch.Tensor:
+        """(B, T) of the tokens before the present one and itself, which is last; negative where there are none."""
+        return self.position[:, None] + torch.arange(1 - self.length, 1, device=self.position.device)
+
+    def places(self, num_planes: int, written: torch.Tensor | int, read: torch.Tensor | int) -> Places:
+        first = torch.arange(len(self.position), device=self.position.device) * num_planes
+        columns = self.columns().clamp_min(0)
+        return Places((first + written) * self.length + self.position, (first[:, None] + read) * self.length + columns)
+
+    def context(self, context: NamedTuple, step: torch.Tensor) -> NamedTuple:
+        """The context of steps (B,), with the keys of earlier tokens."""
+        last = self.last_plane.gather(1, self.columns().clamp_min(0))
+        places = self.places(self.depth + 1, step, torch.minimum(step[:, None], last))
+        pasts = tuple(SlotKeys(*(each.flatten(0, 2) for each in pair), layer=places) for pair in self.steps)
+        return context._replace(past=pasts[0] if len(pasts) == 1 else pasts)
+
+    def through(self, layers: nn.ModuleList, states: torch.Tensor, context: NamedTuple, first: int = 0) -> torch.Tensor:
+        """States (B, 1, E) after layers that are applied once, whose keys are in the `outer` ones from the first on."""
+        places = self.places(1, 0, 0)
+        for layer, pair in zip(layers, self.outer[first:], strict=False):
+            past = SlotKeys(*(each.flatten(0, 2) for each in pair), layer=places)
+            states = layer(states, context._replace(past=past)).hidden_states
+        return states
+
+    def write(self, step: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Keys are written while they are attended to."""
+
+    def sums(self, step: torch.Tensor) -> torch.Tensor:
+        return self.running_sums[torch.arange(len(step), device=step.device), step]
+
+    def write_sums(self, step: torch.Tensor, sums: torch.Tensor) -> None:
+        new = sums.squeeze(1) if self.rows is None else where_rows(self.rows, sums.squeeze(1), self.sums(step))
+        self.running_sums.scatter_(1, step[:, None, None].expand(-1, 1, new.shape[-1]), new[:, None])
+
+    def leave(self, done: torch.Tensor, plane: torch.Tensor) -> None:
+        """Name the plane (B,) of the later steps of tokens that are done (B,)."""
+        self.last_plane.scatter_(1, self.position[:, None], torch.where(done, plane, self.depth)[:, None])
+
+    def add_sums(self, done: torch.Tensor, latest: torch.Tensor, features: torch.Tensor) -> None:
+        """Count the features (B, F) of tokens that are done (B,) in the steps after the `latest` (B,) of each."""
+        plane = torch.arange(self.depth + 1, device=done.device)
+        later = done[:, None] & (plane > latest[:, None])
+        self.running_sums += torch.where(later[..., None], features[:, None].float(), 0.0)
+
+    def read(self, slot: int, cache: Any) -> None:
+        """Copy what a model's cache holds of one text into a slot."""
+        number, layers = cache.get_seq_length(), list(cache.layers)
+        self.last_plane[slot] = self.depth
+        if self.running_sums is not None:
+            self.running_sums[slot] = 0
+        if not number:
+            return
+        for pairs, count in ((self.steps, self.depth), (self.outer, 1)):
+            for plane in range(count if pairs else 0):
+                for pair in pairs:
+                    tensors = layers.pop(0).tensors
+                    for buffer, name in zip(pair, ("keys", "values"), strict=True):
+                        buffer[slot, plane, :number] = tensors[name][0].transpose(0, 1)
+                    if "sums" in tensors:
+                        self.running_sums[slot, plane] = tensors["sums"][0, -1]
+
+
+def fixed_part(base: nn.Module, length: int) -> torch.Tensor | None:
+    """What attention takes of distances in so many columns: decays (T, D), or keys (H, 2T - 1, D)."""
+    config, device = base.config, base.device
+    if config.model_type in ("ut", "gut"):
+        # as `cached_rotations`: keys are rotated only, and decay by their distance
+        distances = torch.arange(length - 1, -1, -1, device=device)
+        return xpos_scales(distances, config.head_dim, config.xpos_scale_base).float().repeat_interleave(2, dim=-1)
+    if not hasattr(base, "position_keys"):
+        return None
+    waves = sinusoids(torch.arange(1 - length, length, device=device), config.hidden_size)
+    keys = base.position_keys(waves.to(base.embed_tokens.weight.dtype))
+    return keys.unflatten(-1, (-1, config.head_dim)).transpose(0, 1)
+
+
+def context_of(base: nn.Module, cache: SlotCache, fixed: torch.Tensor | None) -> NamedTuple:
+    """Inputs of attention, besides states and keys, of one token in each slot; `fixed` is the `fixed_part`."""
+    config, position, columns = base.config, cache.position[:, None], cache.columns()
+    seen = columns >= 0
+
+    def masked(seen: torch.Tensor) -> torch.Tensor:
+        return as_implemented(config, seen[:, None, None], torch.float32)
+
+    if config.model_type == "ndr":
+        mask = seen if config.attention == "geometric" else masked(seen)
+        return RoutingContext(mask, fixed, columns.clamp_min(0))
+    if config.model_type in ("ut", "gut"):
+        table = rotation_table(rotation_angles(position, config.head_dim))
+        return PaddedContext(masked(seen), Rotations(table, table), key_scale=fixed)
+    scaling = getattr(config, "rotary_scaling", None)
+    table = rotation_table(rotation_angles(position, config.head_dim, config.rope_theta, scaling))
+    window = None if base.window is None else masked(seen & (columns > position - base.window))
+    return PaddedContext(masked(seen), Rotations(table, table), window_mask=window)
+
+
+class DecodingEngine:
+    """Writes texts with a language model that iterates one block, many at a time, whatever depth each token takes.
+
+    A fixed number of slots have a text each. One iteration is a depth step of all of them; a token that halts gives its
+    place to the next token of its text, and a finished text to the next prompt. Iterations do not wait for the host: on
+    a GPU each is one CUDA graph. Texts are those of `generate`; there is no beam search. Do not use it from several
+    threads, and make a new one after changes of the config.
+
+    Args:
+        model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent` or `huginn_recurrent`.
+        slots: texts that are written at the same time.
+        max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth.
+        graph: whether to capture a CUDA graph; by default on a GPU.
+        compiled: whether torch compiles the block.
+        options: of the model's calls, such as `max_depth`, `halting_threshold` or `exit_criterion`.
+
+    Attributes:
+        iterations: depth steps of all slots that were taken so far.
+
+    Raises:
+        ValueError: a model or an option that is not supported.
+
+    Example:
+        >>> engine = DecodingEngine(model, slots=16, max_length=256)
+        >>> texts = engine.generate([[2, 5, 6], [2, 7]], max_new_tokens=20)
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        slots: int = 16,
+        max_length: int = 1024,
+        graph: bool | None = None,
+        compiled: bool = False,
+        **options: Any,
+    ):
+        check_slots(model, DECODED, "call model.generate")
+        if not hasattr(model, "lm_head") or not model.config.is_causal:
+            raise ValueError(f"the {type(model).__name__} predicts no next token: load it by AutoModelForCausalLM")
+        if slots < 1 or max_length < 2:
+            raise ValueError(f"slots is {slots} and max_length {max_length}: pass at least 1 and 2")
+        self.model, self.options, self.device = model, options, model.device
+        base, max_depth = model.model, options.get("max_depth")
+        base.new_cache(max_depth).check_model(base, max_depth)
+        self.cache = SlotCache(base, slots, base.cache_steps(max_depth), max_length)
+        self.depth = DepthSteps(model, self.cache, compiled, **options)
+        self.graph = self.device.type == "cuda" if graph is None else graph
+        self.late = self.device.type == "cuda"
+        self.iterations, self.runs = 0, {}
+        device = self.device
+        self.step, self.token, self.remaining = (torch.zeros(slots, dtype=torch.long, device=device) for _ in range(3))
+        self.live = torch.zeros(slots, dtype=torch.bool, device=device)
+        self.done = torch.ones_like(self.live)
+        # (2, B) a new token or -1, and whether its text has ended
+        self.report = torch.zeros(2, slots, dtype=torch.long, device=device)
+        self.noise = torch.ones(slots, model.config.vocab_size, device=device)
+        with torch.no_grad():
+            self.fixed = fixed_part(base, max_length)
+        self.state: NamedTuple | None = None
+        self.mask = torch.ones(slots, 1, dtype=torch.bool, device=device)
+
+    def embedded(self, context: NamedTuple) -> torch.Tensor:
+        """States (B, 1, E) of the present tokens before the first step."""
+        base, config, cache = self.model.model, self.model.config, self.cache
+        hidden = base.embedded(self.token[:, None], None, None)
+        if config.model_type == "huginn_recurrent":
+            hidden = cache.through(base.prelude, hidden, context)
+            return torch.cat((base.initial_states(hidden, None), hidden), dim=-1)
+        if getattr(config, "attention", None) == "absolute":
+            hidden = hidden + sinusoids(cache.position[:, None], hidden.shape[-1]).to(hidden.dtype)
+        return hidden
+
+    def logits(self, states: torch.Tensor, context: NamedTuple) -> torch.Tensor:
+        """Logits (B, V) of final states (B, 1, E)."""
+        base = self.model.model
+        if self.model.config.model_type == "huginn_recurrent":
+            first = len(base.prelude)
+            states = base.norm(self.cache.through(base.coda, base.norm(base.watched(states)), context, first))
+        return self.model.predict(states).squeeze(1)
+
+    def iterate(self, warpers: Sequence[Any], ends: torch.Tensor) -> None:
+        """Take a depth step of all slots, and choose the next token of those that are done."""
+        cache, depth, strategy = self.cache, self.depth, self.depth.strategy
+        fresh, base = self.done.clone(), self.model.model
+        context = context_of(base, cache, self.fixed)
+        layout = PaddedLayout(base.config, strategy, self.mask, context, cache)
+        # a token that has halted takes no further step here
+        layout.keeps_keys = False
+        cache.rows = fresh
+        state, cache.rows = depth.start(layout, self.embedded(context)), None
+        state = state if self.state is None else merged(fresh, state, self.state)
+        state, step, done = depth.take(layout, state, torch.where(fresh, 0, self.step))
+        if depth.ends_early:
+            self.complete(layout, state, step, done)
+        logits = self.logits(strategy.output(state)[0], context)
+        token = self.choose(logits, warpers)
+        emits = done & self.live
+        self.remaining -= emits.long()
+        ended = emits & (torch.isin(token, ends) | (self.remaining <= 0))
+        overwrite((self.report, self.done), (torch.stack((torch.where(emits, token, -1), ended.long())), done))
+        overwrite((self.token, self.step), (torch.where(done, token, self.token), step))
+        self.live &= ~ended
+        cache.position += done & self.live
+        if self.state is None:
+            # of tensors that are not used elsewhere, too
+            self.state = tree_map_only(torch.Tensor, torch.clone, state)
+        overwrite(self.state, state)
+
+    def complete(self, layout: PaddedLayout, state: NamedTuple, step: torch.Tensor, done: torch.Tensor) -> None:
+        """Leave keys, values and sums of the skipped steps for later tokens, after so many steps (B,)."""
+        cache, strategy, block = self.cache, self.depth.strategy, self.depth.block
+        rejected = strategy.needs_candidate and not strategy.exits
+        plane = step - 1
+        # a rejected candidate was computed from the final state, and its keys are in the plane of that step
+        if not (rejected or keeps_keys(self.model.config, strategy)):
+            plane, source = step, strategy.attended(state)
+            projected = block.keys_values(state.hidden if source is None else source, layout.context)
+            cache.context(layout.context, plane).past.write(*projected)
+        cache.leave(done, plane)
+        if cache.running_sums is not None:
+            candidate = state.hidden if strategy.needs_candidate else None
+            latest = step if self.depth.decides_ahead else step - 1
+            cache.add_sums(done, latest, strategy.features(state, candidate).squeeze(1))
+
+    def choose(self, logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
+        """The next tokens (B,) by logits (B, V): the likeliest, or drawn if there are warpers, by Gumbel noise."""
+        logits = logits.float()
+        for warper in warpers:
+            logits = warper(None, logits)
+        # the logarithm of an exponential variable is that noise, negated
+        return (logits - self.noise.log() if warpers else logits).argmax(-1)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def stream(
+        self,
+        prompts: Sequence[torch.Tensor | Sequence[int]],
+        max_new_tokens: int = 20,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        generator: torch.Generator | None = None,
+        eos_token_id: int | Sequence[int] | None = None,
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the number of a prompt and a new token of its text, as they come.
+
+        Args:
+            prompts: token ids of each, any number of them.
+            max_new_tokens: at which a text ends, if no end of text comes before.
+            do_sample: whether tokens are drawn, rather than the likeliest; then by `temperature`, among the `top_k`
+                likeliest if above 0, and among the likeliest that have a probability of `top_p`.
+            generator: of the draws, on the model's device.
+            eos_token_id: ends of text; by default those of `model.generation_config`.
+
+        Raises:
+            ValueError: a prompt without tokens, or a text that would be longer than `max_length`.
+        """
+        waiting = deque(enumerate(torch.as_tensor(each, dtype=torch.long).flatten() for each in prompts))
+        longest = max((len(prompt) for _, prompt in waiting), default=1)
+        if any(not len(prompt) for _, prompt in waiting) or max_new_tokens < 1:
+            raise ValueError("a prompt has no token, or max_new_tokens is below 1: pass at least one of each")
+        if longest + max_new_tokens > self.cache.length + 1:
+            raise ValueError(
+                f"a prompt of {longest} tokens and max_new_tokens={max_new_tokens} are longer than the slots, whose "
+                f"max_length is {self.cache.length}: make an engine with a larger one"
+            )
+        warpers = (TemperatureLogitsWarper(temperature),) if do_sample else ()
+        warpers += (TopKLogitsWarper(top_k),) if do_sample and top_k > 0 else ()
+        warpers += (TopPLogitsWarper(top_p),) if do_sample and top_p < 1.0 else ()
+        ends = self.model.generation_config.eos_token_id if eos_token_id is None else eos_token_id
+        self.live.fill_(False)
+        run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
+        late, texts = Late(self.late), [None] * len(self.live)
+        while waiting or any(text is not None for text in texts):
+            for slot, text in enumerate(texts):
+                if text is None and waiting:
+                    texts[slot], prompt = waiting.popleft()
+                    self.admit(slot, prompt, max_new_tokens)
+            if do_sample:
+                self.noise.exponential_(generator=generator)
+            run()
+            self.iterations += 1
+            for slot, (token, ended) in enumerate(zip(*(late.poll(self.report) or ((), ())), strict=True)):
+                if token >= 0:
+                    yield texts[slot], token
+                    texts[slot] = None if ended else texts[slot]
+
+    def prepared(self, options: tuple, warpers: Sequence[Any], ends: int | Sequence[int]) -> Any:
+        """The iteration with these options, of which graphs are kept."""
+        ids = torch.tensor(ends, dtype=torch.long, device=self.device).flatten()
+        key = (*options, *ids.tolist())
+        if key not in self.runs:
+            call = partial(self.iterate, warpers, ids)
+            # the memory of a state has the shapes of one after a step
+            repeated(call, self.device, False)()
+            # graphs read what the call holds
+            self.runs[key] = repeated(call, self.device, self.graph), call
+        return self.runs[key][0]
+
+    def admit(self, slot: int, prompt: torch.Tensor, max_new_tokens: int) -> None:
+        """Read a prompt but for its last token, with which its slot begins."""
+        prompt = prompt.to(self.device)
+        cache = self.model.model.new_cache(self.options.get("max_depth"))
+        if len(prompt) > 1:
+            self.model(prompt[None, :-1], past_key_values=cache, logits_to_keep=1, **self.options)
+        self.cache.read(slot, cache)
+        self.token[slot] = prompt[-1]
+        self.cache.position[slot], self.remaining[slot] = len(prompt) - 1, max_new_tokens
+        self.live[slot] = self.done[slot] = True
+
+    def generate(self, prompts: Sequence[torch.Tensor | Sequence[int]], **options: Any) -> list[torch.Tensor]:
+        """The texts (n,), each with its prompt; options are those of `stream`."""
+        texts = [torch.as_tensor(each, dtype=torch.long).flatten().tolist() for each in prompts]
+        for number, token in self.stream(prompts, **options):
+            texts[number].append(token)
+        return [torch.tensor(text, device=self.device) for text in texts]
