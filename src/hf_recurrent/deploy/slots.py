@@ -76,7 +76,7 @@ class DepthSteps:
         blocks = base.depth_blocks(self.max_depth)
         if len(blocks) > 1:
             raise ValueError(
-                f"depth steps of this model are those of {len(blocks)} blocks, but slots at different depths share "
+                "depth steps of this model are those of several blocks, but slots at different depths share "
                 "one: call the model itself"
             )
         self.block: nn.Module = torch.compile(blocks[0], dynamic=False) if compiled else blocks[0]

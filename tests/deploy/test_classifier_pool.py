@@ -1,0 +1,110 @@
+"""Answers of rows that are refilled are those of the model."""
+
+import pytest
+import torch
+
+from hf_recurrent.deploy import ClassifierPool
+from hf_recurrent.deploy.classifier_pool import POOLED
+from support.compare import assert_close
+from support.families import BY_NAME, EXPECTED_VARIANTS, VARIANTS, Variant, make_batch, make_model, tiered
+from support.graph_replay import without_gpu
+
+CLASSIFIERS = tuple(
+    each
+    for each in (*VARIANTS, *EXPECTED_VARIANTS, Variant("gut_causal", "gut", {"is_causal": True}, core=True))
+    if each.architecture in POOLED and not each.siamese
+)
+EXITS = {
+    "convergence": {"exit_criterion": "convergence", "exit_threshold": 0.3},
+    "confidence": {"exit_criterion": "confidence", "exit_threshold": 0.45},
+    "agreement": {"exit_criterion": "agreement", "exit_threshold": 0.05, "exit_patience": 2},
+    "stability": {"exit_criterion": "stability", "min_depth": 3},
+}
+
+
+def batch_of(variant: Variant, rows: int = 24, length: int = 9) -> dict[str, torch.Tensor]:
+    """Every third sequence is padded on the left."""
+    batch = make_batch(variant, rows=rows, length=length)
+    del batch["labels"]
+    for value in batch.values():
+        for row in range(0, rows, 3):
+            value[row] = value[row].roll(length - int(make_batch(variant, rows, length)["attention_mask"][row].sum()))
+    return batch
+
+
+def assert_same_answers(model, pool: ClassifierPool, batch: dict[str, torch.Tensor], **options) -> None:
+    with torch.no_grad():
+        expected = model(**batch, **options)
+    found = pool(**batch)
+    assert_close(found.logits, expected.logits, 1e-5)
+    assert torch.equal(found.ponder_steps, expected.ponder_steps)
+
+
+@pytest.mark.parametrize("variant", tiered(CLASSIFIERS))
+def test_answers_are_those_of_the_model(variant):
+    model = make_model(variant)
+    assert_same_answers(model, ClassifierPool(model, rows=5), batch_of(variant))
+
+
+@pytest.mark.parametrize("criterion", EXITS)
+@pytest.mark.parametrize("variant", tiered(CLASSIFIERS))
+def test_answers_with_exits(variant, criterion):
+    model, options = make_model(variant), EXITS[criterion]
+    if model.config.is_causal and criterion != "convergence":
+        pytest.skip("its tokens stop one by one")
+    assert_same_answers(model, ClassifierPool(model, rows=5, **options), batch_of(variant), **options)
+
+
+@pytest.mark.parametrize("name", ["ut", "gut", "ndr", "albert_recurrent"])
+def test_graphs_and_late_counts_answer_the_same(name):
+    variant, options = BY_NAME[name], EXITS["agreement"] if name != "ut" else {}
+    model = make_model(variant)
+    with without_gpu() as made:
+        pool = ClassifierPool(model, rows=5, repeats=3, graph=True, **options)
+        pool.late = True
+        for rows in (24, 7, 40):
+            assert_same_answers(model, pool, batch_of(variant, rows, length=20), **options)
+        # of rows of 8, 16 and 32 columns, and of as many again with more room
+        assert 3 <= len(made) <= 6
+        assert 3 * sum(tape.replays for tape in made) == pool.iterations
+
+
+@pytest.mark.parametrize("name", ["gut", "ut", "ndr"])
+def test_iterations_are_executed_steps_over_rows(name):
+    variant, rows, number = BY_NAME[name], 8, 160
+    model = make_model(variant)
+    options = EXITS["agreement"] if name == "ndr" else {}
+    pool = ClassifierPool(model, rows=rows, repeats=1, **options)
+    batch = batch_of(variant, number, length=8)
+    steps = pool(**batch).ponder_steps
+    steps = steps if steps.dim() == 1 else steps.amax(-1)
+    depth = model.config.num_hidden_layers
+    # a transition-aware head sees the step that it rejects
+    rejected = (steps < depth).sum() if name == "gut" else 0
+    taken = steps if name == "gut" else steps.clamp_min(1)
+    expected = float((taken.sum() + rejected) / rows)
+    assert expected <= pool.iterations <= expected + depth
+    assert pool.iterations < 0.9 * number * depth / rows
+
+
+def test_room_grows_and_one_sequence_is_enough():
+    variant = BY_NAME["gut"]
+    model, batch = make_model(variant), batch_of(variant)
+    pool = ClassifierPool(model, rows=30)
+    for rows in (1, 24, 2):
+        assert_same_answers(model, pool, {name: value[:rows] for name, value in batch.items()})
+    assert_same_answers(model, pool, {"input_ids": batch["input_ids"]})
+
+
+def test_what_is_not_supported_is_refused():
+    gut = make_model(BY_NAME["gut"])
+    with pytest.raises(ValueError, match="model_type 'tlb' is not supported: take one of ut, gut"):
+        ClassifierPool(make_model(BY_NAME["tlb"]))
+    with pytest.raises(ValueError, match="does not answer for each sequence by itself"):
+        ClassifierPool(make_model(BY_NAME["gut_siamese"]))
+    with pytest.raises(ValueError, match="rows is 0 and repeats 4: pass at least 1 of each"):
+        ClassifierPool(gut, rows=0)
+    with pytest.raises(ValueError, match="those of several blocks"):
+        ClassifierPool(make_model(Variant("albert_groups", "albert_recurrent", {"num_hidden_groups": 2})))
+    with pytest.raises(ValueError, match="input_ids"):
+        ClassifierPool(gut)(torch.full((1, 3), 10_000))
