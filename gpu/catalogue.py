@@ -37,6 +37,7 @@ PARTS = (
     Part("correct", "exits", 40, 15, "gpu.exits:checks", "Exit criteria: GPU and CPU"),
     Part("fast", "halting", 80, 20, "gpu.fast:halting", "Halted forward passes against the ideal"),
     Part("fast", "looped", 100, 40, "gpu.fast:looped", "A language model as large as Ouro-1.4B, decoding"),
+    Part("fast", "slots", 85, 40, "gpu.slots:checks", "Pools of slots at different depths"),
     Part("fast", "steps", 90, 15, "gpu.fast:steps", "Launches, waits for the device and memory of a step"),
     Part("fast", "lengths", 20, 15, "gpu.fast:lengths", "Fused geometric attention from 128 to 8,192 tokens", True),
     Part("correct", "compiled", 120, 40, "gpu.kernels:compiled", "torch.compile"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gpu import imitation
 from hf_recurrent.deploy import ClassifierPool
 from hf_recurrent.deploy.classifier_pool import POOLED
 from support.compare import assert_close
@@ -85,6 +86,18 @@ def test_iterations_are_executed_steps_over_rows(name):
     expected = float((taken.sum() + rejected) / rows)
     assert expected <= pool.iterations <= expected + depth
     assert pool.iterations < 0.9 * number * depth / rows
+
+
+def test_nothing_is_made_on_another_device():
+    model, batch = make_model(BY_NAME["gut"]), batch_of(BY_NAME["gut"])
+    with torch.no_grad():
+        expected = model(**batch).logits
+    with imitation.installed():
+        pool = ClassifierPool(model.to("cuda"), rows=5, graph=False)
+        found = pool(**{name: value.to("cuda") for name, value in batch.items()}).logits
+        assert found.is_cuda
+        found = found.cpu()
+    assert_close(found, expected, 1e-5)
 
 
 def test_room_grows_and_one_sequence_is_enough():

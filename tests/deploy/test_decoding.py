@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from gpu import imitation
 from hf_recurrent.deploy import DecodingEngine
 from hf_recurrent.deploy.decoding import DECODED
 from support.families import (
@@ -14,6 +15,7 @@ from support.families import (
     Variant,
     make_language_model,
     make_model,
+    slow,
     tiered,
 )
 from support.graph_replay import without_gpu
@@ -124,6 +126,20 @@ def test_iterations_are_executed_steps_over_slots(name):
     assert steps / slots <= engine.iterations + NEW
     assert engine.iterations <= steps / slots + longest
     assert engine.iterations < 0.9 * len(prompts) * NEW * depth / slots
+
+
+@pytest.mark.parametrize("name", ["gut", slow("huginn_recurrent")])
+def test_nothing_is_made_on_another_device(name):
+    model, prompts = make_language_model(LANGUAGE_BY_NAME[name]), prompts_of()
+    expected = generated(model, prompts)
+    with imitation.installed():
+        engine = DecodingEngine(model.to("cuda"), slots=3, max_length=14, graph=False)
+        found = engine.generate(prompts, max_new_tokens=NEW)
+        next(engine.stream(prompts, max_new_tokens=NEW, do_sample=True, top_k=4, top_p=0.9))
+        assert engine.late
+        assert all(text.is_cuda for text in found)
+        found = [text.cpu().tolist() for text in found]
+    assert found == [text.tolist() for text in expected]
 
 
 def test_ends_of_texts():

@@ -274,7 +274,7 @@ class DecodingEngine:
         token = self.choose(logits, warpers)
         emits = done & self.live
         self.remaining -= emits.long()
-        ended = emits & (torch.isin(token, ends) | (self.remaining <= 0))
+        ended = emits & ((token[:, None] == ends).any(-1) | (self.remaining <= 0))
         overwrite((self.report, self.done), (torch.stack((torch.where(emits, token, -1), ended.long())), done))
         overwrite((self.token, self.step), (torch.where(done, token, self.token), step))
         self.live &= ~ended
