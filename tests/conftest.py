@@ -9,6 +9,7 @@ import torch
 
 import support.examples  # noqa: F401 - registers the profiles of `--hypothesis-profile`
 from hf_recurrent import ARCHITECTURES
+from hf_recurrent.models.depth import loop
 from support.families import (
     BY_NAME,
     CACHED_VARIANTS,
@@ -25,6 +26,8 @@ from support.families import (
 
 # models this small only lose by threads
 torch.set_num_threads(1)
+# nor would units that have halted ever be gathered out
+loop.PRODUCTS_PER_COMPACTION = 0
 
 # of one module
 IMPORT_SECONDS = 0.005

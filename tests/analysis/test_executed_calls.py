@@ -66,7 +66,7 @@ def passed(model, block, inputs):
 
 @pytest.fixture
 def gathers_at_once(monkeypatch):
-    monkeypatch.setattr(depth_loop, "MIN_SHARE_TO_COMPACT", 0)
+    monkeypatch.setattr(depth_loop, "PRODUCTS_PER_COMPACTION", 0)
 
 
 @pytest.mark.parametrize("name", ["ut", "gut", "gut_token", "gut_no_transition", "gut_siamese", "ut_siamese", "gutlb"])

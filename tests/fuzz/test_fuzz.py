@@ -69,10 +69,10 @@ def every_key(config, states, mask, cache=None):
 
 
 def reversed_rows(compact):
-    def planted(self, state, keep):
-        layout, state, finished = compact(self, state, keep)
-        layout.rows = layout.rows.flip(0)
-        return layout, state, finished
+    def planted(self, state, keep, drop):
+        layout, state = compact(self, state, keep, drop)
+        layout.tokens, layout.rows = layout.tokens.flip(0), layout.rows.flip(0)
+        return layout, state
 
     return planted
 
@@ -101,11 +101,11 @@ def coarse_mean(states, mask):
 
 QUICK = ("a mean over padding", "rows in another order", "a weight that is not saved")
 EAGER, DECIDE = attention.eager_attention_forward, stick_breaking.StickBreaking.decide
-MEAN = base_model.masked_mean
+MEAN = layouts.masked_mean
 COMPACT, SAVE = layouts.PackedLayout.compact, RecurrentPreTrainedModel.save_pretrained
 # name -> what is replaced, by what, and which heads and properties find it
 PLANTED = {
-    "a mean over padding": (base_model, "masked_mean", without_padding_mask, "gut Model", "padding"),
+    "a mean over padding": (layouts, "masked_mean", without_padding_mask, "gut Model", "padding"),
     "no causal mask": (base_model, "visible_keys", every_key, "xpos_transformer ForCausalLM", "later tokens"),
     "rows in another order": (layouts.PackedLayout, "compact", reversed_rows(COMPACT), "gut Model", "compaction"),
     "a weight that is not saved": (

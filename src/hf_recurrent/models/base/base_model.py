@@ -19,7 +19,7 @@ from ..depth.cache import check_own_cache, keeps_cache
 from ..depth.depth_cache import DepthCache
 from ..depth.exit_criteria import AnswerHead, ExitOptions, ExitRule
 from ..depth.halting import FixedDepth
-from ..depth.layouts import PackedLayout, lay_out, masked_mean
+from ..depth.layouts import PackedLayout, lay_out, pool
 from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import halting_distribution, mean_distribution
 from ..ops.attention import PaddedContext, Rotations
@@ -59,20 +59,6 @@ class ForwardCall(NamedTuple):
 def newest_columns(mask: torch.Tensor, number: int) -> torch.Tensor:
     """The last columns of a mask; the mask itself, rather than a view of it, if it has no others."""
     return mask if mask.shape[1] == number else mask[:, -number:]
-
-
-def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
-    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
-
-    A sequence without tokens, as among the pieces of sequences that are read with a cache, has zeros.
-    """
-    if strategy == "mean":
-        return masked_mean(states, mask)
-    order = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    # the first column if there is no token
-    index = (mask * (order if strategy == "end" else order.flip(0))).argmax(-1)
-    chosen = states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
-    return torch.where(mask.any(-1, keepdim=True), chosen, 0.0)
 
 
 def row_distribution(probabilities: torch.Tensor | None, mask: torch.Tensor, by_row: bool) -> torch.Tensor | None:

@@ -181,15 +181,20 @@ class AdaptiveDepthModel(BaseModel):
         answers_by_token = head is not None and head.answers == "tokens" and self.config.token_units
         by_token = self.config.stops_by_token(rule.criterion.name) or answers_by_token
 
+        # what a head reads of a mean is not the mean of what it reads
+        standard = call.features == self.features and type(self).features is BaseModel.features
+        standard = standard and (self.config.pooling != "mean" or type(self).readout is BaseModel.readout)
+
         def of_rows(states: torch.Tensor, *place, steps: int | torch.Tensor) -> torch.Tensor:
             return head.judged(call.features(states, *place), rule.criterion, steps)
 
-        def of_tokens(states: torch.Tensor, steps: int | torch.Tensor) -> torch.Tensor:
+        def of_units(states: torch.Tensor, *, steps: int | torch.Tensor) -> torch.Tensor:
             return head.judged(self.readout(states), rule.criterion, steps)
 
-        predict = of_tokens if by_token else of_rows
+        predict = of_units if by_token or standard else of_rows
         token_units = by_token or inner.token_units
-        return EarlyExit(inner, rule, predict, max_depth, token_units, by_row=not by_token, watched=self.watched)
+        pooling = self.config.pooling if standard else None
+        return EarlyExit(inner, rule, predict, max_depth, token_units, not by_token, self.watched, pooling)
 
     def depth_options(self, call: ForwardCall, max_depth: int) -> DepthOptions:
         config = self.depth_config

@@ -11,7 +11,7 @@ import torch
 
 from ..ops.graphs import is_captured
 from .exit_criteria import OF_ONE, OF_TWO, ExitRule
-from .halting import HaltingStrategy, all_live, expand_units
+from .halting import HaltingStrategy, all_live, expand_units, halted_by
 from .layouts import Layout
 
 
@@ -22,6 +22,14 @@ class WrappedStrategy(HaltingStrategy):
         self.inner = inner
         for name in ("halts", "token_units", "running_mean", "needs_candidate", "first_decision"):
             setattr(self, name, getattr(inner, name))
+
+    @property
+    def freezes(self) -> bool:
+        return self.inner.freezes
+
+    @freezes.setter
+    def freezes(self, value: bool) -> None:
+        self.inner.freezes = value
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:
         return self.inner.features(state.inner, candidate)
@@ -57,12 +65,13 @@ class EarlyExit(WrappedStrategy):
     Args:
         inner: the model's own strategy, which no longer stops any unit.
         rule: the exit criterion with its settings.
-        predict: function from the states of live units, and the `steps` that they have taken, to log-probabilities
+        predict: function from the states of units, and the `steps` that they have taken, to log-probabilities
             (n, A, C), or to the probe's probability (n,); see `Layout.answers`. None for criteria that need no head.
         max_depth: the last step, after which nothing is left to decide.
         token_units: whether the unit is the token.
         by_row: whether all units of a row stop together.
         watched: function from running states to what a criterion on states looks at; None for all of them.
+        pooling: how states of rows are pooled before `predict`; None if it does that.
     """
 
     exits = True
@@ -76,9 +85,11 @@ class EarlyExit(WrappedStrategy):
         token_units: bool,
         by_row: bool,
         watched: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        pooling: str | None = None,
     ):
         super().__init__(inner)
         self.rule, self.predict, self.max_depth, self.watched = rule, predict, max_depth, watched
+        self.pooling = pooling
         self.token_units, self.by_row = token_units, by_row
 
     def initial_state(self, hidden: torch.Tensor, live: torch.Tensor) -> ExitState:
@@ -93,7 +104,7 @@ class EarlyExit(WrappedStrategy):
 
     def commit(self, state: ExitState, candidate: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
-        if not all_live(state.live):
+        if self.freezes and not all_live(state.live):
             hidden = torch.where(expand_units(state.live, inner.hidden, inner.unit), inner.hidden, state.hidden)
             inner = inner._replace(hidden=hidden)
         return state._replace(inner=inner, steps=state.steps + state.live)
@@ -111,10 +122,13 @@ class EarlyExit(WrappedStrategy):
         if score is None:
             return state._replace(previous=previous)
         # the first of predictions that are compared has no score
-        counts = reads & (taken > unread + compares)
-        streak = torch.where(counts & rule.met(score), state.streak + 1, 0)
-        live = state.live & ~(counts & (taken >= rule.min_depth) & (streak >= rule.patience))
-        return state._replace(inner=state.inner._replace(live=live), live=live, streak=streak, previous=previous)
+        stops, streak = rule.met(score) & (reads & (taken > unread + compares)), state.streak
+        if rule.patience > 1:
+            streak = torch.where(stops, streak + 1, 0)
+            stops = streak >= rule.patience
+        live = halted_by(state.live, stops & (taken >= rule.min_depth))
+        inner = state.inner if live is state.live else state.inner._replace(live=live)
+        return state._replace(inner=inner, live=live, streak=streak, previous=previous)
 
     def score(
         self, before: ExitState, state: ExitState, layout: Layout, steps: int | torch.Tensor
@@ -126,7 +140,7 @@ class EarlyExit(WrappedStrategy):
             states = states if self.watched is None else map(self.watched, states)
             return layout.largest_change(*states, self.by_row), state.previous
         predict = partial(self.predict, steps=steps)
-        answers = layout.answers(predict, self.inner.readout(state.inner), state.live, self.by_row)
+        answers = layout.answers(predict, self.inner.readout(state.inner), state.live, self.by_row, self.pooling)
         if criterion.evidence == "probe":
             return answers, state.previous
         if criterion.name in OF_ONE:

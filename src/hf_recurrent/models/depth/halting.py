@@ -46,6 +46,13 @@ def all_live(live: torch.Tensor) -> bool:
     return live.device.type == "cpu" and not in_graph() and bool(live.all())
 
 
+def halted_by(live: torch.Tensor, halts: torch.Tensor) -> torch.Tensor:
+    """`live` (U,) without the units that halt; the same tensor where the host knows that none of them lived."""
+    if live.device.type == "cpu" and not in_graph() and not bool((live & halts).any()):
+        return live
+    return live & ~halts
+
+
 def expand_units(per_unit: torch.Tensor, states: torch.Tensor, unit: torch.Tensor | None = None) -> torch.Tensor:
     """(U,) in a form that broadcasts against states (U, ..., E), or against packed ones (N, E) of the units (N,)."""
     per_unit = per_unit if unit is None else per_unit.index_select(0, unit)
@@ -74,11 +81,14 @@ class HaltingStrategy:
         skips_step: whether a unit that halts skips the step under decision.
         needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
         first_decision: the first step at which units may halt.
+        freezes: whether units that have halted keep their states, because others or their output still read them; the
+            loop sets it.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
 
     halts = exits = token_units = running_mean = needs_candidate = skips_step = needs_every_step = False
     padding_in_ponder_cost = False
+    freezes = True
     first_decision = 0
 
     def features(self, state: NamedTuple, candidate: torch.Tensor | None) -> torch.Tensor:

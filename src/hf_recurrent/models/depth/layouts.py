@@ -129,6 +129,20 @@ def masked_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return (at_least_float32(total) / number).to(total.dtype)
 
 
+def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tensor:
+    """One vector for each sequence, wherever its padding is: (B, S, E), (B, S) bool -> (B, E).
+
+    A sequence without tokens, as among the pieces of sequences that are read with a cache, has zeros.
+    """
+    if strategy == "mean":
+        return masked_mean(states, mask)
+    order = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    # the first column if there is no token
+    index = (mask * (order if strategy == "end" else order.flip(0))).argmax(-1)
+    chosen = states.gather(1, index[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+    return torch.where(mask.any(-1, keepdim=True), chosen, 0.0)
+
+
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
     """Sums over each token and those before it, from the sums (R, F) `before` the first: (R, W, F) in float32."""
     states = torch.where(mask[..., None], states, 0.0).float()
@@ -144,9 +158,9 @@ def used_columns(mask: torch.Tensor) -> slice:
 
 
 def of_live(function: Callable[..., torch.Tensor], live: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
-    """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), zeros for the others."""
-    # a traced graph must not depend on data
-    if in_graph() or bool(live.all()):
+    """`function` of the entries of states (n, ...) that are `live` (n,) -> (n, ...), of any value for the others."""
+    # a traced graph must not depend on data, and attention kernels refuse empty batches
+    if in_graph() or bool(live.all()) or not bool(live.any()):
         return function(*states)
     index = live.nonzero().squeeze(-1)
     found = function(*(tensor.index_select(0, index) for tensor in states))
@@ -168,8 +182,8 @@ class Layout:
 
     Layouts also define `units` (I,), numbers of the units present, of sequences or of tokens `b * S + s`;
     `initial_state(hidden)` from the states of a batch; `advance(block, state, step)`, the block's output for one step
-    and the layout after it; `compact(state, keep)`, the layout and the state of the units or rows at `keep` (n,), and
-    the finished units; and `finish(state)`, those left.
+    and the layout after it; `compact(state, keep, drop)`, the layout and the state of the units or rows at `keep` (n,),
+    without those at `drop` (m,); and `finish(state, index)`, the output of the units or rows at `index`, or of all.
 
     Args:
         strategy: the halting strategy, whose `token_units` says what the unit is.
@@ -195,9 +209,12 @@ class Layout:
         self.config, self.strategy, self.cache, self.full = config, strategy, cache, full
         self.mask, self.context = mask, context  # (R, W) bool
         self.can_compact = leaving is not None
+        # whether nobody reads the states of rows that have halted
+        self.discards_halted = leaving == "rows" and cache is None and not strategy.token_units
         self.keeps_keys = keeps_keys(config, strategy)
         self.num_columns, self.start = mask.shape[1], 0  # S, and the number of the first column present
         self.rows: torch.Tensor | None = None  # (R,) their numbers, None for all of the batch
+        self.row_ends: torch.Tensor | None = None  # see `ends`; None before it is asked for
 
     def lays_out(self, states: torch.Tensor) -> torch.Tensor:
         """States of the tokens present, or values of the token units, in rows: (R, W, ...), of any value at padding."""
@@ -259,29 +276,61 @@ class Layout:
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         """Relative change of the states of each unit, or the largest of each unit's row."""
         change = relative_change(before, after)
-        return self.for_units(torch.where(self.mask, self.lays_out(change), 0.0).amax(-1)) if by_row else change
+        return self.for_units(self.largest_of_rows(change)) if by_row else change
+
+    def largest_of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        """The largest of values >= 0 of each row's tokens: (R,)."""
+        return torch.where(self.mask, self.lays_out(values), 0.0).amax(-1)
+
+    def ends(self, pooling: str) -> torch.Tensor:
+        """Index (R,) of each row's last token, or of its first, among the places (R, W), row-major."""
+        (num_rows, width), device = self.mask.shape, self.mask.device
+        order = torch.arange(1, width + 1, device=device)
+        column = (self.mask * (order if pooling == "end" else order.flip(0))).argmax(-1)
+        return torch.arange(0, num_rows * width, width, device=device) + column
+
+    def pool(self, states: torch.Tensor, pooling: str) -> torch.Tensor:
+        """One state for each row (R, E), as of `config.pooling`; of any value in rows without tokens."""
+        if pooling == "mean" or in_graph():
+            return pool(self.lays_out(states), self.mask, pooling)
+        if self.row_ends is None:
+            self.row_ends = self.ends(pooling)
+        return self.flat(states).index_select(0, self.row_ends)
+
+    def flat(self, states: torch.Tensor) -> torch.Tensor:
+        """States among which `ends` are counted."""
+        return self.lays_out(states).flatten(0, 1)
 
     def answers(
-        self, predict: Callable[..., torch.Tensor], states: torch.Tensor, live: torch.Tensor, by_row: bool
+        self,
+        predict: Callable[..., torch.Tensor],
+        states: torch.Tensor,
+        live: torch.Tensor,
+        by_row: bool,
+        pooling: str | None = None,
     ) -> torch.Tensor:
-        """Predictions of live units, or of their rows, for each unit; zeros for the others.
+        """Predictions of live units, or of their rows, for each unit; of any value for the others.
 
         Args:
-            predict: of tokens `predict(states)` (n, E) -> (n, ...); of rows `predict(states, mask, rows, columns)`, for
-                states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns present -> (n, ...), or
-                (n / 2, ...) if the rows are the first and the second sentences of pairs.
+            predict: of tokens or of pooled states `predict(states)` (n, E) -> (n, ...); of rows `predict(states, mask,
+                rows, columns)`, for states (n, W, E), mask (n, W), numbers (n,) of the rows and the range of columns
+                present -> (n, ...), or (n / 2, ...) if the rows are the first and the second sentences of pairs.
+            pooling: how states of rows are pooled; None if `predict` does it.
         """
         if not by_row:
             return of_live(predict, live.flatten(), states.flatten(0, -2)).unflatten(0, live.shape)
-
-        def of_rows(states: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            found = predict(states, mask, rows, self.columns)
-            return found.repeat(states.shape[0] // found.shape[0], *(1,) * (found.dim() - 1))
-
         live = self.lays_out(live).any(-1) if self.strategy.token_units else live
-        # attention kernels refuse empty batches
-        live = live | ~live.any()
-        return self.for_units(of_live(of_rows, live, self.lays_out(states), self.mask, self.row_numbers()))
+        if pooling is None:
+            parts = self.lays_out(states), self.mask, self.row_numbers()
+        else:
+            parts = (self.pool(states, pooling),)
+
+        def of_rows(*parts: torch.Tensor) -> torch.Tensor:
+            found = predict(*parts) if pooling is not None else predict(*parts, self.columns)
+            pairs = parts[0].shape[0] // found.shape[0]
+            return found if pairs == 1 else found.repeat(pairs, *(1,) * (found.dim() - 1))
+
+        return self.for_units(of_live(of_rows, live, *parts))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Write keys, values and sums of the skipped steps, those of final states, for later tokens."""
@@ -355,14 +404,12 @@ class PaddedLayout(Layout):
             cost, steps, rows = cost.flatten(), steps.flatten(), tokens
         return Finished(hidden.flatten(0, 1), cost, steps, tokens, rows)
 
-    def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PaddedLayout", NamedTuple, Finished]:
-        """Keep the rows at `keep` (n,), those with live units -> their layout and state, and the finished units."""
-        drop = (~self.has_live_units(state.live)).nonzero().squeeze(-1)
+    def compact(self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor) -> tuple["PaddedLayout", NamedTuple]:
         columns = used_columns(self.mask[keep]) if self.cache is None else slice(0, self.num_columns)
         layout, kept = self.select(state, keep, columns)
         if self.cache is not None:
             layout.left = (*self.left, self.select(state, drop, columns))
-        return layout, kept, self.finish(state, drop)
+        return layout, kept
 
     def select(self, state: NamedTuple, rows: torch.Tensor, columns: slice) -> tuple["PaddedLayout", NamedTuple]:
         """Layout and state of the rows (n,) at these places, in some of the columns present."""
@@ -376,7 +423,7 @@ class PaddedLayout(Layout):
         layout = copy.copy(self)
         layout.left = ()
         layout.mask, layout.rows = of_tokens(self.mask), self.row_numbers()[rows]
-        layout.start = self.start + columns.start
+        layout.start, layout.row_ends = self.start + columns.start, None
         layout.context = self.context.select(rows, columns if self.cache is None else slice(None))
         layout.cache = None if self.cache is None else self.cache.of_rows(rows)
         layout.latest = mapped(self.latest, lambda states: states[:, :, columns].index_select(0, rows))
@@ -435,13 +482,14 @@ class PackedLayout(Layout):
         leaving: str | None = None,
     ):
         super().__init__(config, strategy, mask, context._replace(attention_mask=None), cache, leaving)
-        self.set_places(mask.flatten().nonzero().squeeze(-1))
+        self.tokens = mask.flatten().nonzero().squeeze(-1)  # (N,) their numbers
+        self.set_places(self.tokens)
         if leaving == "tokens":
             # a buffer of each step would be kept for its backward pass
             pieces = ((), self.row.new_empty(0)) if torch.is_grad_enabled() else (None, None)
             self.halted = Halted(*pieces, None)
             if cache is None:
-                self.take_rows(self.row_order(mask.sum(-1)))
+                self.take_rows(self.row_order(mask.sum(-1)), self.tokens)
 
     def set_places(self, places: torch.Tensor) -> None:
         """Hold the tokens at these places (N,) of the mask."""
@@ -449,12 +497,18 @@ class PackedLayout(Layout):
         self.row = places // width  # (N,)
         self.spread = Spread(places, num_rows, width)
         self.__dict__.pop("packed_context", None)
+        self.row_ends = None
 
-    @property
-    def tokens(self) -> torch.Tensor:
-        """Numbers (N,) of the tokens present."""
-        column = self.start + self.spread.places % self.spread.width
-        return self.row_numbers()[self.row] * self.num_columns + column
+    def ends(self, pooling: str) -> torch.Tensor:
+        counts = torch.bincount(self.row, minlength=self.mask.shape[0])
+        after = counts.cumsum(0)
+        return after - 1 if pooling == "end" else after - counts
+
+    def flat(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+    def largest_of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        return values.new_zeros(self.mask.shape[0]).scatter_reduce(0, self.row, values, "amax")
 
     @property
     def units(self) -> torch.Tensor:
@@ -590,12 +644,13 @@ class PackedLayout(Layout):
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
         """All units; or the rows, or tokens if they leave one by one, at `index` (n,)."""
-        units, tokens = self.units, self.tokens
-        if index is not None:
-            chosen = self.tokens_of(index)
-            state, tokens = self.select(state, index, chosen), tokens[chosen]
-            units = tokens if self.strategy.token_units else units[index]
-        return Finished(*self.strategy.output(state), tokens, units)
+        hidden, cost, steps = self.strategy.output(state)
+        if index is None:
+            return Finished(hidden, cost, steps, self.tokens, self.units)
+        tokens = self.tokens_of(index)
+        units = tokens if self.strategy.token_units else index
+        found = (None if each is None else each.index_select(0, units) for each in (cost, steps))
+        return Finished(hidden.index_select(0, tokens), *found, self.tokens[tokens], self.units[units])
 
     def tokens_of(self, index: torch.Tensor) -> torch.Tensor:
         """Indices (m,) of the tokens of the rows at `index` (n,), or `index` if tokens leave one by one."""
@@ -603,32 +658,26 @@ class PackedLayout(Layout):
             return index
         return torch.zeros_like(self.mask[:, 0]).index_fill(0, index, True)[self.row].nonzero().squeeze(-1)
 
-    def select(self, state: NamedTuple, index: torch.Tensor, tokens: torch.Tensor) -> NamedTuple:
-        """The state of the rows or tokens at `index` (n,), whose tokens are at `tokens` (m,)."""
-        if self.strategy.token_units:
-            return select_units(state, tokens)
-        new_row = torch.zeros_like(self.mask[:, 0], dtype=torch.long)
-        new_row[index] = torch.arange(index.shape[0], device=index.device)
-
-        def of_units(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.index_select(0, index)
-
-        return map_state(state, of_units, lambda tensor: tensor.index_select(0, tokens), new_row[self.row[tokens]])
-
-    def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["PackedLayout", NamedTuple, Finished]:
-        """Keep the rows or tokens at `keep` (n,), those that live -> layout, state and the finished units."""
-        drop = (~self.has_live_units(state.live)).nonzero().squeeze(-1)
+    def compact(self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor) -> tuple["PackedLayout", NamedTuple]:
         chosen, layout = self.tokens_of(keep), copy.copy(self)
-        layout.set_places(self.spread.places[chosen])
-        rows = keep
+        layout.tokens = self.tokens[chosen]
+        places, rows = self.spread.places[chosen], keep
         if self.halted is not None:
-            live = torch.bincount(layout.row, minlength=self.mask.shape[0])
+            live = torch.bincount(self.row[chosen], minlength=self.mask.shape[0])
             stays = live[self.row[drop]] > 0
             layout.halted = self.freeze(state, drop, drop if self.cache is not None else drop[stays])
             rows = self.row_order(live, live > 0) if self.cache is None and self.moving_pays(live) else None
-        if rows is not None:
-            layout.take_rows(rows)
-        return layout, self.select(state, keep, chosen), self.finish(state, drop)
+        if rows is None:
+            layout.set_places(places)
+        else:
+            layout.take_rows(rows, places)
+
+        def of_tokens(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.index_select(0, chosen)
+
+        if self.strategy.token_units:
+            return layout, map_state(state, of_tokens, of_tokens)
+        return layout, map_state(state, lambda tensor: tensor.index_select(0, keep), of_tokens, layout.row)
 
     def freeze(self, state: NamedTuple, drop: torch.Tensor, released: torch.Tensor) -> Halted:
         """Tensors of halted tokens with those at `drop` (n,), of which those `released` (m,) are attended to."""
@@ -662,8 +711,8 @@ class PackedLayout(Layout):
             moved += len(present) * self.mask.shape[1]
         return spared > PAIRS_PER_MOVE * moved
 
-    def take_rows(self, rows: torch.Tensor) -> None:
-        """Hold the `rows` (n,) alone, which have all tokens present, in this order, and the columns that they use."""
+    def take_rows(self, rows: torch.Tensor, places: torch.Tensor) -> None:
+        """Hold the `rows` (n,) alone, in this order, with tokens at `places` (N,), and the columns that they use."""
         columns, (num_rows, width) = used_columns(self.mask[rows]), self.mask.shape
         # one more than there are, for rows that left
         new_row = rows.new_full((num_rows + 1,), rows.shape[0])
@@ -677,7 +726,7 @@ class PackedLayout(Layout):
         def select(buffer: torch.Tensor) -> torch.Tensor:
             return buffer.unflatten(0, (num_rows, width))[:, columns].index_select(0, rows).flatten(0, 1)
 
-        places, halted = self.spread.places, self.halted
+        halted = self.halted
         self.rows, self.context = self.row_numbers()[rows], self.context.select(rows)
         self.mask, self.start = self.mask[rows, columns], self.start + columns.start
         if halted is not None:

@@ -16,8 +16,12 @@ from ..ops.sharding import is_sharded, largest_over_ranks
 from .halting import HaltingStrategy
 from .layouts import Finished, Layout, is_launch_bound
 
-# compaction costs about a tenth of a step's element-wise work: it pays from this share of halted units on
-MIN_SHARE_TO_COMPACT = 1 / 16
+# of halted units, from which on an accelerator gathers them out
+MIN_SHARE_ON_ACCELERATOR = 1 / 16
+# Products that a CPU core computes in the time of a compaction, about 0.7 ms, whose operators cost more than what they
+# move. Once halted units have wasted as many since the latest one, another pays: whenever the others halt, waste and
+# compaction together then cost at most twice what the best choice would.
+PRODUCTS_PER_COMPACTION = 1 << 23
 
 
 class DepthOptions(NamedTuple):
@@ -85,44 +89,86 @@ class LiveCount:
 
 
 class Pruner:
-    """Early exit and compaction, if it pays, after each decision of the units."""
+    """Early exit and compaction, if it pays, after each decision of the units.
 
-    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module):
-        self.may_compact = options.may_compact(strategy)
+    Where nobody reads the states of rows that have halted, their outputs are taken at once, and their states may then
+    have any value: to compute them on costs less than to keep them.
+    """
+
+    def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module, layout: Layout):
+        self.may_compact = options.may_compact(strategy) and layout.can_compact
         stops = options.ends_early(strategy) and (strategy.halts or strategy.exits)
         self.may_stop = stops and not in_graph()
         # steps of a captured graph, which later runs of it may leave out; a record of each needs them all
         self.may_skip = stops and in_graph() and not options.record_halting
         self.sharded = self.may_stop and is_sharded(block)
-        self.live_count = LiveCount()
+        self.on_cpu = layout.mask.device.type == "cpu"
+        strategy.freezes = not (self.on_cpu and self.may_stop and self.may_compact and layout.discards_halted)
+        self.takes_outputs = not strategy.freezes
         self.finished: list[Finished] = []
+        # of the latest state: its own, which is another tensor if a unit has halted; the units or rows that can leave,
+        # of which so many live; and those among them whose outputs have been taken, if any
+        self.seen: torch.Tensor | None = None
+        self.live, self.live_count, self.count = torch.empty(0), LiveCount(), None
+        self.taken: torch.Tensor | None = None
+        # products of halted units since the latest compaction
+        self.wasted = 0
 
     def end_of_step(self, state: NamedTuple) -> NamedTuple:
         return end_of_step(state, self) if self.may_skip else state
+
+    def observe(self, layout: Layout, state: NamedTuple) -> None:
+        """Count the live units if one has halted, and take the outputs of those that have, where that is the way."""
+        if not self.may_stop or state.live is self.seen:
+            return
+        self.seen, self.live = state.live, layout.has_live_units(state.live) if self.may_compact else state.live
+        self.count = self.live_count.poll(self.live)
+        if self.takes_outputs:
+            new = ~self.live if self.taken is None else ~(self.live | self.taken)
+            index = new.nonzero().squeeze(-1)
+            if index.numel() > 0:
+                self.finished.append(layout.finish(state, index))
+                self.taken = ~self.live
 
     def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
         """-> whether any unit lives, on any rank if sharded, and layout and state of the units present."""
         if not self.may_stop:
             return True, layout, self.end_of_step(state)
-        hidden, live = state.hidden, state.live
-        can_compact = self.may_compact and layout.can_compact
-        if can_compact and not is_launch_bound(hidden.device, hidden.shape[:-1].numel(), hidden.shape[-1]):
-            live = layout.has_live_units(live)
-        else:
-            can_compact = False
-        count, present = self.live_count.poll(live), live.numel()
+        self.observe(layout, state)
+        live, count = self.live, self.count
         if count is None:
             return True, layout, state
         any_live = count > 0
         if self.sharded:
             any_live = largest_over_ranks(count, live.device) > 0
-        if can_compact and 0 < count <= present - max(1, present * MIN_SHARE_TO_COMPACT):
+        if self.may_compact and 0 < count < live.numel() and self.pays(layout, state.hidden):
             keep = live.nonzero().squeeze(-1)
             # the count may be a step old, so that now fewer units live, or none
             if keep.numel() > 0:
-                layout, state, finished = layout.compact(state, keep)
-                self.finished.append(finished)
+                drop = (~live).nonzero().squeeze(-1)
+                if not self.takes_outputs:
+                    self.finished.append(layout.finish(state, drop))
+                layout, state = layout.compact(state, keep, drop)
+                self.taken, self.wasted = None, 0
         return any_live, layout, state
+
+    def pays(self, layout: Layout, hidden: torch.Tensor) -> bool:
+        """Whether compaction pays; called once a step."""
+        present, num_tokens, width = self.live.numel(), hidden.shape[:-1].numel(), hidden.shape[-1]
+        halted = present - self.count
+        if not self.on_cpu:
+            launch_bound = is_launch_bound(hidden.device, num_tokens, width)
+            return not launch_bound and halted >= max(1, present * MIN_SHARE_ON_ACCELERATOR)
+        # maps of attention and of a feed-forward network of usual sizes, and attention
+        self.wasted += halted * num_tokens // present * width * (8 * width + 2 * layout.mask.shape[1])
+        return self.wasted >= PRODUCTS_PER_COMPACTION
+
+    def outputs(self, layout: Layout, state: NamedTuple) -> list[Finished]:
+        """The outputs of all units."""
+        if self.taken is None:
+            return [*self.finished, layout.finish(state)]
+        rest = (~self.taken).nonzero().squeeze(-1)
+        return [*self.finished, layout.finish(state, rest)] if rest.numel() > 0 else self.finished
 
 
 class Trace:
@@ -172,7 +218,7 @@ def iterate(
     if stops and options.loop_in_graph and torch.compiler.is_compiling() and not options.record_halting:
         state = options.loop_in_graph(blocks[0], strategy, layout, state, options)
         return summarize([layout.finish(state)], mask, strategy, trace)
-    pruner, decisions = Pruner(options, strategy, blocks[0]), []
+    pruner, decisions = Pruner(options, strategy, blocks[0], layout), []
 
     for step in range(options.max_depth):
         block, decides = blocks[step % len(blocks)], strategy.halts and step >= strategy.first_decision
@@ -191,6 +237,9 @@ def iterate(
                 # zero for units that halted before this decision
                 probability = torch.where(live, state.probability, 0.0).flatten()
                 trace.probabilities.append(assemble([probability], [layout.units], trace.num_units))
+            if decides:
+                # before the step, which units that halt do not take
+                pruner.observe(layout, state)
             if strategy.skips_step and step >= strategy.first_decision:
                 any_live, layout, state = pruner.prune(layout, state)
                 if not any_live:
@@ -211,7 +260,7 @@ def iterate(
         state = pruner.end_of_step(state)
     check_halting_probabilities(decisions)
     layout.complete_cache(blocks[0], state)
-    return summarize([*pruner.finished, layout.finish(state)], mask, strategy, trace)
+    return summarize(pruner.outputs(layout, state), mask, strategy, trace)
 
 
 def check_halting_probabilities(decisions: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .halting import HaltingStrategy, all_live, expand_units
+from .halting import HaltingStrategy, all_live, expand_units, halted_by
 
 
 class StickBreakingState(NamedTuple):
@@ -99,14 +99,15 @@ class StickBreaking(HaltingStrategy):
         probability = self.head(features)
         after = state.remaining * (1.0 - probability)
         # compared on the remaining mass: 1 - 1e-9 is 1 in float32, 1e-9 is not 0
-        return state._replace(live=state.live & (after > 1.0 - self.threshold), probability=probability, after=after)
+        live = halted_by(state.live, after <= 1.0 - self.threshold)
+        return state._replace(live=live, probability=probability, after=after)
 
     def commit(
         self, state: StickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
     ) -> StickBreakingState:
         """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
         hidden, mass, after = candidate, state.remaining * state.probability, state.after
-        if not all_live(state.live):
+        if self.freezes and not all_live(state.live):
             hidden = torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden)
             mass, after = torch.where(state.live, mass, 0.0), torch.where(state.live, after, state.remaining)
         weights = expand_units(mass, state.hidden, state.unit).to(state.hidden.dtype)

@@ -233,10 +233,8 @@ class SparseLayout(Layout):
         layout.lay_out_queries(None if index.numel() else index)
         return layout, select_units(state, index)
 
-    def compact(self, state: NamedTuple, keep: torch.Tensor) -> tuple["SparseLayout", NamedTuple, Finished]:
-        drop = (~state.live).nonzero().squeeze(-1)
-        finished = Finished(*self.strategy.output(select_units(state, drop)), self.units[drop], self.units[drop])
-        return *self.keep(state, keep), finished
+    def compact(self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor) -> tuple["SparseLayout", NamedTuple]:
+        return self.keep(state, keep)
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Cache, for the skipped steps, the keys and values of the final soft states."""
@@ -246,8 +244,11 @@ class SparseLayout(Layout):
         while self.cache.num_written < self.cache.depth:
             _, layout = layout.advance(block, state, self.cache.num_written)
 
-    def finish(self, state: NamedTuple) -> Finished:
-        return Finished(*self.strategy.output(state), self.present, self.present)
+    def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
+        units = self.present
+        if index is not None:
+            state, units = select_units(state, index), self.units[index]
+        return Finished(*self.strategy.output(state), units, units)
 
 
 def computed_units(mask: torch.Tensor, compaction: bool) -> torch.Tensor | None:
