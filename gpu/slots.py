@@ -37,7 +37,8 @@ def answers(setting: Setting, name: str, compiled: bool) -> list[Table]:
         model = make_model(BY_NAME[name]).to(setting.device)
         expected, found = infer(model, batch), ClassifierPool(model, rows=8, graph=True, compiled=compiled)(**batch)
     assert_close(found.logits, expected.logits, TOLERANCE)
-    assert torch.equal(found.ponder_steps, expected.ponder_steps)
+    steps = expected.ponder_steps
+    assert torch.equal(found.ponder_steps, steps if steps.dim() == 1 else steps.amax(-1))
     return []
 
 
@@ -69,8 +70,8 @@ def pool_over_all_steps(setting: Setting, width: int, rows: int, compiled: bool)
         make = functools.partial(ClassifierPool, model, rows, graph=True, compiled=compiled)
         pools = {"halted": make(), "all steps": make(halting_threshold=1.0)}
         timings = measure({name: functools.partial(pool, **batch) for name, pool in pools.items()}, args)
-        step = ClassifierPool(model, rows, graph=False, compiled=compiled).pool(length, 1)
-        kernels = kernels_of(setting, step.iterate)
+        (step,) = ClassifierPool(model, rows, 1, graph=False, compiled=compiled).pools.values()
+        kernels = kernels_of(setting, step.run)
     ratio = timings["halted"].ratio(timings["all steps"])[0]
     row = {"width": width, "rows": rows, "compiled": compiled, "r": share, "kernels a step": kernels}
     row |= {f"{name} ms": 1e6 * timing.median / number for name, timing in timings.items()}

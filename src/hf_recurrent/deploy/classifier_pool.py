@@ -3,10 +3,11 @@
 Shapes: N sequences of at most S tokens, B rows of W columns, E width, L maximum of steps, C labels.
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch import nn
 from transformers import PreTrainedModel
 
 from ..models.base.outputs import RecurrentOutput
@@ -18,110 +19,89 @@ from ..models.ops.graphs import capturing
 from ..models.ops.masks import as_implemented
 from ..models.ops.positions import sinusoids, tokens_first
 from .cuda_graphs import repeated
-from .slots import DepthSteps, Late, check_slots, merged, overwrite
+from .slots import Late, Slots, check_slots
 
 # those whose sequences begin with an embedding and end with a pooling
 POOLED = ("ut", "gut", "ndr", "albert_recurrent")
 SMALLEST_WIDTH = 8
+# sequences that wait on the device
+WAITING = 4096
 
 
-class Rows:
-    """Rows of one width, and the sequences that wait for them.
+class Rows(Slots):
+    """Rows of one width, and the sequences that wait for them on the device.
 
     Args:
-        capacity: sequences that may wait.
         repeats: depth steps of a replay.
+        graph: whether that is a CUDA graph.
+        options: those of `Slots`.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        depth: DepthSteps,
-        number: int,
-        width: int,
-        capacity: int,
-        repeats: int,
-        graph: bool,
-    ):
-        self.model, self.depth, device = model, depth, model.device
-        self.capacity, self.repeats, self.columns = capacity, repeats, torch.arange(width, device=device)
-
-        def counts(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.long, device=device)
-
-        # waiting sequences; how many there are, the first one that waits, and rows and sequences left
-        self.ids, self.types, self.lengths = counts(capacity, width), counts(capacity, width), counts(capacity)
-        self.count, self.head, self.left = counts(), counts(), counts(1)
-        # of each row the sequence, its tokens and steps, and whether another may take it
-        self.example, self.step, self.length = counts(number), counts(number), counts(number) + 1
-        self.done = torch.ones(number, dtype=torch.bool, device=device)
+    def __init__(self, model: PreTrainedModel, number: int, width: int, repeats: int, graph: bool, **options: Any):
+        super().__init__(model, number, **options)
+        zeros = partial(torch.zeros, dtype=torch.long, device=model.device)
+        self.columns, self.repeats = torch.arange(width, device=model.device), repeats
+        # waiting sequences; how many there are, the first that waits, and how many rows and sequences are left
+        self.ids, self.types, self.lengths = zeros(WAITING, width), zeros(WAITING, width), zeros(WAITING) + 1
+        self.count, self.head, self.left = zeros(()), zeros(()), zeros(1)
+        # that of each row
+        self.example = zeros(number)
         # results, and a place for those of no sequence
-        by_token = (width,) if depth.strategy.token_units or model.config.is_causal else ()
-        self.steps = counts(capacity + 1, *by_token)
-        self.logits: torch.Tensor | None = None
-        self.state: NamedTuple | None = None
+        self.logits = zeros(WAITING + 1, model.config.num_labels, dtype=model.dtype)
+        self.steps = zeros(WAITING + 1)
         with torch.no_grad(), capturing():
-            self.context = self.shared_context(self.embedded(self.ids[:1], self.types[:1]))
-        repeated(self.iterate, device, False)()
-        self.run = repeated(self.iterate_all, device, graph)
+            self.context = self.shared_context()
+        self.run = repeated(self.iterate, model.device, graph)
 
-    def shared_context(self, hidden: torch.Tensor) -> Any:
-        """Inputs of attention that all rows share, by one of these states (1, W, E)."""
-        if self.model.config.model_type == "albert_recurrent":
-            return PaddedContext(None, NO_ROTATIONS)
-        return self.model.model.context(hidden, torch.ones_like(self.ids[:1], dtype=torch.bool), self.depth.call)
-
-    def embedded(self, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        """States (n, W, E) before the first step."""
+    def embedded(self, example: torch.Tensor) -> torch.Tensor:
+        """States (n, W, E) of sequences (n,) before the first step."""
         base, config = self.model.model, self.model.config
-        hidden = base.embedded(ids, None, types)
+        hidden = base.embedded(self.ids[example], None, self.types[example])
         if config.model_type == "albert_recurrent":
             return base.embedding_proj(base.embedding_norm(hidden + base.embed_positions(self.columns)))
         if getattr(config, "attention", None) == "absolute":
             return hidden + sinusoids(self.columns, hidden.shape[-1]).to(hidden.dtype)
         return hidden
 
-    def iterate_all(self) -> None:
-        for _ in range(self.repeats):
-            self.iterate()
+    def shared_context(self) -> Any:
+        """Inputs of attention that all rows share."""
+        if self.model.config.model_type == "albert_recurrent":
+            return PaddedContext(None, NO_ROTATIONS)
+        tokens = torch.ones_like(self.columns, dtype=torch.bool)[None]
+        return self.model.model.context(self.embedded(self.example[:1]), tokens, self.call)
 
     def iterate(self) -> None:
-        """Fill the rows that are free, take a depth step of all, and write what those that are done answer."""
-        depth, strategy, config = self.depth, self.depth.strategy, self.model.config
-        waiting = self.head + self.done.cumsum(0) - 1
-        admitted = self.done & (waiting < self.count)
-        busy, chosen = admitted | ~self.done, waiting.clamp(0, self.capacity - 1)
-        length = torch.where(admitted, self.lengths[chosen], self.length)
-        mask, context = self.columns < length[:, None], self.context
-        if not config.is_causal:
-            seen = mask if getattr(config, "attention", None) == "geometric" else mask[:, None, None]
-            seen = seen if seen is mask else as_implemented(config, seen, torch.float32)
-            context = context._replace(attention_mask=seen)
-        layout = PaddedLayout(config, strategy, mask, context)
-        state = depth.start(layout, self.embedded(self.ids[chosen], self.types[chosen]))
-        state = state if self.state is None else merged(admitted, state, self.state)
-        state, step, done = depth.take(layout, state, torch.where(admitted, 0, self.step))
-        example, done = torch.where(admitted, chosen, self.example), done | ~busy
-        self.answer(layout, state, torch.where(done & busy, example, self.capacity))
-        self.head += admitted.sum()
-        overwrite((self.example, self.step, self.length, self.done), (example, step, length, done))
-        self.left.copy_(self.count - self.head + (~done).sum())
-        if self.state is None:
-            # of tensors that are not used elsewhere, too
-            self.state = tree_map_only(torch.Tensor, torch.clone, state)
-        overwrite(self.state, state)
+        for _ in range(self.repeats):
+            self.step_all()
 
-    def answer(self, layout: PaddedLayout, state: NamedTuple, places: torch.Tensor) -> None:
+    def step_all(self) -> None:
+        """Fill the rows that are free, take a depth step of all, and write what those that are done answer."""
+        config, context, waiting = self.model.config, self.context, self.head + self.done.cumsum(0) - 1
+        admitted = self.done & (waiting < self.count)
+        busy = admitted | ~self.done
+        example = torch.where(admitted, waiting, self.example)
+        mask = self.columns < self.lengths[example, None]
+        if getattr(config, "attention", None) == "geometric":
+            context = context._replace(attention_mask=mask)
+        elif not config.is_causal:
+            context = context._replace(attention_mask=as_implemented(config, mask[:, None, None], torch.float32))
+        layout = PaddedLayout(config, self.strategy, mask, context)
+        state, step, done = self.take(layout, *self.start(layout, self.embedded(example), admitted))
+        self.answer(mask, state, torch.where(done & busy, example, WAITING))
+        self.head += admitted.sum()
+        self.example.copy_(example)
+        self.keep(state, step, done | ~busy)
+        self.left.copy_(self.count - self.head + (~self.done).sum())
+
+    def answer(self, mask: torch.Tensor, state: Any, places: torch.Tensor) -> None:
         """Write logits and steps of all rows at these places (B,) of the results."""
-        hidden, _, steps = self.depth.strategy.output(state)
-        hidden = torch.where(layout.mask[..., None], hidden, 0.0)
-        if steps is None:
-            steps = torch.full_like(places, self.depth.max_depth)
-        steps = steps if steps.dim() == self.steps.dim() else steps[:, None].expand(-1, len(self.columns))
-        logits = self.model.predict(self.model.model.pooled(DepthOutput(hidden), layout.mask), steps)
-        if self.logits is None:
-            self.logits = logits.new_zeros(self.capacity + 1, logits.shape[1])
-        self.logits.index_copy_(0, places, logits)
+        hidden, _, steps = self.strategy.output(state)
+        depth = DepthOutput(torch.where(mask[..., None], hidden, 0.0))
+        steps = self.step.new_full(mask.shape, self.max_depth) if steps is None else steps
+        steps = torch.where(mask, steps, 0).amax(-1) if steps.dim() > 1 else steps
+        self.logits.index_copy_(
+            0, places, self.model.predict(self.model.model.pooled(depth, mask), steps).to(self.logits)
+        )
         self.steps.index_copy_(0, places, steps)
 
 
@@ -167,13 +147,10 @@ class ClassifierPool:
                 f"the {type(model).__name__} does not answer for each sequence by itself: load it by "
                 "AutoModelForSequenceClassification, with pair_encoding='joint'; or call the model itself"
             )
-        if rows < 1 or repeats < 1:
-            raise ValueError(f"rows is {rows} and repeats {repeats}: pass at least 1 of each")
-        self.model, self.rows, self.repeats = model, rows, repeats
-        self.depth = DepthSteps(model, None, compiled, **options)
-        self.late = model.device.type == "cuda"
-        self.graph = self.late if graph is None else graph
-        self.iterations, self.pools = 0, {}
+        graph = model.device.type == "cuda" if graph is None else graph
+        self.model, self.iterations, self.repeats = model, 0, repeats
+        self.rows = partial(Rows, model, rows, repeats=repeats, graph=graph, compiled=compiled, **options)
+        self.pools = {SMALLEST_WIDTH: self.rows(SMALLEST_WIDTH)}
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -183,47 +160,36 @@ class ClassifierPool:
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
     ) -> RecurrentOutput:
-        """`logits` (N, C) and `ponder_steps`, as the model has them, of N sequences (N, S).
+        """`logits` (N, C) and `ponder_steps` (N,) of N sequences (N, S).
+
+        Steps of a sequence whose tokens halt one by one are the most that one of them took.
 
         Raises:
             ValueError: as the model, of ids, a mask or types that do not fit.
         """
         mask, _ = self.model.model.check_call(input_ids, None, attention_mask, token_type_ids, None, None)
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        columns, _ = tokens_first(mask)
-        ids, types, lengths = input_ids.gather(1, columns), types.gather(1, columns), mask.sum(-1)
-        number, longest = mask.shape
-        logits: torch.Tensor | None = None
-        steps = torch.zeros_like(ids)
+        columns, lengths = tokens_first(mask)[0], mask.sum(-1)
         widths = 2 ** lengths.clamp_min(SMALLEST_WIDTH).log2().ceil().long()
+        # columns of the widest rows
+        further = (0, max(0, int(widths.max()) - mask.shape[1]))
+        ids, types = (nn.functional.pad(each.gather(1, columns), further) for each in (input_ids, types))
+        logits = torch.zeros(len(mask), self.model.config.num_labels, dtype=self.model.dtype, device=mask.device)
+        steps = torch.zeros_like(lengths)
         for width in widths.unique().tolist():
-            which = (widths == width).nonzero().squeeze(-1)
-            part = slice(min(width, longest))
-            pool, found = self.pool(width, len(which)), slice(len(which))
-            pool.ids[found, part], pool.types[found, part] = ids[which, part], types[which, part]
-            pool.lengths[found] = lengths[which]
-            pool.count.fill_(len(which))
-            pool.head.fill_(0)
-            late, left = Late(self.late), None
-            while left != [0]:
-                pool.run()
-                self.iterations += self.repeats
-                left = late.poll(pool.left)
-            logits = pool.logits.new_zeros(number, pool.logits.shape[1]) if logits is None else logits
-            logits[which] = pool.logits[found]
-            by_token = pool.steps.dim() == 2
-            steps[which, part] = pool.steps[found, part] if by_token else pool.steps[found, None]
-        if not by_token:
-            return RecurrentOutput(logits=logits, ponder_steps=steps[:, 0])
-        by_column = torch.full_like(steps, -1)
-        by_column[mask] = steps[torch.arange(longest, device=mask.device) < lengths[:, None]]
-        return RecurrentOutput(logits=logits, ponder_steps=by_column)
-
-    def pool(self, width: int, number: int) -> Rows:
-        """Rows of a width, with room for so many sequences that wait."""
-        pool = self.pools.get(width)
-        if pool is None or pool.capacity < number:
-            capacity = 1 << (number - 1).bit_length()
-            pool = Rows(self.model, self.depth, self.rows, width, capacity, self.repeats, self.graph)
-            self.pools[width] = pool
-        return pool
+            if width not in self.pools:
+                self.pools[width] = self.rows(width)
+            pool = self.pools[width]
+            for which in (widths == width).nonzero().squeeze(-1).split(WAITING):
+                number, late, left = len(which), Late(), None
+                for memory, values in ((pool.ids, ids), (pool.types, types)):
+                    memory[:number] = values[which, :width]
+                pool.lengths[:number] = lengths[which]
+                pool.count.fill_(number)
+                pool.head.zero_()
+                while left != [0]:
+                    pool.run()
+                    self.iterations += self.repeats
+                    left = late.poll(pool.left)
+                logits[which], steps[which] = pool.logits[:number], pool.steps[:number]
+        return RecurrentOutput(logits=logits, ponder_steps=steps)

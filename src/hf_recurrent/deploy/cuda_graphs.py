@@ -145,7 +145,8 @@ def repeated(call: Callable[[], None], device: torch.device, captured: bool) -> 
         eager()
     graph = Captured(call, place)
 
-    def replay() -> None:
+    # the graph reads what the call holds
+    def replay(_held: Any = call) -> None:
         with place.current():
             graph.replay()
 

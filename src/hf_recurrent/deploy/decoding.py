@@ -5,13 +5,12 @@ maximum of steps, H heads of keys, D head dim, E width, F features of the haltin
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..models.depth.cache import PastKeyValue
@@ -22,31 +21,28 @@ from ..models.ops.layers import where_rows
 from ..models.ops.masks import as_implemented
 from ..models.ops.positions import rotation_angles, rotation_table, sinusoids, xpos_scales
 from .cuda_graphs import repeated
-from .slots import DepthSteps, Late, check_slots, merged, overwrite
+from .slots import Late, Slots, check_slots
 
 # those whose cache has keys of every token and step
 DECODED = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
 
 
 class SlotKeys(PastKeyValue):
-    """Keys and values of all slots (B * planes * T, H, D), whose `layer` is the `Places` to write and to read."""
+    """Keys and values of all slots (B * planes * T, H, D); `places` are those to write, and `rows` those to read."""
 
     def write(self, *new: torch.Tensor) -> None:
         """Write keys and values of the new tokens, (B, H, 1, D) or (B, 1, H, D)."""
         for buffer, states in zip(self[:2], new, strict=True):
-            buffer.index_copy_(0, self.layer.written, states.reshape(-1, *buffer.shape[1:]).to(buffer.dtype))
+            buffer.index_copy_(0, self.places, states.reshape(-1, *buffer.shape[1:]).to(buffer.dtype))
 
     def extended(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write those of the new tokens (B, H, 1, D) -> those of all columns (B, H, T, D)."""
         self.write(key, value)
-        read = self.layer.read
-        found = (buffer.index_select(0, read.flatten()) for buffer in self[:2])
-        return tuple(states.unflatten(0, read.shape).transpose(1, 2) for states in found)
+        found = (buffer.index_select(0, self.rows).unflatten(0, (len(key), -1)) for buffer in self[:2])
+        return tuple(states.transpose(1, 2) for states in found)
 
-
-class Places(NamedTuple):
-    written: torch.Tensor  # (B,) of the new tokens among all slots, planes and columns
-    read: torch.Tensor  # (B, T)
+    def without_padding_place(self, states: torch.Tensor) -> torch.Tensor:
+        return states
 
 
 class SlotCache:
@@ -57,50 +53,46 @@ class SlotCache:
     """
 
     def __init__(self, base: nn.Module, slots: int, depth: int, length: int):
-        config, device = base.config, base.device
-        self.depth, self.length = depth, length
+        config, self.depth, self.length = base.config, depth, length
         heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+        zeros = partial(torch.zeros, device=base.device)
 
-        def buffers(number: int, planes: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-            shape = (slots, planes, length, heads, config.head_dim)
-            return [tuple(torch.zeros(shape, dtype=base.dtype, device=device) for _ in "kv") for _ in range(number)]
+        def buffers(number: int, planes: int) -> torch.Tensor:
+            return zeros(number, 2, slots, planes, length, heads, config.head_dim, dtype=base.dtype)
 
         self.steps = buffers(getattr(config, "layers_per_step", 1), depth + 1)
         self.outer = buffers(sum(len(getattr(base, name, ())) for name in ("prelude", "coda")), 1)
-        self.last_plane = torch.full((slots, length), depth, device=device)
-        self.position = torch.zeros(slots, dtype=torch.long, device=device)
-        self.running_sums: torch.Tensor | None = None
-        if getattr(config, "running_mean", False):
-            features = base.halting_head[0].in_features
-            self.running_sums = torch.zeros(slots, depth + 1, features, device=device)
+        self.last_plane = zeros(slots, length, dtype=torch.long) + depth
+        # tokens of each slot before the present one
+        self.past_counts = zeros(slots, dtype=torch.long)
+        self.slot = torch.arange(slots, device=base.device)
+        features = base.halting_head[0].in_features if getattr(config, "running_mean", False) else 0
+        self.running_sums = zeros(slots, depth + 1, features)
         # slots whose sums are written, None for all
         self.rows: torch.Tensor | None = None
 
-    @property
-    def past_counts(self) -> torch.Tensor:
-        return self.position
-
     def columns(self) -> torch.Tensor:
         """(B, T) of the tokens before the present one and itself, which is last; negative where there are none."""
-        return self.position[:, None] + torch.arange(1 - self.length, 1, device=self.position.device)
+        return self.past_counts[:, None] + torch.arange(1 - self.length, 1, device=self.slot.device)
 
-    def places(self, num_planes: int, written: torch.Tensor | int, read: torch.Tensor | int) -> Places:
-        first = torch.arange(len(self.position), device=self.position.device) * num_planes
-        columns = self.columns().clamp_min(0)
-        return Places((first + written) * self.length + self.position, (first[:, None] + read) * self.length + columns)
+    def past(
+        self, buffers: torch.Tensor, written: torch.Tensor | int, read: torch.Tensor | int
+    ) -> tuple[SlotKeys, ...]:
+        """Keys of each layer, to be written in planes (B,) and read from planes (B, T)."""
+        first = self.slot * buffers.shape[3]
+        places = (first + written) * self.length + self.past_counts
+        rows = ((first[:, None] + read) * self.length + self.columns().clamp_min(0)).flatten()
+        return tuple(SlotKeys(*layer.flatten(1, 3), places=places, rows=rows) for layer in buffers)
 
     def context(self, context: NamedTuple, step: torch.Tensor) -> NamedTuple:
         """The context of steps (B,), with the keys of earlier tokens."""
         last = self.last_plane.gather(1, self.columns().clamp_min(0))
-        places = self.places(self.depth + 1, step, torch.minimum(step[:, None], last))
-        pasts = tuple(SlotKeys(*(each.flatten(0, 2) for each in pair), layer=places) for pair in self.steps)
-        return context._replace(past=pasts[0] if len(pasts) == 1 else pasts)
+        pasts = self.past(self.steps, step, torch.minimum(step[:, None], last))
+        return context._replace(past=pasts if len(pasts) > 1 else pasts[0])
 
     def through(self, layers: nn.ModuleList, states: torch.Tensor, context: NamedTuple, first: int = 0) -> torch.Tensor:
-        """States (B, 1, E) after layers that are applied once, whose keys are in the `outer` ones from the first on."""
-        places = self.places(1, 0, 0)
-        for layer, pair in zip(layers, self.outer[first:], strict=False):
-            past = SlotKeys(*(each.flatten(0, 2) for each in pair), layer=places)
+        """States (B, 1, E) after layers that are applied once, whose keys are the `outer` ones from the first on."""
+        for layer, past in zip(layers, self.past(self.outer, 0, 0)[first:], strict=False):
             states = layer(states, context._replace(past=past)).hidden_states
         return states
 
@@ -108,38 +100,33 @@ class SlotCache:
         """Keys are written while they are attended to."""
 
     def sums(self, step: torch.Tensor) -> torch.Tensor:
-        return self.running_sums[torch.arange(len(step), device=step.device), step]
+        return self.running_sums[self.slot, step]
 
     def write_sums(self, step: torch.Tensor, sums: torch.Tensor) -> None:
         new = sums.squeeze(1) if self.rows is None else where_rows(self.rows, sums.squeeze(1), self.sums(step))
-        self.running_sums.scatter_(1, step[:, None, None].expand(-1, 1, new.shape[-1]), new[:, None])
+        self.running_sums.index_put_((self.slot, step), new)
 
-    def leave(self, done: torch.Tensor, plane: torch.Tensor) -> None:
-        """Name the plane (B,) of the later steps of tokens that are done (B,)."""
-        self.last_plane.scatter_(1, self.position[:, None], torch.where(done, plane, self.depth)[:, None])
-
-    def add_sums(self, done: torch.Tensor, latest: torch.Tensor, features: torch.Tensor) -> None:
-        """Count the features (B, F) of tokens that are done (B,) in the steps after the `latest` (B,) of each."""
-        plane = torch.arange(self.depth + 1, device=done.device)
-        later = done[:, None] & (plane > latest[:, None])
-        self.running_sums += torch.where(later[..., None], features[:, None].float(), 0.0)
+    def leave(self, done: torch.Tensor, plane: torch.Tensor, latest: torch.Tensor, features: torch.Tensor) -> None:
+        """Name the plane (B,) of later steps of tokens that are done (B,), and count their features (B, F) in the sums
+        of the steps after the `latest` (B,) decision.
+        """
+        self.last_plane.index_put_((self.slot, self.past_counts), torch.where(done, plane, self.depth))
+        if self.running_sums.numel():
+            later = done[:, None] & (torch.arange(self.depth + 1, device=done.device) > latest[:, None])
+            self.running_sums += torch.where(later[..., None], features[:, None].float(), 0.0)
 
     def read(self, slot: int, cache: Any) -> None:
         """Copy what a model's cache holds of one text into a slot."""
-        number, layers = cache.get_seq_length(), list(cache.layers)
-        self.last_plane[slot] = self.depth
-        if self.running_sums is not None:
-            self.running_sums[slot] = 0
-        if not number:
-            return
-        for pairs, count in ((self.steps, self.depth), (self.outer, 1)):
-            for plane in range(count if pairs else 0):
-                for pair in pairs:
-                    tensors = layers.pop(0).tensors
-                    for buffer, name in zip(pair, ("keys", "values"), strict=True):
-                        buffer[slot, plane, :number] = tensors[name][0].transpose(0, 1)
-                    if "sums" in tensors:
-                        self.running_sums[slot, plane] = tensors["sums"][0, -1]
+        number, inner = cache.get_seq_length(), self.depth * len(self.steps)
+        self.last_plane[slot], self.running_sums[slot], self.past_counts[slot] = self.depth, 0, number
+        for buffers, layers in ((self.steps, cache.layers[:inner]), (self.outer, cache.layers[inner:])):
+            for index, layer in enumerate(layers if number else ()):
+                plane, layer_of_step = divmod(index, len(buffers))
+                for kind, name in enumerate(("keys", "values")):
+                    found = layer.tensors[name][0].transpose(0, 1)
+                    buffers[layer_of_step, kind, slot, plane, :number] = found
+                if "sums" in layer.tensors:
+                    self.running_sums[slot, plane] = layer.tensors["sums"][0, -1]
 
 
 def fixed_part(base: nn.Module, length: int) -> torch.Tensor | None:
@@ -158,7 +145,7 @@ def fixed_part(base: nn.Module, length: int) -> torch.Tensor | None:
 
 def context_of(base: nn.Module, cache: SlotCache, fixed: torch.Tensor | None) -> NamedTuple:
     """Inputs of attention, besides states and keys, of one token in each slot; `fixed` is the `fixed_part`."""
-    config, position, columns = base.config, cache.position[:, None], cache.columns()
+    config, position, columns = base.config, cache.past_counts[:, None], cache.columns()
     seen = columns >= 0
 
     def masked(seen: torch.Tensor) -> torch.Tensor:
@@ -176,13 +163,13 @@ def context_of(base: nn.Module, cache: SlotCache, fixed: torch.Tensor | None) ->
     return PaddedContext(masked(seen), Rotations(table, table), window_mask=window)
 
 
-class DecodingEngine:
+class DecodingEngine(Slots):
     """Writes texts with a language model that iterates one block, many at a time, whatever depth each token takes.
 
     A fixed number of slots have a text each. One iteration is a depth step of all of them; a token that halts gives its
     place to the next token of its text, and a finished text to the next prompt. Iterations do not wait for the host: on
     a GPU each is one CUDA graph. Texts are those of `generate`; there is no beam search. Do not use it from several
-    threads, and make a new one after changes of the config.
+    threads, and make a new one after changes of the model.
 
     Args:
         model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent` or `huginn_recurrent`.
@@ -203,6 +190,7 @@ class DecodingEngine:
         >>> texts = engine.generate([[2, 5, 6], [2, 7]], max_new_tokens=20)
     """
 
+    @torch.no_grad()
     def __init__(
         self,
         model: PreTrainedModel,
@@ -215,90 +203,71 @@ class DecodingEngine:
         check_slots(model, DECODED, "call model.generate")
         if not hasattr(model, "lm_head") or not model.config.is_causal:
             raise ValueError(f"the {type(model).__name__} predicts no next token: load it by AutoModelForCausalLM")
-        if slots < 1 or max_length < 2:
-            raise ValueError(f"slots is {slots} and max_length {max_length}: pass at least 1 and 2")
-        self.model, self.options, self.device = model, options, model.device
         base, max_depth = model.model, options.get("max_depth")
         base.new_cache(max_depth).check_model(base, max_depth)
         self.cache = SlotCache(base, slots, base.cache_steps(max_depth), max_length)
-        self.depth = DepthSteps(model, self.cache, compiled, **options)
+        super().__init__(model, slots, self.cache, compiled, **options)
+        self.options, self.device = options, model.device
         self.graph = self.device.type == "cuda" if graph is None else graph
-        self.late = self.device.type == "cuda"
-        self.iterations, self.runs = 0, {}
-        device = self.device
-        self.step, self.token, self.remaining = (torch.zeros(slots, dtype=torch.long, device=device) for _ in range(3))
-        self.live = torch.zeros(slots, dtype=torch.bool, device=device)
-        self.done = torch.ones_like(self.live)
-        # (2, B) a new token or -1, and whether its text has ended
-        self.report = torch.zeros(2, slots, dtype=torch.long, device=device)
-        self.noise = torch.ones(slots, model.config.vocab_size, device=device)
-        with torch.no_grad():
-            self.fixed = fixed_part(base, max_length)
-        self.state: NamedTuple | None = None
-        self.mask = torch.ones(slots, 1, dtype=torch.bool, device=device)
+        self.iterations, self.runs, self.fixed = 0, {}, fixed_part(base, max_length)
+        # of each text the present token, how many new ones are left, and (2, B) a new one or -1, and whether it is last
+        self.token, self.remaining, self.live = (torch.zeros_like(self.step) for _ in range(3))
+        self.report = torch.zeros_like(self.step).repeat(2, 1)
+        self.mask = self.done[:, None].clone()
+        self.noise = torch.ones(slots, model.config.vocab_size, device=self.device)
 
     def embedded(self, context: NamedTuple) -> torch.Tensor:
         """States (B, 1, E) of the present tokens before the first step."""
-        base, config, cache = self.model.model, self.model.config, self.cache
+        base, config = self.model.model, self.model.config
         hidden = base.embedded(self.token[:, None], None, None)
         if config.model_type == "huginn_recurrent":
-            hidden = cache.through(base.prelude, hidden, context)
+            hidden = self.cache.through(base.prelude, hidden, context)
             return torch.cat((base.initial_states(hidden, None), hidden), dim=-1)
         if getattr(config, "attention", None) == "absolute":
-            hidden = hidden + sinusoids(cache.position[:, None], hidden.shape[-1]).to(hidden.dtype)
+            hidden = hidden + sinusoids(self.cache.past_counts[:, None], hidden.shape[-1]).to(hidden.dtype)
         return hidden
 
     def logits(self, states: torch.Tensor, context: NamedTuple) -> torch.Tensor:
         """Logits (B, V) of final states (B, 1, E)."""
         base = self.model.model
         if self.model.config.model_type == "huginn_recurrent":
-            first = len(base.prelude)
-            states = base.norm(self.cache.through(base.coda, base.norm(base.watched(states)), context, first))
+            found = self.cache.through(base.coda, base.norm(base.watched(states)), context, len(base.prelude))
+            states = base.norm(found)
         return self.model.predict(states).squeeze(1)
 
     def iterate(self, warpers: Sequence[Any], ends: torch.Tensor) -> None:
         """Take a depth step of all slots, and choose the next token of those that are done."""
-        cache, depth, strategy = self.cache, self.depth, self.depth.strategy
-        fresh, base = self.done.clone(), self.model.model
+        cache, base, fresh = self.cache, self.model.model, self.done
         context = context_of(base, cache, self.fixed)
-        layout = PaddedLayout(base.config, strategy, self.mask, context, cache)
+        layout = PaddedLayout(base.config, self.strategy, self.mask, context, cache)
         # a token that has halted takes no further step here
-        layout.keeps_keys = False
-        cache.rows = fresh
-        state, cache.rows = depth.start(layout, self.embedded(context)), None
-        state = state if self.state is None else merged(fresh, state, self.state)
-        state, step, done = depth.take(layout, state, torch.where(fresh, 0, self.step))
-        if depth.ends_early:
+        layout.keeps_keys, cache.rows = False, fresh
+        state, step = self.start(layout, self.embedded(context), fresh)
+        cache.rows = None
+        state, step, done = self.take(layout, state, step)
+        if self.ends_early:
             self.complete(layout, state, step, done)
-        logits = self.logits(strategy.output(state)[0], context)
-        token = self.choose(logits, warpers)
-        emits = done & self.live
+        token = self.choose(self.logits(self.strategy.output(state)[0], context), warpers)
+        emits = done & (self.live > 0)
         self.remaining -= emits.long()
         ended = emits & ((token[:, None] == ends).any(-1) | (self.remaining <= 0))
-        overwrite((self.report, self.done), (torch.stack((torch.where(emits, token, -1), ended.long())), done))
-        overwrite((self.token, self.step), (torch.where(done, token, self.token), step))
-        self.live &= ~ended
-        cache.position += done & self.live
-        if self.state is None:
-            # of tensors that are not used elsewhere, too
-            self.state = tree_map_only(torch.Tensor, torch.clone, state)
-        overwrite(self.state, state)
+        self.report.copy_(torch.stack((torch.where(emits, token, -1), ended.long())))
+        self.token.copy_(torch.where(done, token, self.token))
+        self.live -= ended.long()
+        cache.past_counts += done & (self.live > 0)
+        self.keep(state, step, done)
 
-    def complete(self, layout: PaddedLayout, state: NamedTuple, step: torch.Tensor, done: torch.Tensor) -> None:
+    def complete(self, layout: PaddedLayout, state: Any, step: torch.Tensor, done: torch.Tensor) -> None:
         """Leave keys, values and sums of the skipped steps for later tokens, after so many steps (B,)."""
-        cache, strategy, block = self.cache, self.depth.strategy, self.depth.block
-        rejected = strategy.needs_candidate and not strategy.exits
-        plane = step - 1
+        cache, strategy, plane = self.cache, self.strategy, step - 1
         # a rejected candidate was computed from the final state, and its keys are in the plane of that step
+        rejected = strategy.needs_candidate and not strategy.exits
         if not (rejected or keeps_keys(self.model.config, strategy)):
             plane, source = step, strategy.attended(state)
-            projected = block.keys_values(state.hidden if source is None else source, layout.context)
+            projected = self.block.keys_values(state.hidden if source is None else source, layout.context)
             cache.context(layout.context, plane).past.write(*projected)
-        cache.leave(done, plane)
-        if cache.running_sums is not None:
-            candidate = state.hidden if strategy.needs_candidate else None
-            latest = step if self.depth.decides_ahead else step - 1
-            cache.add_sums(done, latest, strategy.features(state, candidate).squeeze(1))
+        features = strategy.features(state, state.hidden if strategy.needs_candidate else None)
+        cache.leave(done, plane, step if self.decides_ahead else step - 1, features.squeeze(1))
 
     def choose(self, logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
         """The next tokens (B,) by logits (B, V): the likeliest, or drawn if there are warpers, by Gumbel noise."""
@@ -335,22 +304,20 @@ class DecodingEngine:
             ValueError: a prompt without tokens, or a text that would be longer than `max_length`.
         """
         waiting = deque(enumerate(torch.as_tensor(each, dtype=torch.long).flatten() for each in prompts))
-        longest = max((len(prompt) for _, prompt in waiting), default=1)
-        if any(not len(prompt) for _, prompt in waiting) or max_new_tokens < 1:
-            raise ValueError("a prompt has no token, or max_new_tokens is below 1: pass at least one of each")
-        if longest + max_new_tokens > self.cache.length + 1:
+        lengths = [len(prompt) for _, prompt in waiting] or [1]
+        if min(*lengths, max_new_tokens) < 1 or max(lengths) + max_new_tokens > self.cache.length + 1:
             raise ValueError(
-                f"a prompt of {longest} tokens and max_new_tokens={max_new_tokens} are longer than the slots, whose "
-                f"max_length is {self.cache.length}: make an engine with a larger one"
+                f"prompts have {min(lengths)} to {max(lengths)} tokens and max_new_tokens is {max_new_tokens}: pass at "
+                f"least 1 of each, and together at most one more than max_length, {self.cache.length}"
             )
-        warpers = (TemperatureLogitsWarper(temperature),) if do_sample else ()
-        warpers += (TopKLogitsWarper(top_k),) if do_sample and top_k > 0 else ()
-        warpers += (TopPLogitsWarper(top_p),) if do_sample and top_p < 1.0 else ()
+        warpers = [TemperatureLogitsWarper(temperature)] if do_sample else []
+        warpers += [TopKLogitsWarper(top_k)] if do_sample and top_k > 0 else []
+        warpers += [TopPLogitsWarper(top_p)] if do_sample and top_p < 1.0 else []
         ends = self.model.generation_config.eos_token_id if eos_token_id is None else eos_token_id
-        self.live.fill_(False)
+        self.live.zero_()
         run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
-        late, texts = Late(self.late), [None] * len(self.live)
-        while waiting or any(text is not None for text in texts):
+        late, texts = Late(), [None] * len(self.live)
+        while waiting or texts.count(None) < len(texts):
             for slot, text in enumerate(texts):
                 if text is None and waiting:
                     texts[slot], prompt = waiting.popleft()
@@ -364,17 +331,13 @@ class DecodingEngine:
                     yield texts[slot], token
                     texts[slot] = None if ended else texts[slot]
 
-    def prepared(self, options: tuple, warpers: Sequence[Any], ends: int | Sequence[int]) -> Any:
+    def prepared(self, options: tuple, warpers: Sequence[Any], ends: int | Sequence[int]) -> Callable[[], None]:
         """The iteration with these options, of which graphs are kept."""
         ids = torch.tensor(ends, dtype=torch.long, device=self.device).flatten()
         key = (*options, *ids.tolist())
         if key not in self.runs:
-            call = partial(self.iterate, warpers, ids)
-            # the memory of a state has the shapes of one after a step
-            repeated(call, self.device, False)()
-            # graphs read what the call holds
-            self.runs[key] = repeated(call, self.device, self.graph), call
-        return self.runs[key][0]
+            self.runs[key] = repeated(partial(self.iterate, warpers, ids), self.device, self.graph)
+        return self.runs[key]
 
     def admit(self, slot: int, prompt: torch.Tensor, max_new_tokens: int) -> None:
         """Read a prompt but for its last token, with which its slot begins."""
@@ -383,8 +346,7 @@ class DecodingEngine:
         if len(prompt) > 1:
             self.model(prompt[None, :-1], past_key_values=cache, logits_to_keep=1, **self.options)
         self.cache.read(slot, cache)
-        self.token[slot] = prompt[-1]
-        self.cache.position[slot], self.remaining[slot] = len(prompt) - 1, max_new_tokens
+        self.token[slot], self.remaining[slot] = prompt[-1], max_new_tokens
         self.live[slot] = self.done[slot] = True
 
     def generate(self, prompts: Sequence[torch.Tensor | Sequence[int]], **options: Any) -> list[torch.Tensor]:
