@@ -96,6 +96,11 @@ def lay_out(
     partial = partial and options.may_compact(strategy) and not launch_bound
     partial = partial and packed is not None
     if leaving == "tokens" and partial and (cache is None or (first and bool(mask.any()))):
+        padded = options.full or not (is_flash(config) or packing_pays(mask.numel(), int(mask.sum()), width))
+        if padded and not keeps_keys(config, strategy):
+            layout = PaddedLayout(config, strategy, mask, context, cache, leaving, options.full)
+            layout.packed = packed
+            return layout
         return packed(config, strategy, mask, context, cache, leaving)
     # with cached tokens halted ones are still attended to, so that they leave with their rows
     if leaving == "tokens":
@@ -208,13 +213,21 @@ class Layout:
     ):
         self.config, self.strategy, self.cache, self.full = config, strategy, cache, full
         self.mask, self.context = mask, context  # (R, W) bool
-        self.can_compact = leaving is not None
+        self.leaves = leaving  # see `lay_out`
         # whether nobody reads the states of rows that have halted
         self.discards_halted = leaving == "rows" and cache is None and not strategy.token_units
         self.keeps_keys = keeps_keys(config, strategy)
         self.num_columns, self.start = mask.shape[1], 0  # S, and the number of the first column present
         self.rows: torch.Tensor | None = None  # (R,) their numbers, None for all of the batch
         self.row_ends: torch.Tensor | None = None  # see `ends`; None before it is asked for
+
+    @property
+    def can_compact(self) -> bool:
+        return self.leaves is not None
+
+    def one_by_one(self, state: NamedTuple) -> tuple["Layout", NamedTuple]:
+        """The layout that tokens can leave, where they leave one by one, and its state; before the first does."""
+        return self, state
 
     def lays_out(self, states: torch.Tensor) -> torch.Tensor:
         """States of the tokens present, or values of the token units, in rows: (R, W, ...), of any value at padding."""
@@ -360,6 +373,8 @@ class PaddedLayout(Layout):
     left: tuple[tuple["PaddedLayout", NamedTuple], ...] = ()
     # keys and values (R, H, W, D) of the latest step, of each of its layers, where halted tokens keep them
     latest: tuple[KeyValue, ...] | None = None
+    # class of the layout that takes the place of this one when the first token leaves; None if tokens leave with rows
+    packed: type | None = None
 
     @property
     def units(self) -> torch.Tensor:
@@ -374,7 +389,19 @@ class PaddedLayout(Layout):
         return self.strategy.initial_state(hidden, self.mask if self.strategy.token_units else self.mask.any(-1))
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
+        if self.packed is not None:
+            return live.flatten()
         return live.any(-1) if self.strategy.token_units else live
+
+    def one_by_one(self, state: NamedTuple) -> tuple[Layout, NamedTuple]:
+        if self.packed is None:
+            return self, state
+        layout = self.packed(self.config, self.strategy, self.mask, self.context, self.cache, self.leaves)
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.flatten(0, 1).index_select(0, layout.tokens)
+
+        return layout.one_by_one(map_state(state, pack, pack))
 
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "PaddedLayout"]:
         context = self.context if self.cache is None else self.cache.context(self.context, step)
@@ -484,12 +511,23 @@ class PackedLayout(Layout):
         super().__init__(config, strategy, mask, context._replace(attention_mask=None), cache, leaving)
         self.tokens = mask.flatten().nonzero().squeeze(-1)  # (N,) their numbers
         self.set_places(self.tokens)
-        if leaving == "tokens":
-            # a buffer of each step would be kept for its backward pass
-            pieces = ((), self.row.new_empty(0)) if torch.is_grad_enabled() else (None, None)
-            self.halted = Halted(*pieces, None)
-            if cache is None:
-                self.take_rows(self.row_order(mask.sum(-1)), self.tokens)
+        if leaving == "tokens" and self.keeps_keys:
+            self.begin()
+
+    def one_by_one(self, state: NamedTuple) -> tuple["PackedLayout", NamedTuple]:
+        if self.leaves != "tokens" or self.halted is not None:
+            return self, state
+        layout = copy.copy(self)
+        layout.begin()
+        return layout, state
+
+    def begin(self) -> None:
+        """Let tokens leave one by one."""
+        # a buffer of each step would be kept for its backward pass
+        pieces = ((), self.row.new_empty(0)) if torch.is_grad_enabled() else (None, None)
+        self.halted = Halted(*pieces, None)
+        if self.cache is None:
+            self.take_rows(self.row_order(self.mask.sum(-1)), self.spread.places)
 
     def set_places(self, places: torch.Tensor) -> None:
         """Hold the tokens at these places (N,) of the mask."""
@@ -524,7 +562,7 @@ class PackedLayout(Layout):
         return values.index_select(0, self.row) if self.strategy.token_units else values
 
     def has_live_units(self, live: torch.Tensor) -> torch.Tensor:
-        by_row = self.strategy.token_units and self.halted is None
+        by_row = self.strategy.token_units and self.leaves != "tokens"
         return self.lays_out(live).any(-1) if by_row else live
 
     def initial_state(self, hidden: torch.Tensor) -> NamedTuple:
@@ -740,9 +778,10 @@ class PackedLayout(Layout):
         self.set_places(moved(places))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
-        if self.cache is None or self.halted is None:
+        if self.cache is None or self.leaves is None:
             return
-        self.write_skipped(block, state)
+        layout, state = self.one_by_one(state)
+        layout.write_skipped(block, state)
 
     def final_keys(self, block: nn.Module, state: NamedTuple) -> list[torch.Tensor]:
         places = self.with_released(self.spread.places, 0)

@@ -142,14 +142,17 @@ class Pruner:
         if self.sharded:
             any_live = largest_over_ranks(count, live.device) > 0
         if self.may_compact and 0 < count < live.numel() and self.pays(layout, state.hidden):
+            layout, state = layout.one_by_one(state)
+            live = layout.has_live_units(state.live)
             keep = live.nonzero().squeeze(-1)
-            # the count may be a step old, so that now fewer units live, or none
-            if keep.numel() > 0:
+            # the count may be a step old, so that now fewer units live, or none; or it was of padding
+            if 0 < keep.numel() < live.numel():
                 drop = (~live).nonzero().squeeze(-1)
                 if not self.takes_outputs:
                     self.finished.append(layout.finish(state, drop))
                 layout, state = layout.compact(state, keep, drop)
-                self.taken, self.wasted = None, 0
+                self.taken = None
+            self.wasted = 0
         return any_live, layout, state
 
     def pays(self, layout: Layout, hidden: torch.Tensor) -> bool:
