@@ -9,55 +9,62 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface, use_experts_implementation
+from transformers.integrations.moe import ExpertsInterface, use_experts_implementation
 
 from ..ops.graphs import in_graph
 from ..ops.layers import Dropout
-from ..ops.row_groups import place
 
 # grouped matrix products load rows in pieces of so many bytes
 GROUPED_BYTES = 16
+# up to so many products too many, all experts take all tokens: sorting the tokens would take longer
+MAX_SPARE_PRODUCTS = 1 << 20
 
 
 class Dispatch(NamedTuple):
-    """The assignments of tokens to experts, in the order in which matrix products take them."""
+    """The assignments of tokens to experts, in the order in which matrix products take them.
+
+    Without an order all experts take all tokens, or weights are copied for each token.
+    """
 
     expert: torch.Tensor  # (N, k)
-    order: torch.Tensor | None  # (M,) number `n * k + slot` of each assignment, sorted by expert; None if not sorted
-    ends: torch.Tensor | None  # (E,) int32, where each expert's assignments end; None likewise
+    order: torch.Tensor | None = None  # (M,) number `n * k + slot` of each assignment, sorted by expert
+    in_order: torch.Tensor | None = None  # (M,) expert of each in that order
+    ends: torch.Tensor | None = None  # (E,) int32, where each expert's assignments end
 
     @classmethod
-    def of_tokens(cls, expert: torch.Tensor, num_experts: int, implementation: str = "eager") -> "Dispatch":
-        """The dispatch to the experts (N, k), sorted if the implementation needs it."""
+    def of_tokens(cls, expert: torch.Tensor, weight: torch.Tensor, implementation: str) -> "Dispatch":
+        """The dispatch to the experts (N, k) with the weights (E, in, out), sorted if that saves time."""
+        num_experts, (num_tokens, per_token) = weight.shape[0], expert.shape
+        # the shapes of a graph cannot depend on the routing
         if num_experts == 1 or implementation == "batched_mm" or in_graph():
-            return cls(expert, None, None)
+            return cls(expert)
+        if num_tokens * weight.numel() * (1 - per_token / num_experts) <= MAX_SPARE_PRODUCTS:
+            return cls(expert)
         in_order, order = expert.flatten().sort(stable=True)
         number = torch.arange(num_experts, device=order.device)
-        return cls(expert, order, torch.searchsorted(in_order, number, right=True, out_int32=True))
+        return cls(expert, order, in_order, torch.searchsorted(in_order, number, right=True, out_int32=True))
 
     def spread(self, states: torch.Tensor) -> torch.Tensor:
-        """States of tokens (N, in), or of assignments (N, k, in) -> (M, in) in the order of the dispatch."""
+        """States of tokens (N, in), or of assignments (N, k, in) -> (M, in) in order."""
         per_token = self.expert.shape[1] if states.dim() == 2 else 1
-        states = states.flatten(0, -2)
-        if self.order is not None:
-            return states.index_select(0, self.order // per_token)
-        return states[:, None].expand(-1, per_token, -1).flatten(0, 1)
+        return states.flatten(0, -2).index_select(0, self.order if per_token == 1 else self.order // per_token)
 
     def collect(self, results: torch.Tensor) -> torch.Tensor:
-        """(M, out) in the order of the dispatch -> (N, k, out)."""
-        return place(results, self.order, results.shape[0]).unflatten(0, (-1, self.expert.shape[1]))
+        """(M, out) in order -> (N, k, out)."""
+        collected = torch.empty_like(results).index_copy_(0, self.order, results)
+        return collected.unflatten(0, self.expert.shape)
 
-
-def expert_products(
-    states: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor | None, bias: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Each expert's map of its assignments, one expert after the other: (M, in), (E, in, out) -> (M, out)."""
-    pieces = (states,) if ends is None else states.tensor_split(ends.tolist()[:-1])
-    shifts = [None] * len(pieces) if bias is None else bias.unbind()
-    # unbound at once: the gradient of a single expert would be as large as all weights
-    maps = zip(pieces, weight.transpose(1, 2).unbind(), shifts, strict=True)
-    results = [nn.functional.linear(*each) for each in maps]
-    return results[0] if len(results) == 1 else torch.cat(results)
+    def products(
+        self, states: torch.Tensor, weight: torch.Tensor, grouped: bool, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Each expert's map of its assignments, one expert after the other: (M, in), (E, in, out) -> (M, out)."""
+        if grouped and can_group(weight):
+            results = nn.functional.grouped_mm(states.to(weight.dtype), weight, offs=self.ends)
+            return results if bias is None else results.add_(bias.index_select(0, self.in_order))
+        shifts = [None] * weight.shape[0] if bias is None else bias.unbind()
+        # unbound at once: the gradient of a single expert would be as large as all weights
+        maps = zip(states.tensor_split(self.ends.tolist()[:-1]), weight.transpose(1, 2).unbind(), shifts, strict=True)
+        return torch.cat([nn.functional.linear(*each) for each in maps])
 
 
 def fits_grouped_products(sizes: tuple[int, ...], dtype: torch.dtype) -> bool:
@@ -92,30 +99,39 @@ class ExpertMap(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_experts, in_features, out_features))
 
-    def forward(self, states: torch.Tensor, dispatch: Dispatch, implementation: str) -> torch.Tensor:
-        """States of tokens (N, in), or of their assignments (N, k, in) -> (N, k, out)."""
-        states, weight = dispatch.spread(states), self.weight
-        if weight.shape[0] > 1 and dispatch.order is None:
-            results = torch.bmm(states[:, None], weight[dispatch.expert.flatten()]).squeeze(1)
-        elif weight.shape[0] > 1 and implementation == "grouped_mm" and can_group(weight):
-            results = nn.functional.grouped_mm(states.to(weight.dtype), weight, offs=dispatch.ends)
+    def forward(
+        self, states: torch.Tensor, dispatch: Dispatch, implementation: str, gates: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """States of tokens (N, in), or of assignments (N, k, in) -> (N, k, out), or with gates (N, k) sums (N, out)."""
+        weight, expert = self.weight, dispatch.expert[..., None]
+        copies = implementation == "batched_mm" and not in_graph()
+        if dispatch.order is not None:
+            grouped = implementation == "grouped_mm"
+            results = dispatch.collect(dispatch.products(dispatch.spread(states), weight, grouped))
+        elif copies:
+            states = states[:, None] if states.dim() == 2 else states
+            results = torch.matmul(states[:, :, None], weight[dispatch.expert]).squeeze(2)
+        elif gates is None:
+            results = torch.bmm(states.expand(len(weight), -1, -1), weight).transpose(0, 1)
+            return results if len(weight) == 1 else results.gather(1, expert.expand(-1, -1, weight.shape[2]))
         else:
-            results = expert_products(states, weight, dispatch.ends)
-        return dispatch.collect(results)
+            states = states * gates[..., None]
+            if len(weight) > 1:
+                zeros = states.new_zeros(len(states), *weight.shape[:2])
+                states = zeros.scatter(1, expert.expand_as(states), states)
+            return states.flatten(1) @ weight.flatten(0, 1)
+        return results if gates is None else (results * gates[..., None]).sum(1)
 
 
-def grouped_if_possible(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
-    """transformers' grouped products, or one expert after the other where there is no kernel for the weights."""
-    # in a graph transformers' function supports all weights
-    if in_graph() or (can_group(experts.up_proj) and can_group(experts.down_proj)):
-        return ALL_EXPERTS_FUNCTIONS["grouped_mm"](experts, *inputs)
+def own_function(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
+    """`FeedForwardExperts.forward` in place of transformers' function."""
     return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
 
 
 def experts_functions() -> ExpertsInterface:
     """transformers' functions, those that users register for all models among them, with ours for grouped products."""
     functions = ExpertsInterface()
-    functions["grouped_mm"] = grouped_if_possible
+    functions["grouped_mm"] = own_function
     return functions
 
 
@@ -123,8 +139,8 @@ def experts_functions() -> ExpertsInterface:
 class FeedForwardExperts(nn.Module):
     """Mixture of feed-forward networks, `sum_e g_e (GELU(x W_e + b_e) V_e + c_e)` (section 3.1 of the SUT paper).
 
-    `config._experts_implementation` selects the implementation: transformers' functions for "grouped_mm" and
-    "batched_mm", this method for "eager".
+    `config._experts_implementation` selects the implementation: transformers' function for "batched_mm", this method
+    for "grouped_mm" and "eager".
     """
 
     initializer = staticmethod(narrow_uniform)
@@ -142,15 +158,14 @@ class FeedForwardExperts(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor):
         """(N, d) tokens, the experts (N, k) of each and their gates (N, k) -> (N, d)."""
-        if self.num_experts > 1 and in_graph():
-            # every expert for every token: the shapes of a graph cannot depend on the routing
-            gates = top_k_weights.new_zeros(len(hidden_states), self.num_experts)
-            gates = gates.scatter(-1, top_k_index, top_k_weights)
-            inner = self.act_fn(torch.einsum("nd,edf->nef", hidden_states, self.up_proj) + self.up_proj_bias)
-            results = torch.einsum("nef,efd->ned", inner, self.down_proj) + self.down_proj_bias
-            return (results * gates[..., None]).sum(1)
-        dispatch = Dispatch.of_tokens(top_k_index, self.num_experts)
-        states = dispatch.spread(hidden_states)
-        inner = self.act_fn(expert_products(states, self.up_proj, dispatch.ends, self.up_proj_bias))
-        results = expert_products(inner, self.down_proj, dispatch.ends, self.down_proj_bias)
+        grouped = self.config._experts_implementation == "grouped_mm"
+        dispatch = Dispatch.of_tokens(top_k_index, self.up_proj, self.config._experts_implementation)
+        if dispatch.order is None:
+            states = hidden_states.expand(self.num_experts, -1, -1)
+            inner = self.act_fn(torch.baddbmm(self.up_proj_bias[:, None], states, self.up_proj))
+            gates = top_k_weights.new_zeros(len(top_k_weights), self.num_experts)
+            gates = gates.scatter(1, top_k_index, top_k_weights)
+            return torch.bmm(inner * gates.t()[..., None], self.down_proj).sum(0) + gates @ self.down_proj_bias
+        inner = dispatch.products(dispatch.spread(hidden_states), self.up_proj, grouped, self.up_proj_bias)
+        results = dispatch.products(self.act_fn(inner), self.down_proj, grouped, self.down_proj_bias)
         return (dispatch.collect(results) * top_k_weights[..., None]).sum(1)

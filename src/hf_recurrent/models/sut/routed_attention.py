@@ -112,7 +112,7 @@ class RoutedAttention(nn.Module):
         """
         experts, gates, statistics = self.router(states, weights, layout.statistics is not None)
         implementation = self.config._experts_implementation
-        dispatch = Dispatch.of_tokens(experts, self.query_map.weight.shape[0], implementation)
+        dispatch = Dispatch.of_tokens(experts, self.query_map.weight, implementation)
         query = self.query_map(states, dispatch, implementation) * self.shape[1] ** -0.5
         query = query.unflatten(-1, self.shape)
         function = attention_function(self.config, eager_attention_forward)
@@ -133,7 +133,7 @@ class RoutedAttention(nn.Module):
         )
         by_query = layout.rectangle[1], -1
         attended = packed(attended.flatten(2).unflatten(1, by_query), layout.places)
-        mixed = (self.output_map(attended, dispatch, implementation) * gates[..., None]).sum(1)
+        mixed = self.output_map(attended, dispatch, implementation, gates)
         return mixed, None if attention is None else attention.unflatten(2, by_query), experts, statistics
 
     def bias(self, query: torch.Tensor, visible: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
