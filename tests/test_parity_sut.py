@@ -14,6 +14,7 @@ from hf_recurrent.models.depth.loop import DepthOptions
 from hf_recurrent.models.ops.attention import KeyValue
 from hf_recurrent.models.sut import block as sut_block
 from hf_recurrent.models.sut import depth as sut_depth
+from hf_recurrent.models.sut import experts as sut_experts
 from hf_recurrent.models.sut import modeling_sut
 from hf_recurrent.models.sut.configuration_sut import SUTConfig
 from hf_recurrent.models.sut.depth import SparseLayout
@@ -90,7 +91,10 @@ def differences(name: str, implementation: str = "eager") -> tuple[dict[str, flo
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("name", WHOLE)
-def test_case_is_reproduced(name, implementation):
+def test_case_is_reproduced(name, implementation, monkeypatch):
+    if implementation == "eager":
+        # without products of all experts with all tokens
+        monkeypatch.setattr(sut_experts, "MAX_SPARE_PRODUCTS", -1)
     errors, relative = differences(name, implementation)
     assert max(errors.values()) <= TOLERANCE, {key: value for key, value in errors.items() if value > TOLERANCE}
     assert max(relative.values(), default=0.0) <= GRADIENT_TOLERANCE, relative
@@ -152,7 +156,9 @@ def fill_router(router: Router, weights: dict[str, torch.Tensor], prefix: str) -
 
 
 @pytest.mark.parametrize("implementation", ["eager", "grouped_mm", "batched_mm"])
-def test_mixture_of_feed_forward_networks(implementation):
+@pytest.mark.parametrize("spare", [-1, 1 << 30], ids=["sorted", "all experts"])
+def test_mixture_of_feed_forward_networks(implementation, spare, monkeypatch):
+    monkeypatch.setattr(sut_experts, "MAX_SPARE_PRODUCTS", spare)
     io, weights = (load_file(CASES / "moe_ffd" / f"{name}.safetensors") for name in ("io", "weights"))
     config = config_of("moe_ffd")
     config._experts_implementation = implementation
@@ -178,7 +184,9 @@ def test_mixture_of_feed_forward_networks(implementation):
 
 @pytest.mark.parametrize("implementation", ["eager", "grouped_mm", "batched_mm"])
 @pytest.mark.parametrize("name", ["momha_self", "momha_self_shipped_window", "momha_cross"])
-def test_mixture_of_attention_heads(name, implementation):
+@pytest.mark.parametrize("spare", [-1, 1 << 30], ids=["sorted", "all experts"])
+def test_mixture_of_attention_heads(name, implementation, spare, monkeypatch):
+    monkeypatch.setattr(sut_experts, "MAX_SPARE_PRODUCTS", spare)
     io, weights = (load_file(CASES / name / f"{part}.safetensors") for part in ("io", "weights"))
     config = config_of(name)
     config._experts_implementation, config._attn_implementation = implementation, "eager"
@@ -201,7 +209,8 @@ def test_mixture_of_attention_heads(name, implementation):
             continue
         token_weights = io[mask or "mask_binary"].flatten()
         keys_values = KeyValue(*(each.transpose(1, 2) for each in attention.keys_values(io["kv_source"])))
-        result, *_ = attention(io["query"].flatten(0, 1), token_weights, keys_values, visible, layout)
+        masked = layout.as_implemented(visible)
+        result, *_ = attention(io["query"].flatten(0, 1), token_weights, keys_values, masked, layout)
         torch.testing.assert_close(result.unflatten(0, shape), io[f"{kind}.y"], atol=2e-6, rtol=0)
         assert (result[token_weights == 0] == 0).all()
 

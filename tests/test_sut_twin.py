@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 
+from hf_recurrent.models.sut import experts
 from reference.sut import Stack, auxiliary_losses, cross_entropy
 from support.families import slow
 from support.sut_models import CLASSES, KINDS, make_rows, make_sut, padded
@@ -146,14 +147,16 @@ def assert_same(actual: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize(("head", "kind"), PAIRS)
-def test_it_is_its_naive_twin(head, kind):
+def test_it_is_its_naive_twin(head, kind, monkeypatch):
     """Wherever padding stands; compacted or not; recorded or not; recomputed or not; all experts at once or in turn."""
+    monkeypatch.setattr(experts, "MAX_SPARE_PRODUCTS", -1)
     model = make_sut(kind, CLASSES[head])
     wanted = expected(head, kind)
     assert model.config.halting == "none" or len(wanted["ponder_steps"].unique()) > 1
     assert_same(computed(head, model, "r"), wanted)
     assert_same(computed(head, model, "l", output_hidden_states=True), wanted)
     assert_same(computed(head, set_fields(model, compaction=False), "lr"), wanted)
+    monkeypatch.undo()
     assert_same(computed(head, set_fields(model, hard_stop=False), "rl"), wanted)
     model.set_experts_implementation("batched_mm")
     model.train().gradient_checkpointing_enable()
@@ -176,8 +179,10 @@ def test_depth_of_a_call(options):
     assert_same(computed("both", model, "rl", **named), expected("both", "plain", **options))
 
 
+@pytest.mark.parametrize("spare", [-1, 1 << 30], ids=["sorted", "all experts"])
 @pytest.mark.parametrize("implementation", ["grouped_mm", "eager", "batched_mm"])
-def test_experts_in_single_precision(implementation):
+def test_experts_in_single_precision(implementation, spare, monkeypatch):
+    monkeypatch.setattr(experts, "MAX_SPARE_PRODUCTS", spare)
     model = make_sut("plain", CLASSES["both"]).float()
     model.set_experts_implementation(implementation)
     assert model.model.decoder.config._experts_implementation == implementation

@@ -9,6 +9,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from ..ops.attention import KeyValue
+from ..ops.graphs import in_graph
 from ..ops.layers import Dropout
 from ..ops.row_groups import place
 from ..ops.transformer_block import BlockOutput
@@ -50,7 +51,9 @@ class SUTBlock(GradientCheckpointingLayer):
             new = self.attention.keys_values(self.attention_norm(source) if self.pre_norm else source)
             num_places = layout.shape[0] * layout.shape[1]
             pairs = zip(new, frozen or (None, None), strict=True)
-            frozen = KeyValue(*(place(states, fresh, num_places, old) for states, old in pairs))
+            # keys of earlier steps are read again for gradients, and are in caches
+            over = layout.cache is None and not (torch.is_grad_enabled() or in_graph())
+            frozen = KeyValue(*(place(states, fresh, num_places, old, overwrite=over) for states, old in pairs))
         key_value = KeyValue(*(states.unflatten(0, layout.shape).transpose(1, 2) for states in frozen))
         return frozen, key_value if past is None else KeyValue(*past.extended(*key_value))
 
@@ -81,10 +84,10 @@ class SUTBlock(GradientCheckpointingLayer):
             experts (m, k) and statistics of each router, in the order of `routers`, of none if m is 0.
         """
         frozen, extended = self.keys_values(source, layout)
-        parts = [(self.attention_norm, self.attention, (extended, layout.visible, layout))]
+        own = (layout.select(extended), layout.visible, layout)
+        parts = [(self.attention_norm, self.attention, own)]
         if self.cross_attention is not None:
-            memory = (layout.memory[0], layout.memory_visible, layout)
-            parts.append((self.cross_attention_norm, self.cross_attention, memory))
+            parts.append((self.cross_attention_norm, self.cross_attention, (*layout.read, layout)))
         parts.append((self.feed_forward_norm, self.feed_forward, (layout.statistics is not None,)))
         states, served, maps, routed = hidden_states, layout.served, [], []
         weights = weights if served is None else weights.index_select(0, served)

@@ -6,17 +6,18 @@ R rows of Q places, k experts for each, H heads, D head dim, d width, L maximum 
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ..depth.halting import HaltingStrategy, select_units
-from ..depth.layouts import Finished, Layout
+from ..depth.layouts import Finished, Layout, packing_pays
 from ..depth.loop import DepthOptions, LiveCount
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.graphs import in_graph
+from ..ops.layers import computing_dtype
 from ..ops.masks import Mask, rows_of
 from ..ops.positions import token_positions
 from ..ops.row_groups import place
@@ -46,8 +47,9 @@ class SparseLayout(Layout):
         rectangle: R and Q.
         places, sequences: (m,) flat places of the queries in the rectangle, None if they fill it in order; and (R,)
             sequence of each of its rows, None for all of the batch.
-        visible: (R, 1, Q or 1, K) bool, True at visible keys; in flex attention of the queries of all experts.
-        memory_visible: (R, 1, 1, K'), likewise.
+        visible: (R, 1, Q or 1, K) biases of scores, which hide keys that are not visible; in flex attention a mask of
+            the queries of all experts.
+        read: keys and values (R, H, K', D) of the other stack, and their mask (R, 1, 1, K'), likewise.
         index, entries: (R or 1, Q, K) entry of each key among those of the table of position biases that are needed.
         fresh: (M,) flat places in (B, S) of the tokens with new keys, None for all in order.
         frozen: (B * S, H, D) keys and values of the step before.
@@ -73,7 +75,7 @@ class SparseLayout(Layout):
         memory: tuple[KeyValue, torch.Tensor] | None,
         records: Sequence[bool],
     ):
-        super().__init__(block.attention.config, strategy, mask, None, cache, "tokens")
+        super().__init__(block.attention.config, strategy, mask, None, cache, "tokens", options.full)
         self.position_bias, self.key_mask, self.memory = block.attention.position_bias, key_mask, memory
         # a traced loop takes a tuple from outside, and no other kind of shape
         self.shape, self.offset = (mask.shape[0], mask.shape[1]), key_mask.shape[1] - mask.shape[1]
@@ -81,7 +83,8 @@ class SparseLayout(Layout):
         self.experts: dict[str, torch.Tensor] | None = {} if records[0] else None
         self.statistics: dict[str, list[RouterStatistics]] | None = {} if records[1] else None
         self.max_depth = options.max_depth
-        self.present = computed_units(mask, options.compaction)
+        self.dtype = computing_dtype(block.attention.query_map.weight)
+        self.present = computed_units(mask, options.compaction and not options.full)
         # columns serve as positions where all rows have the same, or no gaps, as in causal models
         if self.config.is_causal or (self.present is None and not in_graph() and bool(key_mask.all())):
             self.positions = torch.arange(key_mask.shape[1], device=mask.device)[None]
@@ -95,11 +98,10 @@ class SparseLayout(Layout):
 
     def lay_out_queries(self, served: torch.Tensor | None) -> None:
         """Lay out the queries of the tokens at these indices (m,) among those present, of all if None."""
-        self.served = served
+        self.served, self.rectangle, self.places, self.sequences = served, self.shape, None, None
         if served is not None and served.numel() == 0:
             return
         units, length, num_keys, device = self.served_units, self.shape[1], self.key_mask.shape[1], self.mask.device
-        self.rectangle, self.places, self.sequences = self.shape, None, None
         columns = torch.arange(self.offset, num_keys, device=device)[None]
         if units is not None:
             sequences, row, counts = (units // length).unique_consecutive(return_inverse=True, return_counts=True)
@@ -112,9 +114,6 @@ class SparseLayout(Layout):
         visible = self.select(self.key_mask)[:, None, None]
         if self.config.is_causal:
             visible = visible & (torch.arange(num_keys, device=device) <= columns[:, None, :, None])
-        elif in_graph():
-            # a loop in a graph may not have the same memory twice
-            visible = visible.clone()
         self.visible = self.as_implemented(visible)
         if self.position_bias is not None:
             positions = self.select(self.positions)
@@ -123,15 +122,20 @@ class SparseLayout(Layout):
             queries = positions.expand(num_rows, -1).gather(1, columns.expand(num_rows, -1))
             self.index, self.entries = self.position_bias.index(positions[:, None] - queries[..., None])
         if self.memory is not None:
-            self.memory_visible = self.as_implemented(self.select(self.memory[1])[:, None, None])
+            key_value, mask = self.memory
+            self.read = self.select(key_value), self.as_implemented(self.select(mask)[:, None, None])
 
     def as_implemented(self, visible: torch.Tensor) -> Mask:
         """A mask (R, 1, Q or 1, K) in the form that the attention implementation takes."""
-        if not is_flex(self.config):
-            return visible
-        # one for each expert
-        per_token = self.config.attention_experts_per_token if visible.shape[2] > 1 else 1
-        return FlexMask(visible.repeat_interleave(per_token, dim=2))
+        flex = is_flex(self.config)
+        if visible.shape[2] > 1 and (flex or self.position_bias is None):
+            # one for each expert
+            visible = visible.repeat_interleave(self.config.attention_experts_per_token, dim=2)
+        if flex:
+            return FlexMask(visible)
+        # half of the lowest finite number, so that its sum with a score is not infinite
+        biases = torch.zeros_like(visible, dtype=self.dtype)
+        return biases.masked_fill_(~visible, torch.finfo(self.dtype).min / 2)
 
     def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """Of queries: (m, ...) -> (R, Q, ...), zeros where there is none."""
@@ -140,9 +144,9 @@ class SparseLayout(Layout):
         # a traced loop takes no tuple from outside
         return packed.unflatten(0, (-1, width))
 
-    def select(self, tensor: torch.Tensor) -> torch.Tensor:
-        """(B, ...) -> (R, ...)."""
-        return tensor if self.sequences is None else rows_of(tensor, self.sequences)
+    def select(self, tensors: Any) -> Any:
+        """One or several (B, ...) -> (R, ...)."""
+        return tensors if self.sequences is None else rows_of(tensors, self.sequences)
 
     @property
     def units(self) -> torch.Tensor:
@@ -175,7 +179,9 @@ class SparseLayout(Layout):
         layout = copy.copy(self)
         layout.fresh, source = self.new_keys(state)
         count = None if self.live_count is None else self.live_count.poll(state.live)
-        if count is not None and count < (state.live if self.served is None else self.served).numel():
+        served = (state.live if self.served is None else self.served).numel()
+        spares = count is not None and count < served
+        if spares and (count == 0 or packing_pays(served, count, source.shape[-1])):
             layout.lay_out_queries(state.live.nonzero().squeeze(-1))
         if self.cache is not None:
             layout.past = self.cache.past(step)
@@ -229,7 +235,7 @@ class SparseLayout(Layout):
     def keep(self, state: NamedTuple, index: torch.Tensor) -> tuple["SparseLayout", NamedTuple]:
         """The layout and the state of the tokens at `index` (n,) alone."""
         layout = copy.copy(self)
-        layout.leaving, layout.present = self.new_keys(state), self.units[index]
+        layout.leaving, layout.present = self.new_keys(state), self.units.index_select(0, index)
         layout.lay_out_queries(None if index.numel() else index)
         return layout, select_units(state, index)
 
@@ -245,10 +251,10 @@ class SparseLayout(Layout):
             _, layout = layout.advance(block, state, self.cache.num_written)
 
     def finish(self, state: NamedTuple, index: torch.Tensor | None = None) -> Finished:
-        units = self.present
+        values, units = self.strategy.output(state), self.present
         if index is not None:
-            state, units = select_units(state, index), self.units[index]
-        return Finished(*self.strategy.output(state), units, units)
+            *values, units = (each.index_select(0, index) for each in (*values, self.units))
+        return Finished(*values, units, units)
 
 
 def computed_units(mask: torch.Tensor, compaction: bool) -> torch.Tensor | None:

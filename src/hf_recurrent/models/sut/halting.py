@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from ..depth.halting import HaltingStrategy
+from ..depth.halting import HaltingStrategy, all_live
 from ..ops.initialization import initialized_linear, torch_default
 from ..ops.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
 
@@ -118,12 +118,15 @@ class TokenStickBreaking(HaltingStrategy):
         self, state: TokenStickBreakingState, candidate: torch.Tensor, step: int | torch.Tensor
     ) -> TokenStickBreakingState:
         """Update the states with those of a step (n, d)."""
-        alive = state.live[:, None]
-        hidden = soft = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
+        hidden = soft = candidate
         if self.mixes:
             share = state.remaining[:, None].to(hidden.dtype).expand_as(hidden)
             soft = torch.addcmul(state.accumulated, share, hidden)
-        return state._replace(hidden=hidden, soft=torch.where(alive, soft, state.soft), steps=state.steps + state.live)
+        if not all_live(state.live):
+            alive = state.live[:, None]
+            hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
+            soft = torch.where(alive, soft, state.soft)
+        return state._replace(hidden=hidden, soft=soft, steps=state.steps + state.live)
 
     def readout(self, state: TokenStickBreakingState) -> torch.Tensor:
         return state.soft

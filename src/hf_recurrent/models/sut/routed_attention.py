@@ -13,7 +13,6 @@ from ..ops.attention import KeyValue, attention_function, eager_attention_forwar
 from ..ops.flex_attention import FlexMask, PositionScores
 from ..ops.graphs import in_graph
 from ..ops.initialization import LearnedTensor, attention_input, initialized_linear
-from ..ops.layers import computing_dtype
 from ..ops.masks import Mask
 from ..ops.positions import t5_buckets
 from .depth import SparseLayout, packed
@@ -103,8 +102,8 @@ class RoutedAttention(nn.Module):
         Args:
             states: (N, d).
             weights: (N,) probability of not having halted; tokens of weight 0 get zeros.
-            key_value: (B, H, K, D) each.
-            visible: the field of the layout for these keys.
+            key_value: (R, H, K, D) each.
+            visible: which of them queries see, in the form of the layout.
 
         Returns:
             (N, d), attention weights (R, H, Q, k, K) of eager attention, and the experts (N, k) and statistics of the
@@ -125,7 +124,7 @@ class RoutedAttention(nn.Module):
         attended, attention = function(
             self,
             layout.unpack(query).flatten(1, 2).transpose(1, 2),
-            *(layout.select(each).to(query.dtype) for each in key_value),
+            *(each.to(query.dtype) for each in key_value),
             visible,
             dropout=self.config.attention_dropout if self.training else 0.0,
             scaling=1.0,
@@ -136,19 +135,13 @@ class RoutedAttention(nn.Module):
         mixed = self.output_map(attended, dispatch, implementation, gates)
         return mixed, None if attention is None else attention.unflatten(2, by_query), experts, statistics
 
-    def bias(self, query: torch.Tensor, visible: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
-        """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D); see `forward`."""
-        # R, H, Q, k, K, or 1 where those share a bias
-        visible = visible[:, :, :, None]
+    def bias(self, query: torch.Tensor, masked: torch.Tensor, layout: SparseLayout) -> torch.Tensor:
+        """Biases (R, H or 1, Q * k or 1, K) of the scores of scaled queries (N, k, H, D), with those of the mask."""
         if self.position_bias is None:
-            bias = query.new_zeros(visible.shape)
-        else:
-            entries, index = self.position_bias(query, layout), layout.index[:, None, :, None]
-            entries = entries.permute(0, 3, 1, 2, 4)
-            shape = torch.broadcast_tensors(entries[..., 0], index[..., 0])[0].shape
-            bias = entries.expand(*shape, -1).gather(-1, index.expand(*shape, -1)).to(query.dtype)
-        # half of the lowest finite number, so that its sum with a score is not infinite
-        bias = torch.where(visible, bias, torch.finfo(computing_dtype(query)).min / 2)
-        if bias.shape[2] > 1:
-            bias = bias.expand(-1, -1, -1, query.shape[1], -1)
-        return bias.flatten(2, 3)
+            return masked.to(query.dtype)
+        entries, index = self.position_bias(query, layout), layout.index[:, None, :, None]
+        # R, H, Q, k, K, or 1 where those share a bias
+        entries = entries.permute(0, 3, 1, 2, 4)
+        shape = torch.broadcast_tensors(entries[..., 0], index[..., 0])[0].shape
+        bias = entries.expand(*shape, -1).gather(-1, index.expand(*shape, -1)) + masked[:, :, :, None]
+        return bias.to(query.dtype).expand(-1, -1, -1, query.shape[1], -1).flatten(2, 3)
