@@ -18,14 +18,14 @@ from ..ops.initialization import initialized_linear, torch_default, uniform_betw
 from ..ops.layers import dropout
 from ..ops.masks import Mask, aligned_mask, part_of_mask, rows_of
 from ..ops.row_groups import GroupedRows, Spread, grouped_rows
-from .geometric import attend_nearest
+from .geometric import attend_nearest, mask_scores
 from .kernels import geometric_attention_triton, kernel_available
 
 
 class RoutingContext(NamedTuple):
     """Inputs of attention besides states."""
 
-    # softmax: as transformers' mask helpers build it; geometric: (B, K) bool of tokens, None if all are
+    # softmax: as transformers' mask helpers build it; geometric: see `tokens_mask`
     attention_mask: Mask | None
     position_keys: torch.Tensor | None = None  # of 1 - N to N - 1, for at least as many keys: (H, 2N - 1, D)
     places: torch.Tensor | None = None  # (B, K) position of each key in its sequence, None if it is its column
@@ -47,10 +47,11 @@ class RoutingContext(NamedTuple):
 
 
 def tokens_mask(config, mask: torch.Tensor, cache: Cache | None = None) -> torch.Tensor | None:
-    """The mask (B, K) bool of geometric attention, None if there is nothing to hide."""
+    """The mask (B, K) bool of the kernel, or terms (B, 1, 1, K) of scores; None if there is nothing to hide."""
     # causal attention never sees padding after a sequence's tokens
-    unpadded = (config.is_causal and cache is None) or (not in_graph() and bool(mask.all()))
-    return None if unpadded else mask
+    if (config.is_causal and cache is None) or (not in_graph() and bool(mask.all())):
+        return None
+    return mask if config._attn_implementation == "triton" else mask_scores(mask)
 
 
 class RoutingAttention(Attention):
@@ -78,17 +79,22 @@ class RoutingAttention(Attention):
         return self.attend(query, key, value, context.attention_mask, self.config.is_causal)
 
     def forward(self, states: torch.Tensor, context) -> AttentionOutput:
-        """One step of states (B, Q, E) in a `RoutingContext`, or of packed tokens (N, E) in its `GroupedRows`."""
-        query, terms = self.heads(self.q_proj(states)), self.terms(states)
-        key, value = self.heads(self.k_proj(states)), self.heads(self.v_proj(states))
+        """One step of states (B, Q, E) in a `RoutingContext`, or of packed tokens (N, E) in its `GroupedRows`.
+
+        Its result is (B * Q or N, E).
+        """
+        tokens = states.flatten(0, -2)
+        shape, terms = (*states.shape[:-1], -1, self.head_dim), self.terms(states)
+        query, key = self.q_proj(tokens).view(shape), self.k_proj(tokens).view(shape)
+        value = self.v_proj(tokens).view(shape)
         if isinstance(context, RoutingContext):
-            query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
+            query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
             if context.past is not None:
                 key, value = context.past.extended(key, value)
             attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
         else:
             attended, weights = self.attend_groups((query, self.dropped(key), value, *terms), context), None
-        return AttentionOutput(self.o_proj(attended.flatten(-2)), weights, key, value)
+        return AttentionOutput(self.o_proj(attended.reshape(tokens.shape[0], -1)), weights, key, value)
 
     # between graphs, as `PackedContext.attend`
     @torch.compiler.disable
@@ -120,26 +126,22 @@ class GeometricAttention(RoutingAttention):
         self.initializer = initialize_scores
 
     def terms(self, states: torch.Tensor) -> list[torch.Tensor]:
-        return [self.direction_scale * self.direction(states) + self.match_bias]
+        return [torch.addcmul(self.match_bias, self.direction_scale, self.direction(states))]
 
     def compute_attention(self, query, key, value, context, terms):
-        left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
-        bias = self.content_bias[:, None]
-        options = context.attention_mask, self.config.is_causal, self.config.normalize_attention
+        (batch, heads, length, _), (_, width) = query.shape, value.shape[2:]
+        left, right = terms.view(batch, length, heads, 2).permute(3, 0, 2, 1).unbind()
+        query = torch.addcmul(self.scale * self.content_bias[:, None], self.scale, query).to(key.dtype)
+        mask, options = context.attention_mask, (self.config.is_causal, self.config.normalize_attention)
         # a model created on a machine with a GPU may still run on the CPU
-        fused = self.config._attn_implementation == "triton" and kernel_available(query.device)
-        half = query.dtype in (torch.float16, torch.bfloat16)
-        if fused or half:
-            # autocast adds in float32
-            query = (self.scale * (query + bias)).to(key.dtype)
-        if fused:
-            return geometric_attention_triton(query, key, value, left, right, *options).transpose(1, 2), None
-        content = query @ key.mT
-        if not half:
-            # cheaper than biasing and scaling D numbers for each query, but the product may overflow in half precision
-            content = torch.addcmul(self.scale * (bias @ key.mT), content, self.scale)
-        attended, weights = attend_nearest(content, value, left, right, *options)
-        return attended.transpose(1, 2), weights
+        if self.config._attn_implementation == "triton" and kernel_available(query.device):
+            return geometric_attention_triton(query, key, value, left, right, mask, *options).transpose(1, 2), None
+        if mask is not None:
+            mask = mask_scores(mask).expand(-1, heads, -1, -1).flatten(0, 1)
+        content, value = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).mT), value.flatten(0, 1)
+        attended, weights = attend_nearest(content, value, left.flatten(0, 1), right.flatten(0, 1), mask, *options)
+        attended = attended.view(batch, heads, length, width).transpose(1, 2)
+        return attended, weights.view(batch, heads, length, -1)
 
 
 class RelativeAttention(RoutingAttention):

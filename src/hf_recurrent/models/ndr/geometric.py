@@ -18,7 +18,7 @@ from ..ops.graphs import in_graph
 
 # lower bound of the row sums that weights are divided by, as in the authors' code
 SMALLEST_SUM = 1e-12
-# tables of at most so many entries are cached; larger ones cost little beside the operations that use them
+# tables of at most so many entries are cached; larger ones cost little compared with the operations that use them
 MAX_CACHED_ENTRIES = 1 << 16
 # softplus(x) is x above it; the default causes errors in float64
 SOFTPLUS_THRESHOLD = 50.0
@@ -78,23 +78,56 @@ def side_tables(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Where keys stand, as numbers (Q, K): 1 on the left of the query, 1 on the right, and -inf at the query itself.
 
-    In causal models it is -inf on the right, too. Arithmetic with numbers is much faster than `where`.
+    In causal models it is -inf on the right, too. They are in float32 at least. Arithmetic with numbers is much faster
+    than `where`.
     """
+    dtype = torch.promote_types(dtype, torch.float32)
     offset = offsets(num_queries, num_keys, device)
     hidden = offset >= 0 if causal else offset == 0
     return (offset < 0).to(dtype), (offset > 0).to(dtype), torch.where(hidden, -torch.inf, 0.0).to(dtype)
 
 
-def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
-    """Running sums of (..., Q, K) over the keys in the order of visits or its reverse, at the columns of the keys.
+def visiting_sums(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
+    """`sums_along` one place after another, of (n, Q, K).
 
     With saturated scores, sums over windows of columns would be differences of large numbers; these are not.
     """
-    num_queries, num_keys = values.shape[-2:]
-    there, back = visiting_tables(num_queries, num_keys, values.device, farthest_first)
-    ordered = values.reshape(-1, num_queries * num_keys).index_select(1, there)
-    sums = ordered.view(-1, num_queries, num_keys).cumsum_(-1)
-    return sums.view_as(ordered).index_select(1, back).view(values.shape)
+    there, back = visiting_tables(*values.shape[1:], values.device, farthest_first)
+    ordered = values.flatten(1).index_select(1, there)
+    sums = ordered.view(values.shape).cumsum_(-1)
+    return sums.flatten(1).index_select(1, back).view(values.shape)
+
+
+@functools.lru_cache(maxsize=32)
+@torch.inference_mode(False)
+def summing_table(
+    num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, farthest_first: bool
+) -> torch.Tensor:
+    """(Q, K, K), 1 where the key of a row is in the sum at a column."""
+    keys = torch.eye(num_keys, dtype=dtype, device=device)[:, None].expand(-1, num_queries, -1)
+    return visiting_sums(keys, farthest_first).transpose(0, 1)
+
+
+def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
+    """Running sums of (n, Q, K) over the keys in the order of visits or its reverse, at the columns of the keys."""
+    (num_queries, num_keys), device = values.shape[1:], values.device
+    # short rows take a processor less time as one product, which autocast would round, and a graph keep for any length
+    small = device.type == "cpu" and num_queries * num_keys**2 <= MAX_CACHED_ENTRIES
+    if small and not (in_graph() or torch.is_autocast_enabled("cpu")):
+        table = summing_table(num_queries, num_keys, device, values.dtype, farthest_first)
+        return torch.bmm(values.transpose(0, 1), table).transpose(0, 1)
+    return visiting_sums(values, farthest_first)
+
+
+def match_nearest(scores: torch.Tensor, normalize: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Weights (..., Q, K), how well keys match, and with `normalize` the sums (..., Q, 1) of the weights before it."""
+    # softplus(x) is minus the log of not matching
+    log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
+    matches = scores.sigmoid()
+    log_remaining = sums_along(log_misses, farthest_first=False).neg_()
+    weights = nn.functional.threshold_(log_remaining, MIN_LOG_REMAINING, -torch.inf).exp_().mul_(matches)
+    row_sums = weights.sum(-1, keepdim=True) if normalize else None
+    return weights if row_sums is None else weights.div_(row_sums.clamp(min=SMALLEST_SUM)), matches, row_sums
 
 
 class GeometricWeights(torch.autograd.Function):
@@ -106,16 +139,8 @@ class GeometricWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: torch.Tensor, normalize: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        # softplus(x) is minus the log of not matching
-        log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
-        matches = scores.sigmoid()
-        log_remaining = sums_along(log_misses, farthest_first=False).neg_()
-        weights = nn.functional.threshold_(log_remaining, MIN_LOG_REMAINING, -torch.inf).exp_().mul_(matches)
-        divided_by_sum = None
-        if normalize:
-            row_sums = weights.sum(-1, keepdim=True)
-            weights.div_(row_sums.clamp(min=SMALLEST_SUM))
-            divided_by_sum = (row_sums > SMALLEST_SUM).to(weights.dtype)
+        weights, matches, row_sums = match_nearest(scores, normalize)
+        divided_by_sum = None if row_sums is None else (row_sums > SMALLEST_SUM).to(weights.dtype)
         ctx.save_for_backward(weights, matches, divided_by_sum)
         ctx.set_materialize_grads(False)
         # a second derivative reaches the scores through both outputs
@@ -140,9 +165,18 @@ def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Te
     Rows add up to at most 1, and are 0 if all keys are masked; with `normalize` each is divided by its sum.
     Half precision is computed in float32, and float64 in float64.
     """
-    precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    weights, _ = GeometricWeights.apply(precise, normalize)
-    return weights.to(scores.dtype)
+    if scores.dtype.itemsize < 4:
+        return geometric_weights(scores.float(), normalize).to(scores.dtype)
+    if scores.dim() != 3:
+        return geometric_weights(scores.reshape(-1, *scores.shape[-2:]), normalize).view(scores.shape)
+    return (GeometricWeights.apply if scores.requires_grad else match_nearest)(scores, normalize)[0]
+
+
+def mask_scores(key_mask: torch.Tensor) -> torch.Tensor:
+    """Terms of scores, -inf where a mask (B, K) or (B, 1, Q, K) is False, else 0 -> (B, 1, 1 or Q, K)."""
+    if key_mask.dtype is not torch.bool:
+        return key_mask
+    return torch.where(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask, 0.0, -torch.inf)
 
 
 def geometric_scores(
@@ -155,24 +189,19 @@ def geometric_scores(
     """Scores x (B, H, Q, K), in float32 or float64, of the scaled products of queries with keys.
 
     Args:
-        content: (B, H, Q, K).
+        content: (B, H, Q, K), or (B * H, Q, K) if that is true of the other arguments, too.
         left, right: (B, H, Q), added to the scores of the keys on that side: direction and bias, scaled. Causal models
             ignore `right`.
-        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys; None if all are.
+        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys, or their `mask_scores`; None if all
+            are visible.
         causal: attend to the left side only.
     """
-    dtype = torch.promote_types(content.dtype, torch.float32)
-    on_left, on_right, own = side_tables(*content.shape[-2:], content.device, dtype, causal)
-    content, left = content.to(dtype), left.to(dtype)[..., None]
-    if causal:
-        scores = content + left
-    else:
-        scores = torch.addcmul(content, left, on_left).addcmul_(right.to(dtype)[..., None], on_right)
-    scores = scores.add_(own)
-    if key_mask is None:
-        return scores
-    hidden = ~(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask)
-    return scores.add_(torch.where(hidden, -torch.inf, 0.0))
+    on_left, on_right, own = side_tables(*content.shape[-2:], content.device, content.dtype, causal)
+    # in the dtype of the tables
+    scores = torch.addcmul(content, left[..., None], on_left).add_(own)
+    if not causal:
+        scores.addcmul_(right[..., None], on_right)
+    return scores if key_mask is None else scores.add_(mask_scores(key_mask))
 
 
 def attend_nearest(
@@ -191,4 +220,4 @@ def attend_nearest(
     """
     scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
-    return weights @ value, weights
+    return (torch.bmm if value.dim() == 3 else torch.matmul)(weights, value), weights

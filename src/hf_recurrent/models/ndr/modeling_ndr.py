@@ -115,11 +115,13 @@ class NDRBlock(GradientCheckpointingLayer):
 
     def forward(self, hidden_states: torch.Tensor, context: RoutingContext) -> BlockOutput:
         """Apply one step to the running state, (B, S, E) or packed (N, E)."""
+        shape = hidden_states.shape
         attended, weights, key, value = self.attention(hidden_states, context)
+        hidden_states = hidden_states.flatten(0, -2)
         attended = self.attention_norm(hidden_states + self.dropout(attended))
         update = self.feed_forward(attended)
         if self.gate is None:
-            return BlockOutput(self.update_norm(attended + update), weights, None, None, key, value)
+            return BlockOutput(self.update_norm(attended + update).view(shape), weights, None, None, key, value)
         update = update.tanh() if self.update_norm is None else self.update_norm(update)
         gate = self.gate(attended).sigmoid()
         if self.training and self.gate_dropout > 0:
@@ -127,7 +129,7 @@ class NDRBlock(GradientCheckpointingLayer):
         # under autocast states and update may differ in precision, but lerp needs one dtype
         dtype = torch.promote_types(hidden_states.dtype, update.dtype)
         hidden_states = torch.lerp(hidden_states.to(dtype), update.to(dtype), gate.to(dtype))
-        return BlockOutput(hidden_states, weights, None, gate, key, value)
+        return BlockOutput(hidden_states.view(shape), weights, None, gate.view(shape), key, value)
 
 
 class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
