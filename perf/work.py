@@ -153,7 +153,6 @@ def counted(model: torch.nn.Module, call: Callable[[], object]) -> Work:
     operators, lists, tokens = OperatorCounter(), ListCounter(), []
     with ExitStack() as stack:
         for module in (early_exit, stick_breaking):
-            stack.enter_context(mock.patch.object(module, "all_live", return_value=False))
             stack.enter_context(mock.patch.object(module, "halted_by", lambda live, halts: live & ~halts))
         # of models this small, as of larger ones
         stack.enter_context(mock.patch.object(loop, "PRODUCTS_PER_COMPACTION", 0))

@@ -11,7 +11,7 @@ import torch
 
 from ..ops.graphs import is_captured
 from .exit_criteria import OF_ONE, OF_TWO, ExitRule
-from .halting import HaltingStrategy, all_live, expand_units, halted_by
+from .halting import HaltingStrategy, expand_units, halted_by
 from .layouts import Layout
 
 
@@ -104,7 +104,7 @@ class EarlyExit(WrappedStrategy):
 
     def commit(self, state: ExitState, candidate: torch.Tensor, step: int | torch.Tensor) -> ExitState:
         inner = self.inner.commit(state.inner, candidate, step)
-        if self.freezes and not all_live(state.live):
+        if self.freezes:
             hidden = torch.where(expand_units(state.live, inner.hidden, inner.unit), inner.hidden, state.hidden)
             inner = inner._replace(hidden=hidden)
         return state._replace(inner=inner, steps=state.steps + state.live)

@@ -41,11 +41,6 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
     return map_state(state, select, select)
 
 
-def all_live(live: torch.Tensor) -> bool:
-    """Whether all units are known to live: an accelerator would wait for the host, a graph must not depend on data."""
-    return live.device.type == "cpu" and not in_graph() and bool(live.all())
-
-
 def halted_by(live: torch.Tensor, halts: torch.Tensor) -> torch.Tensor:
     """`live` (U,) without the units that halt; the same tensor where the host knows that none of them lived."""
     if live.device.type == "cpu" and not in_graph() and not bool((live & halts).any()):
@@ -81,8 +76,8 @@ class HaltingStrategy:
         skips_step: whether a unit that halts skips the step under decision.
         needs_every_step: whether every unit must take every step, so that compaction and early exit are not allowed.
         first_decision: the first step at which units may halt.
-        freezes: whether units that have halted keep their states, because others or their output still read them; the
-            loop sets it.
+        freezes: whether there may be units that have halted and whose states are still read, by others or as output, so
+            that they must stay; the loop says so.
         padding_in_ponder_cost: whether the mean ponder cost of a sequence divides by its columns, padding included.
     """
 

@@ -103,8 +103,8 @@ class Pruner:
         self.may_skip = stops and in_graph() and not options.record_halting
         self.sharded = self.may_stop and is_sharded(block)
         self.on_cpu = layout.mask.device.type == "cpu"
-        strategy.freezes = not (self.on_cpu and self.may_stop and self.may_compact and layout.discards_halted)
-        self.takes_outputs = not strategy.freezes
+        self.takes_outputs = self.on_cpu and self.may_stop and self.may_compact and layout.discards_halted
+        self.strategy, strategy.freezes = strategy, not self.takes_outputs
         self.finished: list[Finished] = []
         # of the latest state: its own, which is another tensor if a unit has halted; the units or rows that can leave,
         # of which so many live; and those among them whose outputs have been taken, if any
@@ -119,9 +119,14 @@ class Pruner:
 
     def observe(self, layout: Layout, state: NamedTuple) -> None:
         """Count the live units if one has halted, and take the outputs of those that have, where that is the way."""
-        if not self.may_stop or state.live is self.seen:
+        if state.live is self.seen or in_graph():
             return
-        self.seen, self.live = state.live, layout.has_live_units(state.live) if self.may_compact else state.live
+        self.seen = state.live
+        if self.on_cpu and not self.takes_outputs:
+            self.strategy.freezes = not bool(state.live.all())
+        if not self.may_stop:
+            return
+        self.live = layout.has_live_units(state.live) if self.may_compact else state.live
         self.count = self.live_count.poll(self.live)
         if self.takes_outputs:
             new = ~self.live if self.taken is None else ~(self.live | self.taken)
@@ -132,9 +137,9 @@ class Pruner:
 
     def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
         """-> whether any unit lives, on any rank if sharded, and layout and state of the units present."""
+        self.observe(layout, state)
         if not self.may_stop:
             return True, layout, self.end_of_step(state)
-        self.observe(layout, state)
         live, count = self.live, self.count
         if count is None:
             return True, layout, state

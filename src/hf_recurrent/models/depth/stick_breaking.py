@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from .halting import HaltingStrategy, all_live, expand_units, halted_by
+from .halting import HaltingStrategy, expand_units, halted_by
 
 
 class StickBreakingState(NamedTuple):
@@ -107,7 +107,7 @@ class StickBreaking(HaltingStrategy):
     ) -> StickBreakingState:
         """Live units take the candidate (U, ..., E) as their state; the others do not change, and get no gradient."""
         hidden, mass, after = candidate, state.remaining * state.probability, state.after
-        if self.freezes and not all_live(state.live):
+        if self.freezes:
             hidden = torch.where(expand_units(state.live, candidate, state.unit), candidate, state.hidden)
             mass, after = torch.where(state.live, mass, 0.0), torch.where(state.live, after, state.remaining)
         weights = expand_units(mass, state.hidden, state.unit).to(state.hidden.dtype)

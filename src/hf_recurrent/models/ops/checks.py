@@ -20,7 +20,9 @@ def refuse(*problems: Problem) -> None:
     if in_graph():
         return
     # one transfer for all
-    wrong = [problems[0][0]] if len(problems) == 1 else torch.stack([holds for holds, _ in problems]).tolist()
+    wrong = [holds for holds, _ in problems]
+    if len(wrong) > 1 and wrong[0].device.type != "cpu":
+        wrong = torch.stack(wrong).tolist()
     for holds, (_, message) in zip(wrong, problems, strict=True):
         if holds:
             raise ValueError(message())
@@ -123,6 +125,8 @@ def all_padding(name: str, mask: torch.Tensor, remedy: str) -> Problem:
 
 def values_of(*tensors: torch.Tensor) -> list[float]:
     """Numbers of tensors without dimensions, by one transfer from an accelerator."""
+    if tensors[0].device.type == "cpu":
+        return [tensor.item() for tensor in tensors]
     return torch.stack([tensor.double() for tensor in tensors]).tolist()
 
 

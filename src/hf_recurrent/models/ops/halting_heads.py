@@ -35,7 +35,8 @@ class HaltingHead(nn.Sequential):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """(U, F) -> (U,)."""
+        if torch.is_autocast_enabled(features.device.type):
+            with torch.autocast(features.device.type, enabled=False):
+                return self(features)
         # the head stays in float32 when the rest of a checkpoint is loaded in half precision
-        with torch.autocast(features.device.type, enabled=False):
-            features = features.to(deciding_dtype(self[0], self[-1]))
-            return super().forward(features).squeeze(-1).float().sigmoid()
+        return super().forward(features.to(deciding_dtype(self[0], self[-1]))).squeeze(-1).float().sigmoid()

@@ -72,10 +72,13 @@ def dropout(states: torch.Tensor, p: float, training: bool) -> torch.Tensor:
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout`, faster on the processor."""
+    """`torch.nn.Dropout`, faster on the processor, and in evaluation mode no call of a module."""
+
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        return super().__call__(states) if self.training else states
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return dropout(states, self.p, True) if self.training else states
+        return dropout(states, self.p, self.training)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -122,6 +125,8 @@ def deciding_dtype(*layers: nn.Module) -> torch.dtype:
     if in_graph():
         return layers[0].weight.dtype
     weights = [layer.weight for layer in layers if isinstance(getattr(layer, "weight", None), torch.Tensor)]
+    if len(weights) == len(layers) and all(type(each) is nn.Parameter and each.is_floating_point() for each in weights):
+        return weights[0].dtype
     whole = [weight for weight in weights if weight.is_floating_point() and not weight.is_quantized]
     plain = [weight for weight in whole if type(weight).__module__.partition(".")[0] not in QUANTIZERS]
     if len(plain) < len(layers):
@@ -144,6 +149,8 @@ class ReproducibleLinear(nn.modules.linear.NonDynamicallyQuantizableLinear):
         """(..., in_features) -> (..., out_features)."""
         if self.out_features > 2:
             return nn.functional.linear(states, aligned(self.weight), self.bias)
-        sums = [(states * weight).sum(-1, keepdim=True) for weight in self.weight.unbind()]
-        outputs = sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
+        if self.out_features == 1:
+            outputs = (states * self.weight).sum(-1, keepdim=True)
+        else:
+            outputs = torch.stack([(states * weight).sum(-1) for weight in self.weight.unbind()], dim=-1)
         return outputs if self.bias is None else outputs + self.bias

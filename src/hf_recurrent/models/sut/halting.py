@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from ..depth.halting import HaltingStrategy, all_live
+from ..depth.halting import HaltingStrategy
 from ..ops.initialization import initialized_linear, torch_default
 from ..ops.layers import Dropout, ReproducibleLinear, at_least_float32, deciding_dtype
 
@@ -122,7 +122,7 @@ class TokenStickBreaking(HaltingStrategy):
         if self.mixes:
             share = state.remaining[:, None].to(hidden.dtype).expand_as(hidden)
             soft = torch.addcmul(state.accumulated, share, hidden)
-        if not all_live(state.live):
+        if self.freezes:
             alive = state.live[:, None]
             hidden = torch.where(alive, candidate, state.hidden) if self.frozen else candidate
             soft = torch.where(alive, soft, state.soft)
