@@ -1,7 +1,7 @@
 """Greedy decoding that `generate` compiles, with `cache_implementation="static"`, against eager decoding.
 
     python -m perf static_cache
-    python -m perf static_cache --architectures rnn --hidden-size 512 --device cuda
+    python -m perf static_cache --architectures ut ouro_recurrent --hidden-size 512 --device cuda
 
 Both ways are `generate` itself, prefill included. `first s` are the seconds of the first compiled text, compilation
 included, and `graphs` those that all texts have made. `ratio` is the time of a text over that of eager decoding.
@@ -20,7 +20,10 @@ from transformers import CompileConfig
 from .core import Table, device_is_cuda, measure, time_columns
 from .models import add_size_options, build, random_tokens
 
-ARCHITECTURES = ("rnn", "block_recurrent", "tlb", "gutlb")
+ARCHITECTURES = (
+    *("rnn", "block_recurrent", "tlb", "gutlb"),
+    *("xpos_transformer", "ut", "gut", "ndr", "sut", "ouro_recurrent", "huginn_recurrent"),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -72,10 +72,6 @@ def cannot_take_back(model) -> bool:
     return model._is_stateful
 
 
-def cache_grows(model) -> bool:
-    return not model._is_stateful
-
-
 def has_decoder(model) -> bool:
     return model.config.is_encoder_decoder
 
@@ -109,9 +105,9 @@ USES = {
     "num_beams": Use(3),
     "use_mtp": Use(True, refused=lambda model: True),
     "use_cache": Use(None, same=True),
-    "cache_implementation": Use("static", {"disable_compile": True}, same=True, refused=cache_grows),
+    "cache_implementation": Use("static", {"disable_compile": True}, same=True),
     "cache_config": Use({}, same=True),
-    "max_cache_len": Use(64, STATIC, same=True, refused=cache_grows),
+    "max_cache_len": Use(64, STATIC, same=True),
     "temperature": Use(2.0, SAMPLES),
     "top_k": Use(3, SAMPLES),
     "top_p": Use(0.5, SAMPLES),

@@ -82,7 +82,7 @@ def test_arguments_of_an_encoder_decoder_are_refused_by_name():
 @pytest.mark.parametrize(
     ("name", "kind", "own"),
     [
-        ("gut", "static", "grows with the text; for one of constant size"),
+        ("gut", "quantized", "grows with the text; pass 'static', or leave"),
         ("tlb", "offloaded", "is of constant size for any length of the text; pass 'static', or leave"),
     ],
 )

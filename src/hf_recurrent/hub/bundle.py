@@ -40,6 +40,8 @@ GENERATES = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
 NEEDED = {
     # the cache
     "new_cache": lambda writes, config: writes,
+    # the cache with room for a text
+    "new_static_cache": lambda writes, config: False,
     # layouts without padding, where tokens may halt one by one
     "packed_layout": lambda writes, config: (
         "halting" in config and (writes or bool(config.get("is_causal")) or config["halting"] == "token")

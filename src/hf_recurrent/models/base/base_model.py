@@ -22,6 +22,7 @@ from ..depth.halting import FixedDepth
 from ..depth.layouts import PackedLayout, lay_out, pool
 from ..depth.loop import DepthOptions, DepthOutput, iterate
 from ..depth.objectives import halting_distribution, mean_distribution
+from ..depth.static_cache import StaticDepthCache
 from ..ops.attention import PaddedContext, Rotations
 from ..ops.checks import check_inputs, check_not_nan, check_tensor, has_gaps
 from ..ops.flex_attention import is_flex
@@ -122,6 +123,13 @@ class BaseModel(RecurrentPreTrainedModel):
         raise ValueError(
             "`use_cache` was passed, but this checkpoint was saved by a head that writes no text, and its code has no "
             "cache: import hf_recurrent before you load it, or leave use_cache out"
+        )
+
+    def new_static_cache(self, max_length: int, max_depth: int | None = None) -> Cache:
+        """A `StaticDepthCache`; here, in code of a checkpoint and of models whose cache does not grow, a ValueError."""
+        raise ValueError(
+            f"a static cache was asked for, but that of {type(self).__name__} does not grow, or this is the code of a "
+            "checkpoint: use new_cache(), or import hf_recurrent before you load the model"
         )
 
     def cache_steps(self, max_depth: int | None) -> int:
@@ -287,6 +295,8 @@ class BaseModel(RecurrentPreTrainedModel):
         )
         hidden = self.embedded(input_ids, inputs_embeds, token_type_ids)
         new_mask = newest_columns(mask, hidden.shape[1])
+        if past_key_values is not None:
+            mask = past_key_values.all_columns(mask)
         depth = self.encode(hidden, mask if self.cache_remembers_padding else new_mask, call)
         recorded = {
             "hidden_states": depth.all_hidden_states if output_hidden_states else None,
@@ -416,18 +426,19 @@ def kept_column_rotations(length: int, head_dim: int, scale_base: int, device: t
         return column_rotations(length, head_dim, scale_base, device)
 
 
-def cached_rotations(config, past_length: int, length: int, device: torch.device) -> tuple[Rotations, torch.Tensor]:
-    """Tables (1, S, 1, h) of new tokens, and the decay (P + S, D) of all keys, measured from the new tokens' middle.
+def cached_rotations(config, columns: torch.Tensor, num_keys: int) -> tuple[Rotations, torch.Tensor]:
+    """Tables (1, S, 1, h) of new tokens in `columns` (S,), and the decay (K, D) of all keys from their middle.
 
     Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
     precision within a few thousand tokens.
     """
-    column = torch.arange(past_length + length, device=device)
-    center = past_length + length // 2
-    angles = rotation_angles(column[None, past_length:], config.head_dim)
-    scales = xpos_scales(column[past_length:] - center, config.head_dim, config.xpos_scale_base)
-    rotations = Rotations(rotation_table(angles, scales[None]), rotation_table(angles))
-    decay = xpos_scales(center - column, config.head_dim, config.xpos_scale_base).float()
+    length, sizes = columns.shape[0], (config.head_dim, config.xpos_scale_base)
+    center = columns[length // 2]
+    angles = rotation_angles(columns[None], config.head_dim)
+    rotations = Rotations(rotation_table(angles, xpos_scales(columns - center, *sizes)[None]), rotation_table(angles))
+    # columns that have no key yet may be far away
+    distances = (center - torch.arange(num_keys, device=columns.device)).clamp_min(-length)
+    decay = xpos_scales(distances, *sizes).float()
     return rotations, decay.repeat_interleave(2, dim=-1)
 
 
@@ -488,16 +499,20 @@ class DepthModel(BaseModel):
     def new_cache(self, max_depth: int | None = None) -> DepthCache:
         return DepthCache(self.cache_steps(max_depth), self.signature())
 
+    def new_static_cache(self, max_length: int, max_depth: int | None = None) -> StaticDepthCache:
+        """An empty cache as `new_cache`, with room for texts of at most `max_length` columns, which is taken once."""
+        return StaticDepthCache(self.new_cache(max_depth), max_length)
+
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        cache = None if call.cache is None else call.cache.view(mask)
+        cache = None if call.cache is None else call.cache.view(mask, hidden.shape[1])
         context = self.context(hidden, mask, call)
-        depth = self.run_depth(hidden, newest_columns(mask, hidden.shape[1]), context, call, cache)
+        depth = self.run_depth(hidden, mask if cache is None else cache.new(mask), context, call, cache)
         if cache is not None:
             cache.commit()
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
-        """Inputs of attention of new tokens (B, S, E), by the mask (B, P + S) of all tokens."""
+        """Inputs of attention of new tokens (B, S, E), by the mask of all columns."""
         config, cache = self.config, call.cache
         check_length(config, hidden, hidden.shape[1])
         # without padding there is nothing to mask
@@ -505,6 +520,6 @@ class DepthModel(BaseModel):
         attention_mask = None if sees_all else visible_keys(config, hidden, mask, cache)
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask, call.full))
-        lengths = cache.get_seq_length(), hidden.shape[1]
-        rotations, key_scale = cached_rotations(config, *lengths, hidden.device)
+        columns = cache.columns(hidden.shape[1], hidden.device)
+        rotations, key_scale = cached_rotations(config, columns, mask.shape[1])
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)

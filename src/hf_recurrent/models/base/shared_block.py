@@ -92,8 +92,8 @@ class AdaptiveDepthModel(BaseModel):
             raise ValueError(f"exit_criterion is {name!r}, which looks at predictions, but {reason}")
         if self.training:
             return None
-        problem = default_threshold_problem(self.depth_config, options)
-        if problem and not in_graph():
+        problem = None if in_graph() else default_threshold_problem(self.depth_config, options)
+        if problem:
             logger.warning_once(problem)
         return rule
 

@@ -129,9 +129,9 @@ class StackedDepthModel(SharedBlockModel, DepthModel):
         config, cache = self.config, call.cache
         positions = call.model_kwargs.get("position_ids")
         if positions is None:
-            start = 0 if cache is None else cache.get_seq_length()
+            columns = torch.arange if cache is None else cache.columns
             # scores depend on their differences alone, so that padding on the left may count
-            positions = torch.arange(start, start + hidden.shape[1], device=hidden.device)[None]
+            positions = columns(hidden.shape[1], device=hidden.device)[None]
         else:
             check_given_positions("position_ids", positions, tuple(hidden.shape[:2]))
             check_one_text(positions, newest_columns(mask, hidden.shape[1]))

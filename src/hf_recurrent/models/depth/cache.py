@@ -214,6 +214,10 @@ class RecurrentCache(Cache):
             )
         return self.length
 
+    def all_columns(self, mask: torch.Tensor) -> torch.Tensor:
+        """The mask of all columns that a call sees, from its own."""
+        return mask
+
     def check_mask(self, model, mask: torch.Tensor, is_given: bool, full: bool) -> None:
         """Raise a ValueError unless the mask of a call, which may be given, fits the sequences of this cache."""
         if self.num_rows not in (None, mask.shape[0]):
@@ -249,12 +253,12 @@ class RecurrentCache(Cache):
         """Be a cache as others are, whose tensors are replaced."""
         for layer in self.layers:
             layer.pinned = None
-        self.is_pinned = self.is_compileable = False
+        self.is_pinned, self.pinned_length, self.is_compileable = False, 0, False
 
     @property
     def in_graph(self) -> bool:
         """Whether a graph is traced that goes on for further columns, and so must not know how many there are."""
-        return self.is_pinned and torch.compiler.is_compiling()
+        return self.is_pinned and in_graph()
 
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:

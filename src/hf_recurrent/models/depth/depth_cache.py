@@ -30,6 +30,9 @@ class DepthLayer(CacheLayer):
     Keys and values are the beginning of buffers with room for more, so that decoding does not copy cached tokens.
     """
 
+    # that there is room for from the start, None to grow
+    max_length: int | None = None
+
     def __init__(self):
         super().__init__()
         self.buffers: Tensors = {}  # (B, H, at least P, D)
@@ -51,8 +54,8 @@ class DepthLayer(CacheLayer):
             or buffer.shape[2] < length
             or buffer.is_inference() != torch.is_inference_mode_enabled()
         ):
-            size = (*old.shape[:2], length + int(length * GROWTH_FACTOR), old.shape[3])
-            buffer = self.buffers[name] = old.new_empty(size)
+            room = self.max_length or length + int(length * GROWTH_FACTOR)
+            buffer = self.buffers[name] = old.new_empty((*old.shape[:2], room, old.shape[3]))
             buffer[:, :, :past_length] = old
         buffer[:, :, past_length:length] = new
         return buffer[:, :, :length]
@@ -75,20 +78,24 @@ class DepthCache(RecurrentCache):
         super().__init__([*steps, *outer_layers], depth, signature)
         self.layers_per_step = layers_per_step
 
-    def view(self, mask: torch.Tensor, outer: slice | None = None) -> "DepthCacheView":
-        """A view of the steps, or of some of the outer layers, for a forward pass with this mask (B, P + N)."""
+    def columns(self, number: int, device: torch.device) -> torch.Tensor:
+        """Columns (N,) of so many new tokens."""
+        return torch.arange(self.length, self.length + number, device=device)
+
+    def view(self, mask: torch.Tensor, num_new: int, outer: slice | None = None) -> "DepthCacheView":
+        """A view of the steps, or of some of the outer layers, for a pass over N tokens with this mask (B, P + N)."""
         number, layers_per_step = self.depth * self.layers_per_step, self.layers_per_step if outer is None else 1
         layers = self.layers[:number] if outer is None else self.layers[number:][outer]
         return DepthCacheView(
             [{} for _ in layers],
-            mask[:, : self.length].sum(-1),
-            self.length == 0,
+            mask[:, :-num_new].sum(-1),
+            mask.shape[1] == num_new,
             cache=self,
             layers=layers,
             layers_per_step=layers_per_step,
             num_rows=mask.shape[0],
             num_columns=mask.shape[1],
-            num_new=mask.shape[1] - self.length,
+            num_new=num_new,
         )
 
     def forget(self, number: int) -> None:
@@ -137,6 +144,10 @@ class DepthCacheView(CacheView):
     def layers_of(self, step: int) -> range:
         """Numbers of the layers of a step."""
         return range(step * self.layers_per_step, (step + 1) * self.layers_per_step)
+
+    def new(self, states: torch.Tensor, dim: int = 1) -> torch.Tensor:
+        """The new columns of states (B, P + N, ...), which are those states if there are no others."""
+        return states if self.is_empty else states.narrow(dim, states.shape[dim] - self.num_new, self.num_new)
 
     def past(self, number: int) -> PastKeyValue | None:
         """Keys and values of earlier tokens in a layer, None if there are none."""
@@ -187,7 +198,7 @@ class DepthCacheView(CacheView):
         """Keys and values (n, H, N, D) of the view's rows after a step, of each of its layers."""
         drafts = [self.draft[number] for number in self.layers_of(step)]
         names = "keys", "values"
-        return tuple(tuple(self.selected(each[name][:, :, -self.num_new :]) for each in drafts) for name in names)
+        return tuple(tuple(self.selected(self.new(each[name], 2)) for each in drafts) for name in names)
 
     def sums(self, step: int) -> torch.Tensor | None:
         """(n, F) sums over the cached tokens, None if there are none."""

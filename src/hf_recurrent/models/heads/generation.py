@@ -17,6 +17,7 @@ from ..base.pretrained import errors_only
 from ..config.cache_name import CACHE_NAME, OLD_NAME, with_cache_named
 from ..config.fields import shown
 from ..depth.cache import RecurrentCache, keeps_cache
+from ..ops.masks import is_flash
 from .assisted import assistant_arguments, check_guessing
 
 
@@ -197,17 +198,20 @@ class RecurrentGenerationMixin:
         super()._validate_model_kwargs({name: value for name, value in model_kwargs.items() if name not in known})
 
     @staticmethod
-    def create_masks_for_generate(*, inputs_embeds, attention_mask, **kwargs):
-        """Of a static cache the mask of the new columns (B, S), whose shape stays."""
-        return None if attention_mask is None else attention_mask[:, -inputs_embeds.shape[1] :]
+    def create_masks_for_generate(*, inputs_embeds, attention_mask, past_key_values, **kwargs):
+        """For a graph that goes on from a cache the mask of the new columns (B, S), whose shape stays."""
+        number = inputs_embeds.shape[1] if past_key_values.pinned_length else 0
+        return None if attention_mask is None else attention_mask[:, -number:]
 
     def _valid_auto_compile_criteria(self, model_kwargs, generation_config):
         compiles = super()._valid_auto_compile_criteria(model_kwargs, generation_config)
+        # pieces of a prompt fill what graphs write into
+        compiles = compiles and not model_kwargs[CACHE_NAME].is_pinned
         if compiles:
             model_kwargs[CACHE_NAME].pin()
         return compiles
 
-    def _prepare_cache_for_generation(self, generation_config, model_kwargs, generation_mode, *args, **kwargs):
+    def _prepare_cache_for_generation(self, generation_config, model_kwargs, generation_mode, *sizes):
         """Pass `generate` an empty cache of this model, because it would create a `DynamicCache`."""
         if model_kwargs.get("inputs_embeds") is not None and not self.config.is_encoder_decoder:
             self.check_reads_embeddings()
@@ -219,23 +223,28 @@ class RecurrentGenerationMixin:
             )
         if generation_config.use_cache is not False and model_kwargs.get(CACHE_NAME) is None:
             kind, grows = generation_config.cache_implementation, self.config.capabilities.growing_cache
-            is_static = kind == "static" and not grows
-            if kind not in (None, "dynamic") and not is_static:
-                own = "grows with the text; for one of constant size use an architecture such as tlb, and"
-                if not grows:
-                    own = "is of constant size for any length of the text; pass 'static', or"
+            if kind not in (None, "dynamic", "static"):
+                own = "grows with the text" if grows else "is of constant size for any length of the text"
                 raise ValueError(
                     f"cache_implementation is {kind!r}: this model caches more than keys and values and creates its "
-                    f"own cache, which {own} leave it unset"
+                    f"own cache, which {own}; pass 'static', or leave it unset"
                 )
             # transformers rejects an implementation beside a cache
             generation_config.cache_implementation = None
-            cache = model_kwargs[CACHE_NAME] = self.model.new_cache(model_kwargs.get("max_depth"))
-            cache.is_compileable = is_static
+            steps, is_static = model_kwargs.get("max_depth"), kind == "static"
+            if is_static and grows:
+                longest = max(sizes[-1], getattr(generation_config, "max_cache_len", None) or 0)
+                # texts of similar lengths share a graph
+                cache = self.model.new_static_cache(longest + -longest % 64, steps)
+            else:
+                cache = self.model.new_cache(steps)
+            model_kwargs[CACHE_NAME] = cache
+            # masks of FlashAttention tell no columns
+            cache.is_compileable = is_static and not (grows and is_flash(self.config))
         takes_back = generation_config.is_assistant or generation_mode is GenerationMode.ASSISTED_GENERATION
         if takes_back and isinstance(model_kwargs.get(CACHE_NAME), RecurrentCache):
             model_kwargs[CACHE_NAME].keep_for_crops()
-        return super()._prepare_cache_for_generation(generation_config, model_kwargs, generation_mode, *args, **kwargs)
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, generation_mode, *sizes)
 
     def check_reads_embeddings(self) -> None:
         """Raise a ValueError unless the model can have a cache, with which alone transformers reads embeddings."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..base.base_model import ForwardCall, newest_columns, pool, row_distribution, run_layers
+from ..base.base_model import ForwardCall, pool, row_distribution, run_layers
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.stacked_depth import CheckpointedLayer, StackedDepthModel
 from ..config.fields import shown
@@ -74,12 +74,14 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
         return f"{super().signature()}, {len(self.prelude)} before them and {len(self.coda)} after"
 
     def encode(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> DepthOutput:
-        cache, new = call.cache, newest_columns(mask, hidden.shape[1])
+        cache, length = call.cache, hidden.shape[1]
+        core = None if cache is None else cache.view(mask, length)
+        new = mask if core is None else core.new(mask)
         context = self.context(hidden, mask, call)
 
         def through(layers: nn.ModuleList, states: torch.Tensor, first: int) -> tuple:
             """States (B, S, E) after layers that are applied once, and what is to be cached of them."""
-            view = None if cache is None else cache.view(mask, slice(first, first + len(layers)))
+            view = None if cache is None else cache.view(mask, length, slice(first, first + len(layers)))
             plain = call._replace(record_states=False)
             return run_layers(layers, states, new, context, plain, view, self.config).hidden_states, view
 
@@ -89,7 +91,6 @@ class HuginnRecurrentModel(StackedDepthModel, HuginnRecurrentPreTrainedModel):
             return torch.where(new[..., None], self.norm(found), 0.0), view
 
         embedded, prelude = through(self.prelude, hidden, 0)
-        core = None if cache is None else cache.view(mask)
         # running states are both, side by side
         started = torch.cat((self.initial_states(embedded, call.model_kwargs.get("initial_states")), embedded), dim=-1)
         depth = self.run_depth(started, new, context, call, core)

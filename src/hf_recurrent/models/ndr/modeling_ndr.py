@@ -16,6 +16,7 @@ from ..depth.act import ACT
 from ..depth.alignment import alignment, permuted, restored
 from ..depth.halting import HaltingStrategy
 from ..depth.loop import DepthOutput
+from ..depth.static_cache import StaticDepthCache
 from ..depth.stick_breaking import StickBreaking
 from ..heads.causal import ForCausalLM
 from ..heads.choices import ForMultipleChoice
@@ -149,6 +150,10 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         self.build_halting(config)
         self.post_init()
 
+    def new_static_cache(self, max_length: int, max_depth: int | None = None) -> StaticDepthCache:
+        # scores by distance count columns from the last
+        return StaticDepthCache(self.new_cache(max_depth), max_length, new_last=self.config.attention != "absolute")
+
     def new_halting_head(self, config: NDRConfig) -> HaltingHead:
         return HaltingHead(config.hidden_size, config.halting_bias_init)
 
@@ -157,7 +162,9 @@ class NDRModel(SharedBlockModel, DepthModel, NDRPreTrainedModel):
         if orders is not None:
             hidden, mask = permuted(hidden, orders[0], 1), permuted(mask, orders[0], 1)
         if self.config.attention == "absolute":
-            places = token_positions(mask)[:, -hidden.shape[1] :]
+            places = token_positions(mask)
+            if call.cache is not None:
+                places = call.cache.view(mask, hidden.shape[1]).new(places)
             hidden = self.position_dropout(hidden + sinusoids(places, hidden.shape[-1]).to(hidden.dtype))
         depth = super().encode(hidden, mask, call)
         return depth if orders is None else restored(depth, orders[1])

@@ -71,6 +71,8 @@ def visible_keys(
     """
     if not config.is_causal:
         return key_mask(config, states, mask)
+    if cache is not None and cache.in_graph:
+        return cache.visible_keys(config, states, mask, window)
     if is_flex(config):
         num_queries = states.shape[1]
         num_keys = num_queries if mask is None else mask.shape[1]

@@ -79,6 +79,9 @@ class SparseLayout(Layout):
         self.position_bias, self.key_mask, self.memory = block.attention.position_bias, key_mask, memory
         # a traced loop takes a tuple from outside, and no other kind of shape
         self.shape, self.offset = (mask.shape[0], mask.shape[1]), key_mask.shape[1] - mask.shape[1]
+        # (S,) of the new tokens
+        columns = torch.arange(key_mask.shape[1], device=mask.device)
+        self.own_columns = columns if cache is None else cache.new(columns, 0)
         # of each router, of all steps
         self.experts: dict[str, torch.Tensor] | None = {} if records[0] else None
         self.statistics: dict[str, list[RouterStatistics]] | None = {} if records[1] else None
@@ -102,7 +105,7 @@ class SparseLayout(Layout):
         if served is not None and served.numel() == 0:
             return
         units, length, num_keys, device = self.served_units, self.shape[1], self.key_mask.shape[1], self.mask.device
-        columns = torch.arange(self.offset, num_keys, device=device)[None]
+        columns = self.own_columns[None]
         if units is not None:
             sequences, row, counts = (units // length).unique_consecutive(return_inverse=True, return_counts=True)
             self.rectangle = len(counts), int(counts.max())

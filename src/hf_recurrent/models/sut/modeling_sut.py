@@ -12,7 +12,7 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 
-from ..base.base_model import BaseModel, ForwardCall, check_states, newest_columns
+from ..base.base_model import BaseModel, DepthModel, ForwardCall, check_states
 from ..base.outputs import RecurrentOutput
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..base.shared_block import AdaptiveDepthModel
@@ -226,6 +226,8 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
         of_source = [CacheLayer()] * self.attends_to_source
         return DepthCache(self.cache_steps(max_depth), self.signature(), outer_layers=of_source)
 
+    new_static_cache = DepthModel.new_static_cache
+
     def signature(self) -> str:
         return super().signature() + (", reading an encoder" if self.attends_to_source else "")
 
@@ -235,7 +237,7 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
         if config.scale_embeddings:
             states = states * math.sqrt(config.hidden_size)
         if config.absolute_positions:
-            positions = layout.packs(token_positions(layout.key_mask)[:, -hidden.shape[1] :])
+            positions = layout.packs(token_positions(layout.key_mask).index_select(1, layout.own_columns))
             index = slice(None)
             # a table serves many tokens; a traced graph must not compare sizes
             if not in_graph() and positions.shape[0] > num_keys:
@@ -254,8 +256,8 @@ class SUTModel(AdaptiveDepthModel, SUTPreTrainedModel):
         Raises:
             ValueError: a halting probability is NaN.
         """
-        new_mask = newest_columns(mask, hidden.shape[1])
-        cache = None if call.cache is None else call.cache.view(mask)
+        cache = None if call.cache is None else call.cache.view(mask, hidden.shape[1])
+        new_mask = mask if cache is None else cache.new(mask)
         max_depth = self.resolve_max_depth(call)
         options, strategy = self.depth_options(call, max_depth), self.strategy(call, max_depth, cache)
         memory = self.read_source(hidden, call) if self.attends_to_source else None
