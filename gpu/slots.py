@@ -70,8 +70,9 @@ def pool_over_all_steps(setting: Setting, width: int, rows: int, compiled: bool)
         make = functools.partial(ClassifierPool, model, rows, graph=True, compiled=compiled)
         pools = {"halted": make(), "all steps": make(halting_threshold=1.0)}
         timings = measure({name: functools.partial(pool, **batch) for name, pool in pools.items()}, args)
-        (step,) = ClassifierPool(model, rows, 1, graph=False, compiled=compiled).pools.values()
-        kernels = kernels_of(setting, step.run)
+        eager = ClassifierPool(model, rows, 1, graph=False, compiled=compiled)
+        eager(**{name: value[:rows] for name, value in batch.items()})
+        kernels = kernels_of(setting, eager.pools[length].run)
     ratio = timings["halted"].ratio(timings["all steps"])[0]
     row = {"width": width, "rows": rows, "compiled": compiled, "r": share, "kernels a step": kernels}
     row |= {f"{name} ms": 1e6 * timing.median / number for name, timing in timings.items()}

@@ -1,7 +1,10 @@
 """Answers of rows that are refilled are those of the model."""
 
+import functools
+
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from gpu import imitation
 from hf_recurrent.deploy import ClassifierPool, classifier_pool
@@ -77,6 +80,19 @@ def test_graphs_and_late_counts_answer_the_same(name, monkeypatch):
         # of rows of 8, 16 and 32 columns
         assert len(made) == 3
         assert 3 * sum(tape.replays for tape in made) == pool.iterations
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, as it traces
+@pytest.mark.parametrize("name", ["ut", "gut", "ndr", "albert_recurrent"])
+def test_an_iteration_is_one_compiled_graph(name, monkeypatch):
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch.compiler.reset()
+    counters.clear()
+    model = make_model(BY_NAME[name])
+    assert_same_answers(model, ClassifierPool(model, rows=5, compiled=True), batch_of(BY_NAME[name], length=8))
+    # of rows of 8 columns
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 @pytest.mark.parametrize("name", ["gut", "ut", "ndr"])

@@ -1,9 +1,11 @@
 """Texts that are written in slots are those of `generate`."""
 
+import functools
 from collections.abc import Sequence
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from gpu import imitation
 from hf_recurrent.deploy import DecodingEngine, decoding
@@ -96,6 +98,18 @@ def test_graphs_and_late_reports_write_the_same(name, monkeypatch):
             assert_same_texts(model, engine, **EXITS["agreement"])
         assert len(made) == 1
         assert made[0].replays == engine.iterations
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, as it traces
+@pytest.mark.parametrize("name", ["ut", "gut", "gut_no_transition", "ndr", "ouro_recurrent"])
+def test_an_iteration_is_one_compiled_graph(name, monkeypatch):
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch.compiler.reset()
+    counters.clear()
+    model = make_language_model(LANGUAGE_BY_NAME[name])
+    assert_same_texts(model, DecodingEngine(model, slots=3, max_length=14, compiled=True))
+    assert counters["stats"]["unique_graphs"] == 1
 
 
 @pytest.mark.parametrize("name", ["ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent"])

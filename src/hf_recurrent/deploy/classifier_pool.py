@@ -33,11 +33,20 @@ class Rows(Slots):
 
     Args:
         repeats: depth steps of a replay.
-        graph: whether that is a CUDA graph.
+        graph, compiled: see `repeated`.
         options: those of `Slots`.
     """
 
-    def __init__(self, model: PreTrainedModel, number: int, width: int, repeats: int, graph: bool, **options: Any):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        number: int,
+        width: int,
+        repeats: int,
+        graph: bool,
+        compiled: bool,
+        **options: Any,
+    ):
         super().__init__(model, number, **options)
         zeros = partial(torch.zeros, dtype=torch.long, device=model.device)
         self.columns, self.repeats = torch.arange(width, device=model.device), repeats
@@ -49,9 +58,9 @@ class Rows(Slots):
         # results, and a place for those of no sequence
         self.logits = zeros(WAITING + 1, model.config.num_labels, dtype=model.dtype)
         self.steps = zeros(WAITING + 1)
-        with torch.no_grad(), capturing():
+        with capturing():
             self.context = self.shared_context()
-        self.run = repeated(self.iterate, model.device, graph)
+        self.run = repeated(self.iterate, model.device, graph, compiled)
 
     def embedded(self, example: torch.Tensor) -> torch.Tensor:
         """States (n, W, E) of sequences (n,) before the first step."""
@@ -118,7 +127,7 @@ class ClassifierPool:
         rows: sequences that are computed together.
         repeats: depth steps between two looks at whether any row is left.
         graph: whether to capture CUDA graphs; by default on a GPU.
-        compiled: whether torch compiles the block.
+        compiled: whether torch compiles them.
         options: of the model's calls, such as `max_depth`, `halting_threshold` or `exit_criterion`.
 
     Attributes:
@@ -132,6 +141,8 @@ class ClassifierPool:
         >>> pool(input_ids, attention_mask).logits
     """
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def __init__(
         self,
         model: PreTrainedModel,
@@ -150,7 +161,9 @@ class ClassifierPool:
         graph = model.device.type == "cuda" if graph is None else graph
         self.model, self.iterations, self.repeats = model, 0, repeats
         self.rows = partial(Rows, model, rows, repeats=repeats, graph=graph, compiled=compiled, **options)
-        self.pools = {SMALLEST_WIDTH: self.rows(SMALLEST_WIDTH)}
+        self.pools: dict[int, Rows] = {}
+        # what options are wrong is said here, and rows are made when they are needed
+        Slots(model, rows, **options)
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -128,16 +128,21 @@ class Captured:
         return self.outputs
 
 
-def repeated(call: Callable[[], None], device: torch.device, captured: bool) -> Callable[[], Any]:
+def repeated(
+    call: Callable[[], None], device: torch.device, captured: bool, compiled: bool = False
+) -> Callable[[], Any]:
     """A call that reads and writes memory that stays: as a CUDA graph, or computed as a graph does.
 
-    Of a graph it is run once before.
+    A graph, or what torch compiles, is run once before.
     """
 
     def eager() -> None:
         with capturing():
             call()
 
+    if compiled:
+        eager()
+        call = torch.compile(call, dynamic=False, fullgraph=True)
     if not captured:
         return eager
     place = CaptureStream(device)

@@ -176,7 +176,7 @@ class DecodingEngine(Slots):
         slots: texts that are written at the same time.
         max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth.
         graph: whether to capture a CUDA graph; by default on a GPU.
-        compiled: whether torch compiles the block.
+        compiled: whether torch compiles an iteration.
         options: of the model's calls, such as `max_depth`, `halting_threshold` or `exit_criterion`.
 
     Attributes:
@@ -190,6 +190,7 @@ class DecodingEngine(Slots):
         >>> texts = engine.generate([[2, 5, 6], [2, 7]], max_new_tokens=20)
     """
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def __init__(
         self,
@@ -206,8 +207,8 @@ class DecodingEngine(Slots):
         base, max_depth = model.model, options.get("max_depth")
         base.new_cache(max_depth).check_model(base, max_depth)
         self.cache = SlotCache(base, slots, base.cache_steps(max_depth), max_length)
-        super().__init__(model, slots, self.cache, compiled, **options)
-        self.options, self.device = options, model.device
+        super().__init__(model, slots, self.cache, **options)
+        self.options, self.device, self.compiled = options, model.device, compiled
         self.graph = self.device.type == "cuda" if graph is None else graph
         self.iterations, self.runs, self.fixed = 0, {}, fixed_part(base, max_length)
         # of each text the present token, how many new ones are left, and (2, B) a new one or -1, and whether it is last
@@ -336,7 +337,7 @@ class DecodingEngine(Slots):
         ids = torch.tensor(ends, dtype=torch.long, device=self.device).flatten()
         key = (*options, *ids.tolist())
         if key not in self.runs:
-            self.runs[key] = repeated(partial(self.iterate, warpers, ids), self.device, self.graph)
+            self.runs[key] = repeated(partial(self.iterate, warpers, ids), self.device, self.graph, self.compiled)
         return self.runs[key]
 
     def admit(self, slot: int, prompt: torch.Tensor, max_new_tokens: int) -> None:

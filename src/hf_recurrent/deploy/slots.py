@@ -53,11 +53,10 @@ class Slots:
         model: with a head, whose base model iterates one block.
         number: of slots.
         cache: of all of them; None without.
-        compiled: whether torch compiles the block.
         options: of a call, such as `max_depth` or `exit_criterion`.
     """
 
-    def __init__(self, model: PreTrainedModel, number: int, cache: Any = None, compiled: bool = False, **options: Any):
+    def __init__(self, model: PreTrainedModel, number: int, cache: Any = None, **options: Any):
         base, head = model.model, model.answer_head()
         max_depth, threshold, *exits = (
             options.pop(name, None) for name in ("max_depth", "halting_threshold", *EXIT_ARGUMENTS)
@@ -82,8 +81,6 @@ class Slots:
                 "depth steps of this model are those of several blocks, but slots at different depths share one: call "
                 "the model itself"
             )
-        if compiled:
-            self.block = torch.compile(self.block, dynamic=False)
         self.step = torch.zeros(number, dtype=torch.long, device=model.device)
         self.done = torch.ones_like(self.step, dtype=torch.bool)
         self.state: NamedTuple | None = None
