@@ -32,6 +32,7 @@ from .models import add_size_options, build, infer, mixed_batch, never_halt, ran
 
 ON_DEVICES = False
 INTERVAL = 0.001
+TOKENS = 64
 ROOT = str(Path(hf_recurrent.__file__).parent / "models") + "/"
 # by function, file and folder; the most exact one counts
 CAUSES = {
@@ -157,12 +158,12 @@ def call_of(architecture: str, batch_size: int, args: argparse.Namespace) -> Cal
     text, cache = random_tokens((batch_size, args.context), args.seed + 2), model.model.new_cache()
     with torch.no_grad():
         model.model(text[:, :-1], past_key_values=cache, pooling=False)
-    state = copy.deepcopy(cache)
+    # a copy of the cache serves so many tokens, as in generation, where it has room for more
+    states = itertools.chain.from_iterable(itertools.repeat(copy.deepcopy(cache), TOKENS) for _ in itertools.count())
 
     def decode() -> None:
         with torch.no_grad():
-            model(text[:, -1:], past_key_values=state, use_cache=True)
-        state.crop(-1)
+            model(text[:, -1:], past_key_values=next(states), use_cache=True)
 
     return decode
 

@@ -399,6 +399,8 @@ class BaseModel(RecurrentPreTrainedModel):
 
 # longer tables are not kept for later calls: they cost little compared with the attention that uses them
 MAX_KEPT_LENGTH = 1024
+# of a cache, likewise: those of so many columns take 8 MiB for heads of 64 units
+MAX_KEPT_COLUMNS = 1 << 14
 
 
 def batch_rotations(config, mask: torch.Tensor, full: bool = False) -> Rotations:
@@ -433,6 +435,11 @@ def cached_rotations(config, columns: torch.Tensor, num_keys: int) -> tuple[Rota
     precision within a few thousand tokens.
     """
     length, sizes = columns.shape[0], (config.head_dim, config.xpos_scale_base)
+    kept = 1 << (num_keys - 1).bit_length()
+    if length == 1 and kept <= MAX_KEPT_COLUMNS and not in_graph():
+        # the newest token, whose scales are 1
+        turn = kept_turns(kept, config.head_dim, columns.device)[:, num_keys - 1 : num_keys]
+        return Rotations(turn, turn), kept_decay(kept, *sizes, columns.device)[kept - num_keys :]
     center = columns[length // 2]
     angles = rotation_angles(columns[None], config.head_dim)
     rotations = Rotations(rotation_table(angles, xpos_scales(columns - center, *sizes)[None]), rotation_table(angles))
@@ -440,6 +447,21 @@ def cached_rotations(config, columns: torch.Tensor, num_keys: int) -> tuple[Rota
     distances = (center - torch.arange(num_keys, device=columns.device)).clamp_min(-length)
     decay = xpos_scales(distances, *sizes).float()
     return rotations, decay.repeat_interleave(2, dim=-1)
+
+
+@lru_cache(maxsize=8)
+def kept_turns(size: int, head_dim: int, device: torch.device) -> torch.Tensor:
+    """A table (1, size, 1, h) of rotations without scales."""
+    with torch.inference_mode(False):
+        return rotation_table(rotation_angles(torch.arange(size, device=device)[None], head_dim))
+
+
+@lru_cache(maxsize=8)
+def kept_decay(size: int, head_dim: int, scale_base: int, device: torch.device) -> torch.Tensor:
+    """The decay (size, D) of keys at distances from `size - 1` down to 0."""
+    with torch.inference_mode(False):
+        distances = torch.arange(size - 1, -1, -1, device=device)
+        return xpos_scales(distances, head_dim, scale_base).float().repeat_interleave(2, dim=-1)
 
 
 def check_length(config, hidden: torch.Tensor, length: int) -> None:

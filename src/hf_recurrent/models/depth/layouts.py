@@ -151,6 +151,8 @@ def pool(states: torch.Tensor, mask: torch.Tensor, strategy: str) -> torch.Tenso
 def running_sums(states: torch.Tensor, mask: torch.Tensor, before: torch.Tensor | None = None) -> torch.Tensor:
     """Sums over each token and those before it, from the sums (R, F) `before` the first: (R, W, F) in float32."""
     states = torch.where(mask[..., None], states, 0.0).float()
+    if states.shape[1] == 1 and not in_graph():
+        return states if before is None else states + before[:, None]
     if before is not None:
         states = torch.cat((states[:, :1] + before[:, None], states[:, 1:]), dim=1)
     return states.cumsum(1)
@@ -219,7 +221,9 @@ class Layout:
         self.keeps_keys = keeps_keys(config, strategy)
         self.num_columns, self.start = mask.shape[1], 0  # S, and the number of the first column present
         self.rows: torch.Tensor | None = None  # (R,) their numbers, None for all of the batch
-        self.row_ends: torch.Tensor | None = None  # see `ends`; None before it is asked for
+        # see `ends`, and (R, W, 1) tokens until each, earlier calls' included; None before they are asked for
+        self.row_ends: torch.Tensor | None = None
+        self.counts: torch.Tensor | None = None
 
     @property
     def can_compact(self) -> bool:
@@ -269,10 +273,14 @@ class Layout:
             return rows.mean(1) if self.full else masked_mean(rows, self.mask)
         if not self.strategy.running_mean:
             return features
-        counts = self.mask.cumsum(-1)
-        counts = counts if self.cache is None else counts + self.cache.past_counts[:, None]
-        means = self.running_sums(features, step) / counts.clamp_min(1)[..., None]
-        return self.packs(means).to(features.dtype)
+        counts = self.counts
+        if counts is None:
+            counts = self.mask.cumsum(-1)
+            counts = counts if self.cache is None else counts + self.cache.past_counts[:, None]
+            counts = counts.clamp_min(1)[..., None]
+            # a loop in a graph keeps nothing
+            self.counts = None if in_graph() else counts
+        return self.packs(self.running_sums(features, step) / counts).to(features.dtype)
 
     def running_sums(self, features: torch.Tensor, step: int) -> torch.Tensor:
         """Sums over each token and those before it, earlier calls' included, which are cached: (R, W, F)."""
@@ -450,7 +458,7 @@ class PaddedLayout(Layout):
         layout = copy.copy(self)
         layout.left = ()
         layout.mask, layout.rows = of_tokens(self.mask), self.row_numbers()[rows]
-        layout.start, layout.row_ends = self.start + columns.start, None
+        layout.start, layout.row_ends, layout.counts = self.start + columns.start, None, None
         layout.context = self.context.select(rows, columns if self.cache is None else slice(None))
         layout.cache = None if self.cache is None else self.cache.of_rows(rows)
         layout.latest = mapped(self.latest, lambda states: states[:, :, columns].index_select(0, rows))
@@ -535,7 +543,7 @@ class PackedLayout(Layout):
         self.row = places // width  # (N,)
         self.spread = Spread(places, num_rows, width)
         self.__dict__.pop("packed_context", None)
-        self.row_ends = None
+        self.row_ends = self.counts = None
 
     def ends(self, pooling: str) -> torch.Tensor:
         counts = torch.bincount(self.row, minlength=self.mask.shape[0])

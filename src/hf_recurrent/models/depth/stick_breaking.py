@@ -89,7 +89,7 @@ class StickBreaking(HaltingStrategy):
         """Input of the halting head before any mean: the running states and, beside them, the candidates."""
         if candidate is None:
             return state.hidden
-        if self.running_mean and not self.halted_candidates:
+        if self.running_mean and not self.halted_candidates and self.freezes:
             # the state of a halted token no longer changes, for the tokens after it either
             candidate = torch.where(state.live[..., None], candidate, state.hidden)
         return torch.cat((state.hidden, candidate), dim=-1)
