@@ -28,6 +28,7 @@ class Dispatch(NamedTuple):
 
     expert: torch.Tensor  # (N, k)
     order: torch.Tensor | None = None  # (M,) number `n * k + slot` of each assignment, sorted by expert
+    place: torch.Tensor | None = None  # (N, k) of each assignment in that order
     in_order: torch.Tensor | None = None  # (M,) expert of each in that order
     ends: torch.Tensor | None = None  # (E,) int32, where each expert's assignments end
 
@@ -41,18 +42,23 @@ class Dispatch(NamedTuple):
         if num_tokens * weight.numel() * (1 - per_token / num_experts) <= MAX_SPARE_PRODUCTS:
             return cls(expert)
         in_order, order = expert.flatten().sort(stable=True)
-        number = torch.arange(num_experts, device=order.device)
-        return cls(expert, order, in_order, torch.searchsorted(in_order, number, right=True, out_int32=True))
+        number = torch.arange(max(num_experts, len(order)), device=order.device)
+        place = torch.empty_like(order).index_copy_(0, order, number[: len(order)]).view_as(expert)
+        ends = torch.searchsorted(in_order, number[:num_experts], right=True, out_int32=True)
+        return cls(expert, order, place, in_order, ends)
 
     def spread(self, states: torch.Tensor) -> torch.Tensor:
         """States of tokens (N, in), or of assignments (N, k, in) -> (M, in) in order."""
         per_token = self.expert.shape[1] if states.dim() == 2 else 1
         return states.flatten(0, -2).index_select(0, self.order if per_token == 1 else self.order // per_token)
 
-    def collect(self, results: torch.Tensor) -> torch.Tensor:
-        """(M, out) in order -> (N, k, out)."""
-        collected = torch.empty_like(results).index_copy_(0, self.order, results)
-        return collected.unflatten(0, self.expert.shape)
+    def collect(self, results: torch.Tensor, gates: torch.Tensor | None = None) -> torch.Tensor:
+        """(M, out) in order -> (N, k, out), or with gates (N, k) the sums (N, out)."""
+        if gates is None:
+            return results.index_select(0, self.place.flatten()).unflatten(0, self.place.shape)
+        # in one pass, without the products as a tensor
+        gates = gates.to(results.dtype)
+        return nn.functional.embedding_bag(self.place, results, per_sample_weights=gates, mode="sum")
 
     def products(
         self, states: torch.Tensor, weight: torch.Tensor, grouped: bool, bias: torch.Tensor | None = None
@@ -104,23 +110,21 @@ class ExpertMap(nn.Module):
     ) -> torch.Tensor:
         """States of tokens (N, in), or of assignments (N, k, in) -> (N, k, out), or with gates (N, k) sums (N, out)."""
         weight, expert = self.weight, dispatch.expert[..., None]
-        copies = implementation == "batched_mm" and not in_graph()
         if dispatch.order is not None:
             grouped = implementation == "grouped_mm"
-            results = dispatch.collect(dispatch.products(dispatch.spread(states), weight, grouped))
-        elif copies:
+            return dispatch.collect(dispatch.products(dispatch.spread(states), weight, grouped), gates)
+        if implementation == "batched_mm" and not in_graph():
             states = states[:, None] if states.dim() == 2 else states
             results = torch.matmul(states[:, :, None], weight[dispatch.expert]).squeeze(2)
-        elif gates is None:
+            return results if gates is None else (results * gates[..., None]).sum(1)
+        if gates is None:
             results = torch.bmm(states.expand(len(weight), -1, -1), weight).transpose(0, 1)
             return results if len(weight) == 1 else results.gather(1, expert.expand(-1, -1, weight.shape[2]))
-        else:
-            states = states * gates[..., None]
-            if len(weight) > 1:
-                zeros = states.new_zeros(len(states), *weight.shape[:2])
-                states = zeros.scatter(1, expert.expand_as(states), states)
-            return states.flatten(1) @ weight.flatten(0, 1)
-        return results if gates is None else (results * gates[..., None]).sum(1)
+        states = states * gates[..., None]
+        if len(weight) > 1:
+            zeros = states.new_zeros(len(states), *weight.shape[:2])
+            states = zeros.scatter(1, expert.expand_as(states), states)
+        return states.flatten(1) @ weight.flatten(0, 1)
 
 
 def own_function(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
@@ -168,4 +172,4 @@ class FeedForwardExperts(nn.Module):
             return torch.bmm(inner * gates.t()[..., None], self.down_proj).sum(0) + gates @ self.down_proj_bias
         inner = dispatch.products(dispatch.spread(hidden_states), self.up_proj, grouped, self.up_proj_bias)
         results = dispatch.products(self.act_fn(inner), self.down_proj, grouped, self.down_proj_bias)
-        return (dispatch.collect(results) * top_k_weights[..., None]).sum(1)
+        return dispatch.collect(results, top_k_weights)
