@@ -6,11 +6,13 @@ The folders hold the authors' code as they published it (JRC1995/InvestigatingRe
 RobertCsordas/ndr, shawntan/SUT), which needs einops; nothing of it is kept here. Their models get random weights, and
 ours the same through the converter of their checkpoints. What their code imports and a CPU does not have is stood in
 for, see `perf/authors.py`. Outputs and losses must agree before anything is timed, without dropout, over batches of
-mixed lengths. `ours / theirs` is the ratio of the times with its quartiles, then of the peak memory of tensors, then of
+mixed lengths, and of the longest alone. `padding %` is the share of places without a token, which our models leave out.
+`ours / theirs` is the ratio of the times with its quartiles, then of the peak memory of tensors, then of
 multiply-accumulates; `error` is the largest difference of outputs, relative to the largest output.
 """
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ import torch
 from . import authors
 from .authors import Pair
 from .core import Table, measure, peak_bytes
-from .models import add_size_options
+from .models import add_size_options, random_lengths
 from .work import counted
 
 TOLERANCE = 1e-4
@@ -70,6 +72,7 @@ def modes_of(pair: Pair) -> Iterator[tuple[str, dict[str, Callable[[], torch.Ten
 
 
 def rows_of(name: str, pair: Pair, args: argparse.Namespace) -> Iterator[dict]:
+    lengths = random_lengths(args.batch_size, *args.lengths, args.seed)
     for model in (pair.theirs, pair.ours):
         model.eval()
     for mode, functions, ways in modes_of(pair):
@@ -81,6 +84,7 @@ def rows_of(name: str, pair: Pair, args: argparse.Namespace) -> Iterator[dict]:
         yield {
             "model": name,
             "mode": mode,
+            "padding %": 100 * (1 - lengths.float().mean().item() / args.lengths[1]),
             "ours / theirs": ratio,
             "quartiles": (low, high),
             "ours ms": 1e3 * timings["ours"].median,
@@ -98,7 +102,8 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     for origin, folder in given.items():
         make, names = ORIGINS[origin]
         rows = []
-        for name in names:
+        for name, shortest in itertools.product(names, args.lengths):
             torch.manual_seed(args.seed)
-            rows += rows_of(name, make(folder, name, args), args)
+            sizes = argparse.Namespace(**{**vars(args), "lengths": (shortest, args.lengths[1])})
+            rows += rows_of(name, make(folder, name, sizes), sizes)
         yield Table(f"{folder.name}: width {args.hidden_size}, {args.num_steps} steps", rows)
