@@ -97,7 +97,7 @@ MUTATIONS = {
         "02_rel",
         ndr_attention,
         "by_distance",
-        lambda query, keys: by_distance(query, keys.flip(1)),
+        lambda scores, num_keys: by_distance(scores.flip(-1), num_keys),
     ),
     "direction": ("06_ndr", ndr_attention, "attend_nearest", swapped),
     "gate": ("06_ndr", torch, "lerp", lambda start, end, weight: lerp(start, end, weight**2)),

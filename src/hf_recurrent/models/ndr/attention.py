@@ -18,7 +18,7 @@ from ..ops.initialization import initialized_linear, torch_default, uniform_betw
 from ..ops.layers import dropout
 from ..ops.masks import Mask, aligned_mask, part_of_mask, rows_of
 from ..ops.row_groups import GroupedRows, Spread, grouped_rows
-from .geometric import attend_nearest, mask_scores
+from .geometric import attend_nearest
 from .kernels import geometric_attention_triton, kernel_available
 
 
@@ -51,7 +51,7 @@ def tokens_mask(config, mask: torch.Tensor, cache: Cache | None = None) -> torch
     # causal attention never sees padding after a sequence's tokens
     if (config.is_causal and cache is None) or (not in_graph() and bool(mask.all())):
         return None
-    return mask if config._attn_implementation == "triton" else mask_scores(mask)
+    return mask if config._attn_implementation == "triton" else torch.where(mask, 0.0, -torch.inf)[:, None, None]
 
 
 class RoutingAttention(Attention):
@@ -83,12 +83,11 @@ class RoutingAttention(Attention):
 
         Its result is (B * Q or N, E).
         """
-        tokens = states.flatten(0, -2)
-        shape, terms = (*states.shape[:-1], -1, self.head_dim), self.terms(states)
-        query, key = self.q_proj(tokens).view(shape), self.k_proj(tokens).view(shape)
-        value = self.v_proj(tokens).view(shape)
+        tokens, shape = states.flatten(0, -2), (*states.shape[:-1], -1, self.head_dim)
+        query, key, value = (project(tokens).view(shape) for project in (self.q_proj, self.k_proj, self.v_proj))
+        terms = self.terms(states)
         if isinstance(context, RoutingContext):
-            query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+            query, key, value = (projected.transpose(1, 2) for projected in (query, key, value))
             if context.past is not None:
                 key, value = context.past.extended(key, value)
             attended, weights = self.compute_attention(query, self.dropped(key), value, context, *terms)
@@ -129,19 +128,14 @@ class GeometricAttention(RoutingAttention):
         return [torch.addcmul(self.match_bias, self.direction_scale, self.direction(states))]
 
     def compute_attention(self, query, key, value, context, terms):
-        (batch, heads, length, _), (_, width) = query.shape, value.shape[2:]
-        left, right = terms.view(batch, length, heads, 2).permute(3, 0, 2, 1).unbind()
+        left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
         query = torch.addcmul(self.scale * self.content_bias[:, None], self.scale, query).to(key.dtype)
-        mask, options = context.attention_mask, (self.config.is_causal, self.config.normalize_attention)
+        options = context.attention_mask, self.config.is_causal, self.config.normalize_attention
         # a model created on a machine with a GPU may still run on the CPU
         if self.config._attn_implementation == "triton" and kernel_available(query.device):
-            return geometric_attention_triton(query, key, value, left, right, mask, *options).transpose(1, 2), None
-        if mask is not None:
-            mask = mask_scores(mask).expand(-1, heads, -1, -1).flatten(0, 1)
-        content, value = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).mT), value.flatten(0, 1)
-        attended, weights = attend_nearest(content, value, left.flatten(0, 1), right.flatten(0, 1), mask, *options)
-        attended = attended.view(batch, heads, length, width).transpose(1, 2)
-        return attended, weights.view(batch, heads, length, -1)
+            return geometric_attention_triton(query, key, value, left, right, *options).transpose(1, 2), None
+        attended, weights = attend_nearest(query @ key.mT, value, left, right, *options)
+        return attended.transpose(1, 2), weights
 
 
 class RelativeAttention(RoutingAttention):
@@ -169,14 +163,16 @@ class RelativeAttention(RoutingAttention):
         biases = (self.content_bias, self.position_bias)
         content_query, position_query = (self.scale * (query + bias[:, None]) for bias in biases)
         num_keys, longest = key.shape[2], context.position_keys.shape[1] // 2 + 1
-        position_keys = context.position_keys[:, longest - num_keys : longest + num_keys - 1]
-        position_keys = self.dropped(position_keys.to(query.dtype))
-        positions = by_distance(position_query, position_keys)
+        last = longest - 1 + (query.shape[2] if terms is None else num_keys)
+        position_keys = self.dropped(context.position_keys[:, longest - num_keys : last].to(query.dtype))
+        # as one matrix of queries for each head
+        by_offset = torch.bmm(position_query.transpose(0, 1).flatten(1, 2), position_keys.mT)
+        by_offset = by_offset.unflatten(1, query.shape[::2]).transpose(0, 1)
+        positions = by_distance(by_offset, num_keys)
         if terms is not None:
-            place_keys = position_keys[:, num_keys - 1 :]
+            by_place = by_offset[..., num_keys - 1 :]
             if context.places is not None:
-                place_keys = place_keys[:, context.places].transpose(0, 1)
-            by_place = position_query @ place_keys.mT
+                by_place = by_place.take_along_dim(context.places[:, None, None], -1)
             positions = torch.lerp(by_place, positions, terms.transpose(1, 2)[..., None].to(by_place.dtype))
         scores = content_query @ key.mT + positions
         if context.attention_mask is not None:
@@ -200,17 +196,16 @@ def initialize_scores(attention: nn.Module) -> None:
         init.constant_(parameter, scales.get(name, 0.0))
 
 
-def by_distance(query: torch.Tensor, position_keys: torch.Tensor) -> torch.Tensor:
-    """Scores against the keys of the offsets `j - i`: (B, H, Q, D), (H, 2K - 1, D) -> (B, H, Q, K)."""
-    num_queries, num_keys = query.shape[2], (position_keys.shape[1] + 1) // 2
+def by_distance(scores: torch.Tensor, num_keys: int) -> torch.Tensor:
+    """Scores against K keys (B, H, Q, K), from those against the keys of offsets `j - i` from 1 - K on (B, H, Q, P)."""
+    num_queries = scores.shape[2]
     # the last query sees offsets 1 - K to 0, the first one Q - K to Q - 1
-    scores = query @ position_keys[:, : num_keys + num_queries - 1].mT
-    if num_queries == 1:
-        return scores
-    if in_graph():
-        # of two tokens the rows below would be read whole, and a graph be tied to whether there are two
-        scores = nn.functional.pad(scores, (0, 1))
-    width = scores.shape[-1]
-    # row i starts Q - 1 - i columns later: reading rows one column shorter aligns all starts
-    shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
-    return shifted.unflatten(-1, (num_queries, width - 1))[..., :num_keys]
+    if num_queries > 1:
+        if in_graph():
+            # of two tokens the rows below would be read whole, and a graph be tied to whether there are two
+            scores = nn.functional.pad(scores, (0, 1))
+        width = scores.shape[-1]
+        # row i starts Q - 1 - i columns later: reading rows one column shorter aligns all starts
+        shifted = scores.flatten(-2)[..., num_queries - 1 : num_queries * width - 1]
+        scores = shifted.unflatten(-1, (num_queries, width - 1))
+    return scores[..., :num_keys]

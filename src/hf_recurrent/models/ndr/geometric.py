@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ..ops.graphs import in_graph
+from ..ops.layers import at_least_float32
 
 # lower bound of the row sums that weights are divided by, as in the authors' code
 SMALLEST_SUM = 1e-12
@@ -100,34 +101,34 @@ def visiting_sums(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=32)
 @torch.inference_mode(False)
-def summing_table(
-    num_queries: int, num_keys: int, device: torch.device, dtype: torch.dtype, farthest_first: bool
-) -> torch.Tensor:
-    """(Q, K, K), 1 where the key of a row is in the sum at a column."""
-    keys = torch.eye(num_keys, dtype=dtype, device=device)[:, None].expand(-1, num_queries, -1)
+def summing_table(shape: torch.Size, dtype: torch.dtype, farthest_first: bool) -> torch.Tensor:
+    """(Q, K, K) of the shape (Q, K), 1 where the key of a row is in the sum at a column."""
+    keys = torch.eye(shape[1], dtype=dtype, device="cpu")[:, None].expand(-1, *shape)
     return visiting_sums(keys, farthest_first).transpose(0, 1)
 
 
 def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
     """Running sums of (n, Q, K) over the keys in the order of visits or its reverse, at the columns of the keys."""
-    (num_queries, num_keys), device = values.shape[1:], values.device
+    shape = values.shape[1:]
     # short rows take a processor less time as one product, which autocast would round, and a graph keep for any length
-    small = device.type == "cpu" and num_queries * num_keys**2 <= MAX_CACHED_ENTRIES
-    if small and not (in_graph() or torch.is_autocast_enabled("cpu")):
-        table = summing_table(num_queries, num_keys, device, values.dtype, farthest_first)
-        return torch.bmm(values.transpose(0, 1), table).transpose(0, 1)
-    return visiting_sums(values, farthest_first)
+    long = values.device.type != "cpu" or shape.numel() * shape[1] > MAX_CACHED_ENTRIES
+    if long or in_graph() or torch.is_autocast_enabled("cpu"):
+        return visiting_sums(values, farthest_first)
+    return torch.bmm(values.transpose(0, 1), summing_table(shape, values.dtype, farthest_first)).transpose(0, 1)
 
 
 def match_nearest(scores: torch.Tensor, normalize: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Weights (..., Q, K), how well keys match, and with `normalize` the sums (..., Q, 1) of the weights before it."""
+    """Weights of (n, Q, K), how well keys match, and where weights were divided by their sum (n, Q, 1)."""
     # softplus(x) is minus the log of not matching
     log_misses = nn.functional.softplus(scores, threshold=SOFTPLUS_THRESHOLD)
     matches = scores.sigmoid()
     log_remaining = sums_along(log_misses, farthest_first=False).neg_()
     weights = nn.functional.threshold_(log_remaining, MIN_LOG_REMAINING, -torch.inf).exp_().mul_(matches)
-    row_sums = weights.sum(-1, keepdim=True) if normalize else None
-    return weights if row_sums is None else weights.div_(row_sums.clamp(min=SMALLEST_SUM)), matches, row_sums
+    if not normalize:
+        return weights, matches, None
+    row_sums = weights.sum(-1, keepdim=True)
+    weights.div_(row_sums.clamp(min=SMALLEST_SUM))
+    return weights, matches, (row_sums > SMALLEST_SUM).to(weights.dtype)
 
 
 class GeometricWeights(torch.autograd.Function):
@@ -139,8 +140,7 @@ class GeometricWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: torch.Tensor, normalize: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        weights, matches, row_sums = match_nearest(scores, normalize)
-        divided_by_sum = None if row_sums is None else (row_sums > SMALLEST_SUM).to(weights.dtype)
+        weights, matches, divided_by_sum = match_nearest(scores, normalize)
         ctx.save_for_backward(weights, matches, divided_by_sum)
         ctx.set_materialize_grads(False)
         # a second derivative reaches the scores through both outputs
@@ -165,18 +165,9 @@ def geometric_weights(scores: torch.Tensor, normalize: bool = False) -> torch.Te
     Rows add up to at most 1, and are 0 if all keys are masked; with `normalize` each is divided by its sum.
     Half precision is computed in float32, and float64 in float64.
     """
-    if scores.dtype.itemsize < 4:
-        return geometric_weights(scores.float(), normalize).to(scores.dtype)
-    if scores.dim() != 3:
-        return geometric_weights(scores.reshape(-1, *scores.shape[-2:]), normalize).view(scores.shape)
-    return (GeometricWeights.apply if scores.requires_grad else match_nearest)(scores, normalize)[0]
-
-
-def mask_scores(key_mask: torch.Tensor) -> torch.Tensor:
-    """Terms of scores, -inf where a mask (B, K) or (B, 1, Q, K) is False, else 0 -> (B, 1, 1 or Q, K)."""
-    if key_mask.dtype is not torch.bool:
-        return key_mask
-    return torch.where(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask, 0.0, -torch.inf)
+    rows = at_least_float32(scores).reshape(-1, *scores.shape[-2:])
+    weights = (GeometricWeights.apply if rows.requires_grad else match_nearest)(rows, normalize)[0]
+    return weights.view(scores.shape).to(scores.dtype)
 
 
 def geometric_scores(
@@ -189,11 +180,11 @@ def geometric_scores(
     """Scores x (B, H, Q, K), in float32 or float64, of the scaled products of queries with keys.
 
     Args:
-        content: (B, H, Q, K), or (B * H, Q, K) if that is true of the other arguments, too.
+        content: (B, H, Q, K).
         left, right: (B, H, Q), added to the scores of the keys on that side: direction and bias, scaled. Causal models
             ignore `right`.
-        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys, or their `mask_scores`; None if all
-            are visible.
+        key_mask: (B or 1, K) or (B or 1, 1, Q, K) booleans, True at visible keys, or terms of scores; None if all are
+            visible.
         causal: attend to the left side only.
     """
     on_left, on_right, own = side_tables(*content.shape[-2:], content.device, content.dtype, causal)
@@ -201,7 +192,9 @@ def geometric_scores(
     scores = torch.addcmul(content, left[..., None], on_left).add_(own)
     if not causal:
         scores.addcmul_(right[..., None], on_right)
-    return scores if key_mask is None else scores.add_(mask_scores(key_mask))
+    if key_mask is not None and key_mask.dtype is torch.bool:
+        key_mask = torch.where(key_mask[:, None, None] if key_mask.dim() == 2 else key_mask, 0.0, -torch.inf)
+    return scores if key_mask is None else scores.add_(key_mask)
 
 
 def attend_nearest(
@@ -220,4 +213,4 @@ def attend_nearest(
     """
     scores = geometric_scores(content, left, right, key_mask, causal)
     weights = geometric_weights(scores, normalize).to(value.dtype)
-    return (torch.bmm if value.dim() == 3 else torch.matmul)(weights, value), weights
+    return weights @ value, weights
