@@ -6,8 +6,7 @@ of GUT at most 16 kernels, and Ouro-1.4B's form writes 170 tokens a second alone
 """
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
@@ -54,10 +53,6 @@ def texts(setting: Setting, name: str, compiled: bool) -> list[Table]:
     return []
 
 
-def kernels_of(setting: Setting, call: Callable[[], Any]) -> int | None:
-    return None if setting.device == "cpu" else device_work(call)[0]
-
-
 def pool_over_all_steps(setting: Setting, width: int, rows: int, compiled: bool) -> list[Table]:
     """Milliseconds of 1,000 sequences of 64 tokens, halted at 0.3 of 20 steps on average and never."""
     toy = ("--hidden-sizes", 16, "--num-steps", 3, "--num-heads", 2)
@@ -72,7 +67,7 @@ def pool_over_all_steps(setting: Setting, width: int, rows: int, compiled: bool)
         timings = measure({name: functools.partial(pool, **batch) for name, pool in pools.items()}, args)
         eager = ClassifierPool(model, rows, 1, graph=False, compiled=compiled)
         eager(**{name: value[:rows] for name, value in batch.items()})
-        kernels = kernels_of(setting, eager.pools[length].run)
+        kernels = None if setting.device == "cpu" else device_work(eager.pools[length].run)[0]
     ratio = timings["halted"].ratio(timings["all steps"])[0]
     row = {"width": width, "rows": rows, "compiled": compiled, "r": share, "kernels a step": kernels}
     row |= {f"{name} ms": 1e6 * timing.median / number for name, timing in timings.items()}

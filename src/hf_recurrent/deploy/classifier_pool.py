@@ -17,7 +17,7 @@ from ..models.heads.classification import ForSequenceClassification
 from ..models.ops.attention import NO_ROTATIONS, PaddedContext
 from ..models.ops.graphs import capturing
 from ..models.ops.masks import as_implemented
-from ..models.ops.positions import sinusoids, tokens_first
+from ..models.ops.positions import tokens_first
 from .cuda_graphs import repeated
 from .slots import Late, Slots, check_slots
 
@@ -64,13 +64,7 @@ class Rows(Slots):
 
     def embedded(self, example: torch.Tensor) -> torch.Tensor:
         """States (n, W, E) of sequences (n,) before the first step."""
-        base, config = self.model.model, self.model.config
-        hidden = base.embedded(self.ids[example], None, self.types[example])
-        if config.model_type == "albert_recurrent":
-            return base.embedding_proj(base.embedding_norm(hidden + base.embed_positions(self.columns)))
-        if getattr(config, "attention", None) == "absolute":
-            return hidden + sinusoids(self.columns, hidden.shape[-1]).to(hidden.dtype)
-        return hidden
+        return self.embed(self.ids[example], self.types[example], self.columns)
 
     def shared_context(self) -> Any:
         """Inputs of attention that all rows share."""

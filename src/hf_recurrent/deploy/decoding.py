@@ -212,20 +212,18 @@ class DecodingEngine(Slots):
         self.graph = self.device.type == "cuda" if graph is None else graph
         self.iterations, self.runs, self.fixed = 0, {}, fixed_part(base, max_length)
         # of each text the present token, how many new ones are left, and (2, B) a new one or -1, and whether it is last
-        self.token, self.remaining, self.live = (torch.zeros_like(self.step) for _ in range(3))
-        self.report = torch.zeros_like(self.step).repeat(2, 1)
+        self.token, self.remaining = torch.zeros_like(self.step), torch.zeros_like(self.step)
+        self.report = torch.stack((self.token, self.remaining))
         self.mask = self.done[:, None].clone()
         self.noise = torch.ones(slots, model.config.vocab_size, device=self.device)
 
     def embedded(self, context: NamedTuple) -> torch.Tensor:
         """States (B, 1, E) of the present tokens before the first step."""
         base, config = self.model.model, self.model.config
-        hidden = base.embedded(self.token[:, None], None, None)
+        hidden = self.embed(self.token[:, None], None, self.cache.past_counts[:, None])
         if config.model_type == "huginn_recurrent":
             hidden = self.cache.through(base.prelude, hidden, context)
             return torch.cat((base.initial_states(hidden, None), hidden), dim=-1)
-        if getattr(config, "attention", None) == "absolute":
-            hidden = hidden + sinusoids(self.cache.past_counts[:, None], hidden.shape[-1]).to(hidden.dtype)
         return hidden
 
     def logits(self, states: torch.Tensor, context: NamedTuple) -> torch.Tensor:
@@ -249,13 +247,12 @@ class DecodingEngine(Slots):
         if self.ends_early:
             self.complete(layout, state, step, done)
         token = self.choose(self.logits(self.strategy.output(state)[0], context), warpers)
-        emits = done & (self.live > 0)
-        self.remaining -= emits.long()
-        ended = emits & ((token[:, None] == ends).any(-1) | (self.remaining <= 0))
+        emits = done & (self.remaining > 0)
+        ended = emits & ((token[:, None] == ends).any(-1) | (self.remaining == 1))
         self.report.copy_(torch.stack((torch.where(emits, token, -1), ended.long())))
         self.token.copy_(torch.where(done, token, self.token))
-        self.live -= ended.long()
-        cache.past_counts += done & (self.live > 0)
+        self.remaining.copy_(torch.where(ended, 0, self.remaining - emits.long()))
+        cache.past_counts += done & (self.remaining > 0)
         self.keep(state, step, done)
 
     def complete(self, layout: PaddedLayout, state: Any, step: torch.Tensor, done: torch.Tensor) -> None:
@@ -315,9 +312,9 @@ class DecodingEngine(Slots):
         warpers += [TopKLogitsWarper(top_k)] if do_sample and top_k > 0 else []
         warpers += [TopPLogitsWarper(top_p)] if do_sample and top_p < 1.0 else []
         ends = self.model.generation_config.eos_token_id if eos_token_id is None else eos_token_id
-        self.live.zero_()
+        self.remaining.zero_()
         run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
-        late, texts = Late(), [None] * len(self.live)
+        late, texts = Late(), [None] * len(self.step)
         while waiting or texts.count(None) < len(texts):
             for slot, text in enumerate(texts):
                 if text is None and waiting:
@@ -348,7 +345,7 @@ class DecodingEngine(Slots):
             self.model(prompt[None, :-1], past_key_values=cache, logits_to_keep=1, **self.options)
         self.cache.read(slot, cache)
         self.token[slot], self.remaining[slot] = prompt[-1], max_new_tokens
-        self.live[slot] = self.done[slot] = True
+        self.done[slot] = True
 
     def generate(self, prompts: Sequence[torch.Tensor | Sequence[int]], **options: Any) -> list[torch.Tensor]:
         """The texts (n,), each with its prompt; options are those of `stream`."""

@@ -19,6 +19,7 @@ from ..models.depth.layouts import PaddedLayout
 from ..models.ops.flex_attention import is_flex
 from ..models.ops.layers import where_rows
 from ..models.ops.masks import is_flash
+from ..models.ops.positions import sinusoids
 
 
 def merged(rows: torch.Tensor, new: Any, old: Any) -> Any:
@@ -84,6 +85,16 @@ class Slots:
         self.step = torch.zeros(number, dtype=torch.long, device=model.device)
         self.done = torch.ones_like(self.step, dtype=torch.bool)
         self.state: NamedTuple | None = None
+
+    def embed(self, ids: torch.Tensor, types: torch.Tensor | None, positions: torch.Tensor) -> torch.Tensor:
+        """Embedded tokens (B, S, E) of ids and types (B, S), at positions that broadcast against them."""
+        base, config = self.model.model, self.model.config
+        hidden = base.embedded(ids, None, types)
+        if config.model_type == "albert_recurrent":
+            return base.embedding_proj(base.embedding_norm(hidden + base.embed_positions(positions)))
+        if getattr(config, "attention", None) == "absolute":
+            return hidden + sinusoids(positions, hidden.shape[-1]).to(hidden.dtype)
+        return hidden
 
     def decide(self, layout: PaddedLayout, state: Any, candidate: torch.Tensor | None, step: torch.Tensor) -> Any:
         strategy, of_units = self.strategy, step[:, None] if self.strategy.token_units else step
