@@ -7,10 +7,12 @@ maximum of steps, H heads of keys, D head dim, E width, F features of the haltin
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..models.depth.cache import PastKeyValue
@@ -115,18 +117,19 @@ class SlotCache:
             later = done[:, None] & (torch.arange(self.depth + 1, device=done.device) > latest[:, None])
             self.running_sums += torch.where(later[..., None], features[:, None].float(), 0.0)
 
-    def read(self, slot: int, cache: Any) -> None:
-        """Copy what a model's cache holds of one text into a slot."""
-        number, inner = cache.get_seq_length(), self.depth * len(self.steps)
+    def read(self, slot: int, cache: Any, row: int, number: int) -> None:
+        """Copy the first tokens, so many, of a row of a model's cache into a slot."""
+        inner = self.depth * len(self.steps)
         self.last_plane[slot], self.running_sums[slot], self.past_counts[slot] = self.depth, 0, number
         for buffers, layers in ((self.steps, cache.layers[:inner]), (self.outer, cache.layers[inner:])):
             for index, layer in enumerate(layers if number else ()):
                 plane, layer_of_step = divmod(index, len(buffers))
                 for kind, name in enumerate(("keys", "values")):
-                    found = layer.tensors[name][0].transpose(0, 1)
+                    found = layer.tensors[name][row, :, :number].transpose(0, 1)
                     buffers[layer_of_step, kind, slot, plane, :number] = found
                 if "sums" in layer.tensors:
-                    self.running_sums[slot, plane] = layer.tensors["sums"][0, -1]
+                    # padding after the tokens adds nothing
+                    self.running_sums[slot, plane] = layer.tensors["sums"][row, -1]
 
 
 def fixed_part(base: nn.Module, length: int) -> torch.Tensor | None:
@@ -301,8 +304,9 @@ class DecodingEngine(Slots):
         Raises:
             ValueError: a prompt without tokens, or a text that would be longer than `max_length`.
         """
-        waiting = deque(enumerate(torch.as_tensor(each, dtype=torch.long).flatten() for each in prompts))
-        lengths = [len(prompt) for _, prompt in waiting] or [1]
+        ids = [torch.as_tensor(each, dtype=torch.long, device=self.device).flatten() for each in prompts]
+        waiting, ready = deque(enumerate(ids)), deque()
+        lengths = [*map(len, ids)] or [1]
         if min(*lengths, max_new_tokens) < 1 or max(lengths) + max_new_tokens > self.cache.length + 1:
             raise ValueError(
                 f"prompts have {min(lengths)} to {max(lengths)} tokens and max_new_tokens is {max_new_tokens}: pass at "
@@ -315,11 +319,14 @@ class DecodingEngine(Slots):
         self.remaining.zero_()
         run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
         late, texts = Late(), [None] * len(self.step)
-        while waiting or texts.count(None) < len(texts):
+        while waiting or ready or texts.count(None) < len(texts):
             for slot, text in enumerate(texts):
-                if text is None and waiting:
-                    texts[slot], prompt = waiting.popleft()
-                    self.admit(slot, prompt, max_new_tokens)
+                if text is None and waiting and not ready:
+                    ready.extend(self.read([waiting.popleft() for _ in texts if waiting]))
+                if text is None and ready:
+                    texts[slot], prompt, *place = ready.popleft()
+                    self.cache.read(slot, *place, len(prompt) - 1)
+                    self.token[slot], self.remaining[slot], self.done[slot] = prompt[-1], max_new_tokens, True
             if do_sample:
                 self.noise.exponential_(generator=generator)
             run()
@@ -337,15 +344,15 @@ class DecodingEngine(Slots):
             self.runs[key] = repeated(partial(self.iterate, warpers, ids), self.device, self.graph, self.compiled)
         return self.runs[key]
 
-    def admit(self, slot: int, prompt: torch.Tensor, max_new_tokens: int) -> None:
-        """Read a prompt but for its last token, with which its slot begins."""
-        prompt = prompt.to(self.device)
+    def read(self, texts: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[int, torch.Tensor, Any, int]]:
+        """Read numbered prompts but for their last tokens -> those, a cache of all, and the row of each."""
         cache = self.model.model.new_cache(self.options.get("max_depth"))
-        if len(prompt) > 1:
-            self.model(prompt[None, :-1], past_key_values=cache, logits_to_keep=1, **self.options)
-        self.cache.read(slot, cache)
-        self.token[slot], self.remaining[slot] = prompt[-1], max_new_tokens
-        self.done[slot] = True
+        begun = [prompt[:-1] for _, prompt in texts if len(prompt) > 1]
+        rows = accumulate(int(len(prompt) > 1) for _, prompt in texts)
+        if begun:
+            ids, mask = (pad_sequence(each, batch_first=True) for each in (begun, [*map(torch.ones_like, begun)]))
+            self.model(ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1, **self.options)
+        return [(*text, cache, row - 1) for text, row in zip(texts, rows, strict=True)]
 
     def generate(self, prompts: Sequence[torch.Tensor | Sequence[int]], **options: Any) -> list[torch.Tensor]:
         """The texts (n,), each with its prompt; options are those of `stream`."""
