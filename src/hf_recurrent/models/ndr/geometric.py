@@ -21,6 +21,8 @@ from ..ops.layers import at_least_float32
 SMALLEST_SUM = 1e-12
 # tables of at most so many entries are cached; larger ones cost little compared with the operations that use them
 MAX_CACHED_ENTRIES = 1 << 16
+# up to so many, sums as a matrix product take a processor less time than finding their places
+MAX_PRODUCTS = 1 << 18
 # softplus(x) is x above it; the default causes errors in float64
 SOFTPLUS_THRESHOLD = 50.0
 # below exp of this, a query's remaining mass is set to zero: it would be denormal numbers, with which a processor
@@ -99,7 +101,7 @@ def visiting_sums(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
     return sums.flatten(1).index_select(1, back).view(values.shape)
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
 def summing_table(shape: torch.Size, dtype: torch.dtype, farthest_first: bool) -> torch.Tensor:
     """(Q, K, K) of the shape (Q, K), 1 where the key of a row is in the sum at a column."""
@@ -110,9 +112,9 @@ def summing_table(shape: torch.Size, dtype: torch.dtype, farthest_first: bool) -
 def sums_along(values: torch.Tensor, farthest_first: bool) -> torch.Tensor:
     """Running sums of (n, Q, K) over the keys in the order of visits or its reverse, at the columns of the keys."""
     shape = values.shape[1:]
-    # short rows take a processor less time as one product, which autocast would round, and a graph keep for any length
-    long = values.device.type != "cpu" or shape.numel() * shape[1] > MAX_CACHED_ENTRIES
-    if long or in_graph() or torch.is_autocast_enabled("cpu"):
+    # autocast would round a product, and a graph keep its table for any length
+    many = values.device.type != "cpu" or values.numel() * shape[1] > MAX_PRODUCTS
+    if many or in_graph() or torch.is_autocast_enabled("cpu"):
         return visiting_sums(values, farthest_first)
     return torch.bmm(values.transpose(0, 1), summing_table(shape, values.dtype, farthest_first)).transpose(0, 1)
 
