@@ -24,6 +24,8 @@ ARCHITECTURES = (
     *("rnn", "block_recurrent", "tlb", "gutlb"),
     *("xpos_transformer", "ut", "gut", "ndr", "sut", "ouro_recurrent", "huginn_recurrent"),
 )
+# of few layers, whose texts rounding does not change
+FIELDS = {name: {"layers_per_step": 2, "initializer_range": 0.1} for name in ("ouro_recurrent", "huginn_recurrent")}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +46,7 @@ def compile_config(device: str) -> CompileConfig:
 
 
 def row_of(architecture: str, batch_size: int, args: argparse.Namespace) -> dict:
-    model = build(architecture, args, causal=True)
+    model = build(architecture, args, causal=True, **FIELDS.get(architecture, {}))
     ids = random_tokens((batch_size, args.prompt), seed=args.seed + 1).to(args.device)
     options = {"max_new_tokens": args.tokens, "eos_token_id": None, "do_sample": False}
     eager = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **options)
