@@ -277,7 +277,7 @@ def test_choices_of_calls_are_compiled(name, options):
 def test_decoders_are_compiled_once(kind):
     ids, mask = padded(make_rows([6, 2, 4]), "l")
     model = make_sut(kind, SUTForConditionalGeneration, halting_threshold=0.5)
-    check_compiled(model, {"input_ids": ids, "attention_mask": mask}, min_new_tokens=14)
+    check_compiled(model, {"input_ids": ids, "attention_mask": mask}, eos_token_id=None)
 
 
 @pytest.mark.parametrize("kind", tiered(["plain", "t5"], ["plain"]))
