@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ..depth.depth_cache import MIN_SHARE_TO_SPREAD
 from ..depth.halting import HaltingStrategy, select_units
 from ..depth.layouts import Finished, Layout, packing_pays
 from ..depth.loop import DepthOptions, LiveCount
@@ -108,12 +109,16 @@ class SparseLayout(Layout):
         columns = self.own_columns[None]
         if units is not None:
             sequences, row, counts = (units // length).unique_consecutive(return_inverse=True, return_counts=True)
-            self.rectangle = len(counts), int(counts.max())
             column = torch.arange(units.shape[0], device=device) - (counts.cumsum(0) - counts)[row]
+            num_rows = self.shape[0]
+            if len(counts) <= MIN_SHARE_TO_SPREAD * num_rows:
+                self.sequences, num_rows = sequences, len(counts)
+            else:
+                row = sequences[row]
+            self.rectangle = num_rows, int(counts.max())
             self.places = row * self.rectangle[1] + column
             columns = torch.full(self.rectangle, self.offset, device=device)
             columns[row, column] = units % length + self.offset
-            self.sequences = None if len(counts) == self.shape[0] else sequences
         visible = self.select(self.key_mask)[:, None, None]
         if self.config.is_causal:
             visible = visible & (torch.arange(num_keys, device=device) <= columns[:, None, :, None])
@@ -243,6 +248,8 @@ class SparseLayout(Layout):
         return layout, select_units(state, index)
 
     def compact(self, state: NamedTuple, keep: torch.Tensor, drop: torch.Tensor) -> tuple["SparseLayout", NamedTuple]:
+        # all that stay live until the next decision; an accelerator does not say which do after that
+        self.strategy.freezes = self.mask.device.type != "cpu"
         return self.keep(state, keep)
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
