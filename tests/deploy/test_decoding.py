@@ -163,6 +163,17 @@ def test_nothing_is_made_on_another_device(name):
     assert found == [text.tolist() for text in expected]
 
 
+@pytest.mark.parametrize("name", ["gut", "ouro_recurrent"])
+def test_half_precision(name):
+    """Rounding may change a word."""
+    model, prompts = make_language_model(LANGUAGE_BY_NAME[name]).bfloat16(), prompts_of()
+    with without_gpu():
+        engine = DecodingEngine(model, slots=3, max_length=14, graph=True)
+        found = engine.generate(prompts, max_new_tokens=NEW)
+    pairs = zip(found, generated(model, prompts), strict=True)
+    assert sum(torch.equal(*pair) for pair in pairs) >= len(prompts) - 2
+
+
 def test_ends_of_texts():
     model = make_language_model(LANGUAGE_BY_NAME["gut"])
     prompts = prompts_of()
