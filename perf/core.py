@@ -71,12 +71,6 @@ class Timing(NamedTuple):
         return middle, low, high
 
 
-def over_line(timings: dict[str, Timing], way: str, share: float) -> list[float]:
-    """Time of a way in each round over that of one step and this share of the further ones of "every step"."""
-    rounds = zip(*(timings[name].seconds for name in (way, "one step", "every step")), strict=True)
-    return [taken / (one + share * (every - one)) for taken, one, every in rounds]
-
-
 class Prepared(NamedTuple):
     """A way whose preparation is not timed: `call(prepare())`."""
 

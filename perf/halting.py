@@ -4,15 +4,15 @@
     python -m perf halting --architectures ut --train
     python -m perf halting --device cuda --dtype bfloat16 --hidden-sizes 512 --num-heads 8 --length 100
 
-Each row times the same model on the same batch in four ways: halted units gathered out (compaction), halted units
-masked until the whole batch has stopped, every step taken, and one step. The halting threshold is searched for the
-wanted depth; the model itself decides when to halt, by its own halting, and a Neural Data Router by an exit criterion,
-a probe with random weights. r is the share of token-steps that halting leaves, padding left out; a transition-aware
-model applies its block once more than it takes steps, to find that the step is not worth taking. `compaction`,
-`masking` and `one step` are times over that of every step. `over line` is the time of compaction over one step + r *
-(every step - one step), with its quartiles over the rounds; `products` are multiply-accumulates over those of every
-step, and `products over line` the same for them. On a GPU, `launches` are kernels of compaction, and `GPU ms` the time
-for which it computes; what a pass takes beyond that, it waits for the host.
+Each row times the same model on the same batch in three ways: halted units gathered out (compaction), halted units
+masked until the whole batch has stopped, and every step taken. The halting threshold is searched for the wanted depth;
+the model itself decides when to halt, by its own halting, and a Neural Data Router by an exit criterion, a probe with
+random weights. r is the share of token-steps that halting leaves, padding left out; a transition-aware model applies
+its block once more than it takes steps, to find that the step is not worth taking. `compaction` and `masking` are times
+over that of every step. `over ideal` is the time of compaction over r * every step, with its quartiles over the rounds:
+1 if time followed depth exactly. `products` are multiply-accumulates over those of every step, and `products over
+ideal` the same over r. On a GPU, `launches` are kernels of compaction, and `GPU ms` the time for which it computes;
+what a pass takes beyond that, it waits for the host.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from .core import Table, device_is_cuda, measure, over_line, quartiles
+from .core import Table, device_is_cuda, measure
 from .models import Batch, add_size_options, build, executed_fraction, mixed_batch, never_halt, train_step, tune_depth
 from .work import counted, device_work
 
@@ -58,7 +58,6 @@ def ways_of(model: torch.nn.Module, batch: Batch, train: bool) -> dict[str, Call
         "compaction": way(True, threshold),
         "masking": way(False, threshold),
         "every step": way(True, 1.0),
-        "one step": way(True, 1.0, max_depth=1),
     }
 
 
@@ -66,20 +65,22 @@ def row_of(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> di
     share = executed_fraction(model, batch)
     ways = ways_of(model, batch, args.train)
     timings = measure(ways, args)
-    products = {name: counted(model, ways[name]).products for name in ("compaction", "one step", "every step")}
+    products = {name: counted(model, ways[name]).products for name in ("compaction", "every step")}
+    left = products["compaction"] / products["every step"]
     ways["compaction"]()
-    line = products["one step"] + share * (products["every step"] - products["one step"])
     on_gpu = device_is_cuda(args.device)
     launches, busy = device_work(ways["compaction"]) if on_gpu else (None, None)
-    low, middle, high = quartiles(over_line(timings, "compaction", share))
+    whole = timings["every step"]
+    middle, low, high = timings["compaction"].ratio(whole)
     return {
         "r": share,
-        **{name: timings[name].ratio(timings["every step"])[0] for name in ("compaction", "masking", "one step")},
-        "over line": middle,
-        "quartiles": (low, high),
-        "every step ms": 1e3 * timings["every step"].median,
-        "products": products["compaction"] / products["every step"],
-        "products over line": products["compaction"] / line,
+        "compaction": middle,
+        "masking": timings["masking"].ratio(whole)[0],
+        "over ideal": middle / share,
+        "quartiles": (low / share, high / share),
+        "every step ms": 1e3 * whole.median,
+        "products": left,
+        "products over ideal": left / share,
         **({"launches": launches, "GPU ms": busy} if on_gpu else {}),
     }
 

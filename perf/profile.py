@@ -1,13 +1,12 @@
-"""Where the time of a forward pass or of a decoded token goes, by cause.
+"""Where the time of a forward pass and of a decoded token goes, by cause.
 
     python -m perf profile
-    python -m perf profile --architectures ndr --widths 128 --batch-sizes 8 --exit
-    python -m perf profile --decode --architectures ut gut --batch-sizes 1
+    python -m perf profile --architectures ndr --widths 128 --batch-sizes 8 --exit confidence --contexts
 
 The cause of an operator, or of a moment of the processor's time, is the innermost function of this package that is
-running: `CAUSES` maps files, and functions of them, to causes. `calls` are operators, views included, since the host
-pays for those, too. Time is sampled: at regular intervals of the processor's time it is noted who runs, which costs the
-pass nothing; `us` is the share of the samples times the time of a pass.
+running: `CAUSES` maps files, and functions of them, to causes. The first table of an architecture counts operators,
+views included, since the host pays for those, too. The second has the time of a call and the share of each cause. Time
+is sampled: at regular intervals of the processor's time it is noted who runs, which costs the call nothing.
 """
 
 import argparse
@@ -21,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import hf_recurrent
 
 from .core import Table, measure
-from .models import add_size_options, build, infer, mixed_batch, never_halt, random_tokens, tune_depth
+from .models import Batch, add_size_options, build, infer, mixed_batch, never_halt, random_tokens, tune_depth
 
 ON_DEVICES = False
 INTERVAL = 0.001
@@ -42,38 +42,41 @@ CAUSES = {
     "depth/loop.py:check_halting_probabilities": "checks",
     "depth/loop.py": "compaction",
     "depth/layouts.py:finish": "outputs",
-    "depth/layouts.py:answers": "readout and criterion",
-    "depth/layouts.py:of_live": "readout and criterion",
-    "depth/layouts.py:of_rows": "readout and criterion",
-    "depth/layouts.py:masked_mean": "readout and criterion",
-    "depth/layouts.py:features": "readout and criterion",
+    "depth/layouts.py:answers": "readout",
+    "depth/layouts.py:of_live": "readout",
+    "depth/layouts.py:of_rows": "readout",
+    "depth/layouts.py:masked_mean": "readout",
+    "depth/layouts.py:features": "readout",
     "depth/layouts.py:running_sums": "halting",
     "depth/layouts.py": "compaction",
-    "depth/halting.py": "compaction",
-    "depth/early_exit.py": "readout and criterion",
-    "depth/exit_criteria.py": "readout and criterion",
+    "depth/halting.py": "halting",
+    "depth/early_exit.py": "readout",
+    "depth/exit_criteria.py": "readout",
     "depth/depth_cache.py": "cache",
     "depth/cache.py": "cache",
     "depth": "halting",
-    "base/base_model.py:pool": "readout and criterion",
+    "base/base_model.py:pool": "readout",
     "base/base_model.py:cached_rotations": "positions",
     "base/base_model.py:embedded": "embedding",
-    "base": "masks and inputs",
-    "heads": "readout and criterion",
+    "base": "masks",
+    "heads": "readout",
     "ops/attention.py:attend_packed": "compaction",
     "ops/attention.py:with_frozen": "compaction",
     "ops/attention.py": "attention",
     "ops/row_groups.py": "compaction",
     "ops/positions.py": "positions",
-    "ops/masks.py": "masks and inputs",
+    "ops/masks.py": "masks",
     "ops/checks.py": "checks",
     "ops/halting_heads.py": "halting",
-    "ops/exit_probe.py": "readout and criterion",
-    "ops": "feed-forward and norms",
+    "ops/exit_probe.py": "readout",
+    "ops": "feed-forward",
     "ndr": "attention",
     "sut/halting.py": "halting",
-    "sut": "feed-forward and norms",
+    "sut": "feed-forward",
 }
+
+
+SHOWN = sorted({*CAUSES.values(), "block", "other"})
 
 
 def cause_of(frame: FrameType | None) -> str:
@@ -114,15 +117,15 @@ def sampled(call: Callable[[], object], seconds: float, seconds_of_call: float) 
     return found
 
 
-def profiled(call: Callable[[], object], args: argparse.Namespace) -> Iterator[dict]:
+def profiled(call: Callable[[], object], args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Operators of a call by cause; and its milliseconds, with the share of each cause in percent."""
     seconds = measure({"call": call}, args)["call"].median
     with Operators() as operators:
         call()
     samples = sampled(call, args.seconds, seconds)
-    for cause, number in samples.most_common():
-        share = number / samples.total()
-        yield {"cause": cause, "calls": operators.calls[cause], "us": 1e6 * share * seconds, "%": 100 * share}
-    yield {"cause": "all", "calls": operators.calls.total(), "us": 1e6 * seconds, "%": 100.0}
+    shares = {cause: 100 * number / samples.total() for cause, number in samples.items()}
+    calls = {"all": operators.calls.total(), **{cause: operators.calls[cause] for cause in SHOWN}}
+    return calls, {"ms": 1e3 * seconds, **{cause: shares.get(cause, 0.0) for cause in SHOWN}}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -135,43 +138,59 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--exit", help="criterion instead of the model's own halting; none for a fixed depth")
     parser.add_argument("--share", type=float, default=0.45, help="of the steps that halting or the exit leave")
-    parser.add_argument("--decode", action="store_true", help="a token after `--context` ones, instead of a pass")
-    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--contexts", type=int, nargs="*", default=[1024], help="tokens before one that is decoded")
     parser.add_argument("--seconds", type=float, default=4, help="of the processor that are sampled")
 
 
-def call_of(architecture: str, batch_size: int, args: argparse.Namespace) -> Callable[[], object]:
-    own = {} if args.exit is None else {"halting": "none", "depth_objective": "final", "exit_criterion": args.exit}
+def model_of(architecture: str, causal: bool, args: argparse.Namespace) -> torch.nn.Module:
+    if args.exit is None:
+        return build(architecture, args, causal=causal)
+    fixed = {"halting": "none", "depth_objective": "final"}
     if args.exit == "none":
-        own["exit_criterion"] = "learned"
-    own |= {"exit_threshold": 0.5} if args.exit not in (None, "none") else {}
-    model = build(architecture, args, causal=args.decode, **own)
-    batch = mixed_batch(args, batch_size, args.length, shortest=3 * args.length // 4)
-    if args.exit == "none":
-        pass
-    elif args.share < 1:
+        return build(architecture, args, causal=causal, **fixed, exit_criterion="learned")
+    return build(architecture, args, causal=causal, **fixed, exit_criterion=args.exit, exit_threshold=0.5)
+
+
+def set_depth(model: torch.nn.Module, batch: Batch, args: argparse.Namespace) -> None:
+    if args.exit != "none" and args.share < 1:
         tune_depth(model, batch, args.share)
-    else:
+    elif args.exit != "none":
         never_halt(model)
-    if not args.decode:
-        return partial(infer, model, batch)
-    text, cache = random_tokens((batch_size, args.context), args.seed + 2), model.model.new_cache()
+
+
+def forward(architecture: str, batch_size: int, args: argparse.Namespace) -> Callable[[], object]:
+    model = model_of(architecture, causal=False, args=args)
+    batch = mixed_batch(args, batch_size, args.length, shortest=3 * args.length // 4)
+    set_depth(model, batch, args)
+    return partial(infer, model, batch)
+
+
+def decoding(architecture: str, batch_size: int, context: int, args: argparse.Namespace) -> Callable[[], object]:
+    model, ids = model_of(architecture, causal=True, args=args), random_tokens((batch_size, context), args.seed + 2)
+    set_depth(model, {"input_ids": ids[:1, :256], "attention_mask": torch.ones_like(ids[:1, :256])}, args)
+    cache = model.model.new_cache()
     with torch.no_grad():
-        model.model(text[:, :-1], past_key_values=cache, pooling=False)
+        model.model(ids[:, :-1], past_key_values=cache, pooling=False)
     # a copy of the cache serves so many tokens, as in generation, where it has room for more
     states = itertools.chain.from_iterable(itertools.repeat(copy.deepcopy(cache), TOKENS) for _ in itertools.count())
 
     def decode() -> None:
         with torch.no_grad():
-            model(text[:, -1:], past_key_values=next(states), use_cache=True)
+            model(ids[:, -1:], past_key_values=next(states), use_cache=True)
 
     return decode
 
 
 def tables(args: argparse.Namespace) -> Iterator[Table]:
     for architecture in args.architectures:
+        found = []
         for width, batch_size in itertools.product(args.widths, args.batch_sizes):
-            args.hidden_size = width
-            what = f"a token after {args.context:,}" if args.decode else f"up to {args.length} tokens"
-            title = f"{architecture}, width {args.hidden_size}, batch {batch_size}, {what}, {args.num_steps} steps"
-            yield Table(title, list(profiled(call_of(architecture, batch_size, args), args)))
+            args.hidden_size, setting = width, {"width": width, "batch": batch_size}
+            found.append(({**setting, "context": 0}, profiled(forward(architecture, batch_size, args), args)))
+            for context in args.contexts:
+                call = decoding(architecture, batch_size, context, args)
+                found.append(({**setting, "context": context}, profiled(call, args)))
+        rows = [({**setting, **calls}, {**setting, **shares}) for setting, (calls, shares) in found]
+        what = f"{architecture}: passes over up to {args.length} tokens, or of a token after a context"
+        yield Table(f"Operators of {what}", [calls for calls, _ in rows])
+        yield Table(f"Time of {what}, % by cause", [shares for _, shares in rows])

@@ -22,6 +22,8 @@ MIN_SHARE_ON_ACCELERATOR = 1 / 16
 # move. Once halted units have wasted as many since the latest one, another pays: whenever the others halt, waste and
 # compaction together then cost at most twice what the best choice would.
 PRODUCTS_PER_COMPACTION = 1 << 23
+# and those that it computes in the time in which it moves a number of the states
+PRODUCTS_PER_MOVE = 64
 
 
 class DepthOptions(NamedTuple):
@@ -169,7 +171,7 @@ class Pruner:
             return not launch_bound and halted >= max(1, present * MIN_SHARE_ON_ACCELERATOR)
         # maps of attention and of a feed-forward network of usual sizes, and attention
         self.wasted += halted * num_tokens // present * width * (8 * width + 2 * layout.mask.shape[1])
-        return self.wasted >= PRODUCTS_PER_COMPACTION
+        return self.wasted >= PRODUCTS_PER_COMPACTION + PRODUCTS_PER_MOVE * num_tokens * width
 
     def outputs(self, layout: Layout, state: NamedTuple) -> list[Finished]:
         """The outputs of all units."""
