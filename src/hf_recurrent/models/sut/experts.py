@@ -127,15 +127,10 @@ class ExpertMap(nn.Module):
         return states.flatten(1) @ weight.flatten(0, 1)
 
 
-def own_function(experts: "FeedForwardExperts", *inputs: torch.Tensor) -> torch.Tensor:
-    """`FeedForwardExperts.forward` in place of transformers' function."""
-    return FeedForwardExperts.forward.__wrapped__(experts, *inputs)
-
-
 def experts_functions() -> ExpertsInterface:
     """transformers' functions, those that users register for all models among them, with ours for grouped products."""
     functions = ExpertsInterface()
-    functions["grouped_mm"] = own_function
+    functions["grouped_mm"] = lambda experts, *inputs: FeedForwardExperts.forward.__wrapped__(experts, *inputs)
     return functions
 
 

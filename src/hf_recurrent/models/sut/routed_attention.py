@@ -54,9 +54,7 @@ class PositionBias(nn.Module):
         table = self.table()[..., layout.entries].to(query.dtype)
         if self.window is None:
             return table[None, None, None]
-        # faster than einsum
-        products = torch.bmm(query.flatten(0, 1).transpose(0, 1), table).transpose(0, 1)
-        return layout.unpack(products.unflatten(0, (-1, query.shape[1])))
+        return layout.unpack(torch.einsum("nkhd,hdw->nkhw", query, table))
 
 
 def indexed_scores(biases: torch.Tensor, index: torch.Tensor, num_experts: int) -> PositionScores:
