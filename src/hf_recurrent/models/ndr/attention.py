@@ -128,7 +128,7 @@ class GeometricAttention(RoutingAttention):
         return [torch.addcmul(self.match_bias, self.direction_scale, self.direction(states))]
 
     def compute_attention(self, query, key, value, context, terms):
-        left, right = terms.unflatten(-1, (-1, 2)).permute(3, 0, 2, 1)
+        left, right = terms.view(*terms.shape[:-1], -1, 2).permute(3, 0, 2, 1).unbind()
         query = torch.addcmul(self.scale * self.content_bias[:, None], self.scale, query).to(key.dtype)
         options = context.attention_mask, self.config.is_causal, self.config.normalize_attention
         # a model created on a machine with a GPU may still run on the CPU
