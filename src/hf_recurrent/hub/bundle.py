@@ -49,6 +49,11 @@ NEEDED = {
     # the model's own halting
     "new_halting_head": lambda writes, config: config.get("halting", "none") != "none",
     "trained_strategy": lambda writes, config: config.get("halting", "none") != "none",
+    "cached_rotations": lambda writes, config: writes,
+    # depths that training draws, losses of each step, and a probe that decides on exits
+    "drawn_depth": lambda writes, config: config.get("depth_sampling", "fixed") != "fixed",
+    "loss_by_objective": lambda writes, config: config.get("depth_objective") not in (None, "final", "mixture"),
+    "build_probe": lambda writes, config: bool(config.get("exit_probe_size")),
     # whether the promise of a calibration holds
     "calibration_fault": lambda writes, config: config.get("exit_calibration") is not None,
     # sentences of a pair that are encoded separately

@@ -428,27 +428,6 @@ def kept_column_rotations(length: int, head_dim: int, scale_base: int, device: t
         return column_rotations(length, head_dim, scale_base, device)
 
 
-def cached_rotations(config, columns: torch.Tensor, num_keys: int) -> tuple[Rotations, torch.Tensor]:
-    """Tables (1, S, 1, h) of new tokens in `columns` (S,), and the decay (K, D) of all keys from their middle.
-
-    Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
-    precision within a few thousand tokens.
-    """
-    length, sizes = columns.shape[0], (config.head_dim, config.xpos_scale_base)
-    kept = 1 << (num_keys - 1).bit_length()
-    if length == 1 and kept <= MAX_KEPT_COLUMNS and not in_graph():
-        # the newest token, whose scales are 1
-        turn = kept_turns(kept, config.head_dim, columns.device)[:, num_keys - 1 : num_keys]
-        return Rotations(turn, turn), kept_decay(kept, *sizes, columns.device)[kept - num_keys :]
-    center = columns[length // 2]
-    angles = rotation_angles(columns[None], config.head_dim)
-    rotations = Rotations(rotation_table(angles, xpos_scales(columns - center, *sizes)[None]), rotation_table(angles))
-    # columns that have no key yet may be far away
-    distances = (center - torch.arange(num_keys, device=columns.device)).clamp_min(-length)
-    decay = xpos_scales(distances, *sizes).float()
-    return rotations, decay.repeat_interleave(2, dim=-1)
-
-
 @lru_cache(maxsize=8)
 def kept_turns(size: int, head_dim: int, device: torch.device) -> torch.Tensor:
     """A table (1, size, 1, h) of rotations without scales."""
@@ -533,6 +512,10 @@ class DepthModel(BaseModel):
             cache.commit()
         return depth._replace(hidden_states=touch_all_parameters(depth.hidden_states, self))
 
+
+class XPosModel(DepthModel):
+    """Positions by the rotations of xPos."""
+
     def context(self, hidden: torch.Tensor, mask: torch.Tensor, call: ForwardCall) -> PaddedContext:
         """Inputs of attention of new tokens (B, S, E), by the mask of all columns."""
         config, cache = self.config, call.cache
@@ -543,5 +526,28 @@ class DepthModel(BaseModel):
         if cache is None:
             return PaddedContext(attention_mask, batch_rotations(config, mask, call.full))
         columns = cache.columns(hidden.shape[1], hidden.device)
-        rotations, key_scale = cached_rotations(config, columns, mask.shape[1])
+        rotations, key_scale = self.cached_rotations(columns, mask.shape[1])
         return PaddedContext(attention_mask, rotations, key_scale=key_scale)
+
+    def cached_rotations(self, columns: torch.Tensor, num_keys: int) -> tuple[Rotations, torch.Tensor]:
+        """Tables (1, S, 1, h) of new tokens in `columns` (S,), and the decay (K, D) of all keys from their middle.
+
+        Cached keys are rotated but not scaled, because scales measured from a fixed point leave the range of half
+        precision within a few thousand tokens.
+        """
+        config, length = self.config, columns.shape[0]
+        sizes = (config.head_dim, config.xpos_scale_base)
+        kept = 1 << (num_keys - 1).bit_length()
+        if length == 1 and kept <= MAX_KEPT_COLUMNS and not in_graph():
+            # the newest token, whose scales are 1
+            turn = kept_turns(kept, config.head_dim, columns.device)[:, num_keys - 1 : num_keys]
+            return Rotations(turn, turn), kept_decay(kept, *sizes, columns.device)[kept - num_keys :]
+        center = columns[length // 2]
+        angles = rotation_angles(columns[None], config.head_dim)
+        rotations = Rotations(
+            rotation_table(angles, xpos_scales(columns - center, *sizes)[None]), rotation_table(angles)
+        )
+        # columns that have no key yet may be far away
+        distances = (center - torch.arange(num_keys, device=columns.device)).clamp_min(-length)
+        decay = xpos_scales(distances, *sizes).float()
+        return rotations, decay.repeat_interleave(2, dim=-1)

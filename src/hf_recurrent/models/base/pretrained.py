@@ -14,7 +14,6 @@ from transformers.utils import logging
 from ..config.base import Capabilities, is_of
 from ..config.saved_names import renamed
 from ..depth.objectives import prior_divergence
-from ..ops.exit_probe import ExitProbe
 from ..ops.initialization import embedding_like
 from ..ops.losses import mean_of
 from .arguments import call_options
@@ -216,14 +215,21 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """What fills the map of language models from states to token ids."""
         return embedding_like(config.initializer_range)
 
-    def build_probe(self, config, num_features: int) -> None:
-        size = getattr(config, "exit_probe_size", 0)
-        if size > 0:
-            self.exit_probe = ExitProbe(num_features, size)
-            # data-parallel ranks would wait for its gradient, which training never computes
-            self._ddp_params_and_buffers_to_ignore = [
-                f"exit_probe.{name}" for name, _ in self.exit_probe.named_parameters()
-            ]
+    def left_out(self, *args):
+        """What code of a checkpoint has instead of methods that its config does not need, see `hub/bundle.py`.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "this needs code that the checkpoint was saved without, because its config had another depth_objective, "
+            "depth_sampling or exit_probe_size, or its head no cache: import hf_recurrent before you load it"
+        )
+
+    loss_by_objective = left_out
+    drawn_depth = left_out
+    build_probe = left_out
+    cached_rotations = left_out
 
     def loss_options(self) -> dict[str, bool]:
         """Arguments of the base model that a loss requires.

@@ -24,7 +24,7 @@ from ..ops.checks import check_halting_threshold, check_not_nan
 from ..ops.graphs import in_graph
 from ..ops.halting_heads import HaltingHead
 from ..ops.sharding import is_sharded, same_on_all_ranks
-from .base_model import BaseModel, DepthModel, ForwardCall
+from .base_model import BaseModel, ForwardCall, XPosModel
 
 logger = logging.get_logger(__name__)
 
@@ -139,6 +139,9 @@ class AdaptiveDepthModel(BaseModel):
         fixed = self.config.depth_sampling == "fixed" or max_depth is not None or cache is not None
         if fixed or not self.training:
             return max_depth
+        return self.drawn_depth()
+
+    def drawn_depth(self) -> int:
         steps = sampled_depth(self.config, self.config.num_hidden_layers, self.depth_generator)
         return same_on_all_ranks([steps], self.device)[0] if is_sharded(self) else steps
 
@@ -279,7 +282,7 @@ class SharedBlockModel(AdaptiveDepthModel):
         )
 
 
-class DepthRecurrentModel(SharedBlockModel, DepthModel):
+class DepthRecurrentModel(SharedBlockModel, XPosModel):
     """One shared block over all tokens of a sequence."""
 
     def build(self, config, block: nn.Module) -> None:

@@ -225,10 +225,6 @@ class Layout:
         self.row_ends: torch.Tensor | None = None
         self.counts: torch.Tensor | None = None
 
-    @property
-    def can_compact(self) -> bool:
-        return self.leaves is not None
-
     def one_by_one(self, state: NamedTuple) -> tuple["Layout", NamedTuple]:
         """The layout that tokens can leave, where they leave one by one, and its state; before the first does."""
         return self, state
@@ -297,11 +293,7 @@ class Layout:
     def largest_change(self, before: torch.Tensor, after: torch.Tensor, by_row: bool) -> torch.Tensor:
         """Relative change of the states of each unit, or the largest of each unit's row."""
         change = relative_change(before, after)
-        return self.for_units(self.largest_of_rows(change)) if by_row else change
-
-    def largest_of_rows(self, values: torch.Tensor) -> torch.Tensor:
-        """The largest of values >= 0 of each row's tokens: (R,)."""
-        return torch.where(self.mask, self.lays_out(values), 0.0).amax(-1)
+        return self.for_units(torch.where(self.mask, self.lays_out(change), 0.0).amax(-1)) if by_row else change
 
     def ends(self, pooling: str) -> torch.Tensor:
         """Index (R,) of each row's last token, or of its first, among the places (R, W), row-major."""
@@ -552,9 +544,6 @@ class PackedLayout(Layout):
 
     def flat(self, states: torch.Tensor) -> torch.Tensor:
         return states
-
-    def largest_of_rows(self, values: torch.Tensor) -> torch.Tensor:
-        return values.new_zeros(self.mask.shape[0]).scatter_reduce(0, self.row, values, "amax")
 
     @property
     def units(self) -> torch.Tensor:

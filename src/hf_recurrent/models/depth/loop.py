@@ -98,7 +98,7 @@ class Pruner:
     """
 
     def __init__(self, options: DepthOptions, strategy: HaltingStrategy, block: nn.Module, layout: Layout):
-        self.may_compact = options.may_compact(strategy) and layout.can_compact
+        self.may_compact = options.may_compact(strategy) and layout.leaves is not None
         stops = options.ends_early(strategy) and (strategy.halts or strategy.exits)
         self.may_stop = stops and not in_graph()
         # steps of a captured graph, which later runs of it may leave out; a record of each needs them all

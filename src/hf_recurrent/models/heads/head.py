@@ -15,6 +15,7 @@ from ..base.exit_calibration import calibration_problem
 from ..base.outputs import RecurrentOutput
 from ..depth.exit_criteria import AnswerHead
 from ..depth.objectives import objective_loss
+from ..ops.exit_probe import ExitProbe
 from ..ops.initialization import initialized_linear, torch_default
 from ..ops.layers import of_tokens
 from ..ops.losses import NO_TARGET, num_labelled, token_losses
@@ -71,8 +72,8 @@ class Head:
         self.num_labels = config.num_labels
         self.model = self.base_model_class(config)
         self.build_head(config)
-        if self.answers not in ("span", "choice"):
-            self.build_probe(config, self.num_features)
+        if self.answers not in ("span", "choice") and getattr(config, "exit_probe_size", 0) > 0:
+            self.build_probe(config)
         self.post_init()
 
     def check_config(self, config) -> None:
@@ -85,6 +86,12 @@ class Head:
     def num_features(self) -> int:
         siamese = self.pools and self.config.pair_encoding == "siamese"
         return self.config.hidden_size * (4 if siamese else 1)
+
+    def build_probe(self, config) -> None:
+        self.exit_probe = ExitProbe(self.num_features, config.exit_probe_size)
+        # data-parallel ranks would wait for its gradient, which training never computes
+        names = (f"exit_probe.{name}" for name, _ in self.exit_probe.named_parameters())
+        self._ddp_params_and_buffers_to_ignore = list(names)
 
     def predict(self, features: torch.Tensor, steps: int | torch.Tensor | None = None) -> torch.Tensor:
         """Logits (..., C) from features (..., F), of sequences or of tokens, after so many depth steps."""
@@ -163,7 +170,10 @@ class Head:
         """
         if not self.supervises_steps:
             return losses(final)
-        return objective_loss(self.config, [losses(logits) for logits in by_step], distribution)
+        return self.loss_by_objective([losses(logits) for logits in by_step], distribution)
+
+    def loss_by_objective(self, losses: Sequence[torch.Tensor], distribution: torch.Tensor | None) -> torch.Tensor:
+        return objective_loss(self.config, losses, distribution)
 
     def token_loss(
         self, logits: torch.Tensor, outputs: RecurrentOutput, targets: torch.Tensor, mask: torch.Tensor | None

@@ -3,7 +3,7 @@
 from torch import nn
 from transformers.generation import GenerationMixin
 
-from ..base.base_model import DepthModel, run_layers
+from ..base.base_model import XPosModel, run_layers
 from ..base.pretrained import RecurrentPreTrainedModel
 from ..depth.loop import DepthOutput
 from ..heads.causal import ForCausalLM
@@ -20,7 +20,7 @@ class XPosTransformerPreTrainedModel(RecurrentPreTrainedModel):
     config: XPosTransformerConfig
 
 
-class XPosTransformerModel(DepthModel, XPosTransformerPreTrainedModel):
+class XPosTransformerModel(XPosModel, XPosTransformerPreTrainedModel):
     """A stack of unshared blocks."""
 
     def __init__(self, config: XPosTransformerConfig):
