@@ -15,6 +15,7 @@ import itertools
 import math
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -104,9 +105,16 @@ class Operators(TorchDispatchMode):
 
 
 def sampled(call: Callable[[], object], seconds: float, seconds_of_call: float) -> Counter:
-    """Samples by cause, of calls for about so many seconds."""
-    found = Counter()
-    before = signal.signal(signal.SIGPROF, lambda _, frame: found.update((cause_of(frame),)))
+    """Seconds by cause, of calls for about so many seconds."""
+    found, latest = Counter(), time.process_time()
+
+    def sample(_: int, frame: FrameType | None) -> None:
+        # an operator of several intervals is noted once, at its end
+        nonlocal latest
+        latest, before = time.process_time(), latest
+        found[cause_of(frame)] += latest - before
+
+    before = signal.signal(signal.SIGPROF, sample)
     signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
     try:
         for _ in range(math.ceil(seconds / seconds_of_call)):
@@ -123,7 +131,8 @@ def profiled(call: Callable[[], object], args: argparse.Namespace) -> tuple[dict
     with Operators() as operators:
         call()
     samples = sampled(call, args.seconds, seconds)
-    shares = {cause: 100 * number / samples.total() for cause, number in samples.items()}
+    whole = sum(samples.values())
+    shares = {cause: 100 * taken / whole for cause, taken in samples.items()}
     calls = {"all": operators.calls.total(), **{cause: operators.calls[cause] for cause in SHOWN}}
     return calls, {"ms": 1e3 * seconds, **{cause: shares.get(cause, 0.0) for cause in SHOWN}}
 

@@ -155,7 +155,8 @@ def counted(model: torch.nn.Module, call: Callable[[], object]) -> Work:
         for module in (early_exit, stick_breaking):
             stack.enter_context(mock.patch.object(module, "halted_by", lambda live, halts: live & ~halts))
         # of models this small, as of larger ones
-        stack.enter_context(mock.patch.object(loop, "PRODUCTS_PER_COMPACTION", 0))
+        for constant in ("PRODUCTS_PER_COMPACTION", "PRODUCTS_PER_MOVE"):
+            stack.enter_context(mock.patch.object(loop, constant, 0))
         for each in (watched(model, operators, tokens), lists, operators):
             stack.enter_context(each)
         call()

@@ -27,7 +27,7 @@ from support.families import (
 # models this small only lose by threads
 torch.set_num_threads(1)
 # nor would units that have halted ever be gathered out
-loop.PRODUCTS_PER_COMPACTION = 0
+loop.PRODUCTS_PER_COMPACTION = loop.PRODUCTS_PER_MOVE = 0
 
 # of one module
 IMPORT_SECONDS = 0.005

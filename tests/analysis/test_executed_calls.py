@@ -54,8 +54,12 @@ def passed(model, block, inputs):
 
     def count(_, arguments):
         states, context, *_ = arguments
-        packs_rows = isinstance(context, PackedContext) and not by_token
-        seen.append(context.queries.num_rows if packs_rows else len(states))
+        if isinstance(context, PackedContext) and not by_token:
+            seen.append(context.queries.num_rows)
+        else:
+            # all tokens are there until one leaves, or their whole row
+            is_padded = by_token and states.dim() == 3 and model.config.model_type != "ndr"
+            seen.append(int(inputs["attention_mask"].sum()) if is_padded else len(states))
 
     hook = block.register_forward_pre_hook(count)
     with torch.no_grad():

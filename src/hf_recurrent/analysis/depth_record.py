@@ -63,7 +63,7 @@ class DepthRecord:
         base = model.base_model
         run_depth = base.run_depth
         # what is before the steps is the same wherever they stop
-        self.before = {"embedded": once(base.embedded), "context": once(base.context)}
+        self.before = {name: once(getattr(base, name)) for name in ("embedded", "context") if hasattr(base, name)}
 
         def run(hidden: torch.Tensor, mask: torch.Tensor, *more: Any) -> DepthOutput:
             self.mask = mask

@@ -106,7 +106,8 @@ class Pruner:
         self.sharded = self.may_stop and is_sharded(block)
         self.on_cpu = layout.mask.device.type == "cpu"
         self.takes_outputs = self.on_cpu and self.may_stop and self.may_compact and layout.discards_halted
-        self.strategy, strategy.freezes = strategy, not self.takes_outputs
+        # until one halts, where no unit is padding
+        self.strategy, strategy.freezes = strategy, not (self.takes_outputs or (layout.full and self.on_cpu))
         self.finished: list[Finished] = []
         # of the latest state: its own, which is another tensor if a unit has halted; the units or rows that can leave,
         # of which so many live; and those among them whose outputs have been taken, if any

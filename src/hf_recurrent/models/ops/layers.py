@@ -150,7 +150,7 @@ class ReproducibleLinear(nn.modules.linear.NonDynamicallyQuantizableLinear):
         if self.out_features > 2:
             return nn.functional.linear(states, aligned(self.weight), self.bias)
         if self.out_features == 1:
-            outputs = (states * self.weight).sum(-1, keepdim=True)
+            outputs = (states * self.weight.squeeze(0)).sum(-1, keepdim=True)
         else:
             outputs = torch.stack([(states * weight).sum(-1) for weight in self.weight.unbind()], dim=-1)
         return outputs if self.bias is None else outputs + self.bias
