@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hf_recurrent.models.depth import early_exit, loop, stick_breaking
+from hf_recurrent.models.depth import halting, loop
+from hf_recurrent.models.ops import checks
 
 # parts of models by the class of a module, else by its name, if it is in no part that is known by its own
 CLASSES = {"ExpertMap": "experts", "FeedForwardExperts": "experts", "Router": "routers"}
@@ -152,11 +153,13 @@ def counted(model: torch.nn.Module, call: Callable[[], object]) -> Work:
     """The work of a call of the model, backward passes in it included, as on a GPU, which is not asked who lives."""
     operators, lists, tokens = OperatorCounter(), ListCounter(), []
     with ExitStack() as stack:
-        for module in (early_exit, stick_breaking):
-            stack.enter_context(mock.patch.object(module, "halted_by", lambda live, halts: live & ~halts))
-        # of models this small, as of larger ones
-        for constant in ("PRODUCTS_PER_COMPACTION", "PRODUCTS_PER_MOVE"):
-            stack.enter_context(mock.patch.object(loop, constant, 0))
+        for module in (halting, loop):
+            stack.enter_context(mock.patch.object(module, "at_hand", return_value=False))
+        stack.enter_context(
+            mock.patch.object(
+                checks, "values_of", lambda *tensors: torch.stack([each.double() for each in tensors]).tolist()
+            )
+        )
         for each in (watched(model, operators, tokens), lists, operators):
             stack.enter_context(each)
         call()

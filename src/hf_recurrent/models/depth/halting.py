@@ -41,9 +41,14 @@ def select_units(state: NamedTuple, index: torch.Tensor) -> NamedTuple:
     return map_state(state, select, select)
 
 
+def at_hand(tensor: torch.Tensor) -> bool:
+    """Whether the host reads it without a wait for an accelerator, and may: a graph must not depend on data."""
+    return tensor.device.type == "cpu" and not in_graph()
+
+
 def halted_by(live: torch.Tensor, halts: torch.Tensor) -> torch.Tensor:
     """`live` (U,) without the units that halt; the same tensor where the host knows that none of them lived."""
-    if live.device.type == "cpu" and not in_graph() and not bool((live & halts).any()):
+    if at_hand(live) and not bool((live & halts).any()):
         return live
     return live & ~halts
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..ops.graphs import end_of_step, in_graph
 from ..ops.sharding import is_sharded, largest_over_ranks
-from .halting import HaltingStrategy
+from .halting import HaltingStrategy, at_hand
 from .layouts import Finished, Layout, is_launch_bound
 
 # of halted units, from which on an accelerator gathers them out
@@ -104,10 +104,10 @@ class Pruner:
         # steps of a captured graph, which later runs of it may leave out; a record of each needs them all
         self.may_skip = stops and in_graph() and not options.record_halting
         self.sharded = self.may_stop and is_sharded(block)
-        self.on_cpu = layout.mask.device.type == "cpu"
-        self.takes_outputs = self.on_cpu and self.may_stop and self.may_compact and layout.discards_halted
+        self.at_hand = at_hand(layout.mask)
+        self.takes_outputs = self.at_hand and self.may_stop and self.may_compact and layout.discards_halted
         # until one halts, where no unit is padding
-        self.strategy, strategy.freezes = strategy, not (self.takes_outputs or (layout.full and self.on_cpu))
+        self.strategy, strategy.freezes = strategy, not (self.takes_outputs or (layout.full and self.at_hand))
         self.finished: list[Finished] = []
         # of the latest state: its own, which is another tensor if a unit has halted; the units or rows that can leave,
         # of which so many live; and those among them whose outputs have been taken, if any
@@ -125,7 +125,7 @@ class Pruner:
         if state.live is self.seen or in_graph():
             return
         self.seen = state.live
-        if self.on_cpu and not self.takes_outputs:
+        if self.at_hand and not self.takes_outputs:
             self.strategy.freezes = not bool(state.live.all())
         if not self.may_stop:
             return
@@ -167,7 +167,7 @@ class Pruner:
         """Whether compaction pays; called once a step."""
         present, num_tokens, width = self.live.numel(), hidden.shape[:-1].numel(), hidden.shape[-1]
         halted = present - self.count
-        if not self.on_cpu:
+        if not self.at_hand:
             launch_bound = is_launch_bound(hidden.device, num_tokens, width)
             return not launch_bound and halted >= max(1, present * MIN_SHARE_ON_ACCELERATOR)
         # maps of attention and of a feed-forward network of usual sizes, and attention

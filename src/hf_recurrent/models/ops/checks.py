@@ -20,9 +20,7 @@ def refuse(*problems: Problem) -> None:
     if in_graph():
         return
     # one transfer for all
-    wrong = [holds for holds, _ in problems]
-    if len(wrong) > 1 and wrong[0].device.type != "cpu":
-        wrong = torch.stack(wrong).tolist()
+    wrong = [problems[0][0]] if len(problems) == 1 else values_of(*(holds for holds, _ in problems))
     for holds, (_, message) in zip(wrong, problems, strict=True):
         if holds:
             raise ValueError(message())
