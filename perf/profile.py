@@ -33,7 +33,7 @@ from .models import Batch, add_size_options, build, infer, mixed_batch, never_ha
 
 ON_DEVICES = False
 INTERVAL = 0.001
-TOKENS = 64
+TOKENS, MOST_TEXTS = 64, 8
 ROOT = str(Path(hf_recurrent.__file__).parent / "models") + "/"
 # by function, file and folder; the most exact one counts
 CAUSES = {
@@ -196,7 +196,8 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
         for width, batch_size in itertools.product(args.widths, args.batch_sizes):
             args.hidden_size, setting = width, {"width": width, "batch": batch_size}
             found.append(({**setting, "context": 0}, profiled(forward(architecture, batch_size, args), args)))
-            for context in args.contexts:
+            # caches of more texts take gigabytes
+            for context in args.contexts if batch_size <= MOST_TEXTS else ():
                 call = decoding(architecture, batch_size, context, args)
                 found.append(({**setting, "context": context}, profiled(call, args)))
         rows = [({**setting, **calls}, {**setting, **shares}) for setting, (calls, shares) in found]

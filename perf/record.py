@@ -21,7 +21,7 @@ RECORDED = {
     "halting": ["--num-steps", "10", "--batch-size", "16", "--length", "48", "--repeats", "3"],
     "exits": [],
     "plain": [],
-    "profile": ["--seconds", "2"],
+    "profile": ["--seconds", "1", "--repeats", "3"],
     "sut": ["--batch-size", "16", "--repeats", "3"],
     "ouro": ["--repeats", "3"],
     "evaluation": [],
