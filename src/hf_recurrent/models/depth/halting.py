@@ -48,9 +48,7 @@ def at_hand(tensor: torch.Tensor) -> bool:
 
 def halted_by(live: torch.Tensor, halts: torch.Tensor) -> torch.Tensor:
     """`live` (U,) without the units that halt; the same tensor where the host knows that none of them lived."""
-    if at_hand(live) and not bool((live & halts).any()):
-        return live
-    return live & ~halts
+    return live if at_hand(live) and not bool((live & halts).any()) else live & ~halts
 
 
 def expand_units(per_unit: torch.Tensor, states: torch.Tensor, unit: torch.Tensor | None = None) -> torch.Tensor:
