@@ -122,7 +122,7 @@ class ExpertMap(nn.Module):
             return results if len(weight) == 1 else results.gather(1, expert.expand(-1, -1, weight.shape[2]))
         states = states * gates[..., None]
         if len(weight) > 1:
-            zeros = states.new_zeros(len(states), *weight.shape[:2])
+            zeros = states.new_zeros(states.shape[0], *weight.shape[:2])
             states = zeros.scatter(1, expert.expand_as(states), states)
         return states.flatten(1) @ weight.flatten(0, 1)
 
@@ -162,7 +162,7 @@ class FeedForwardExperts(nn.Module):
         if dispatch.order is None:
             states = hidden_states.expand(self.num_experts, -1, -1)
             inner = self.act_fn(torch.baddbmm(self.up_proj_bias[:, None], states, self.up_proj))
-            gates = top_k_weights.new_zeros(len(top_k_weights), self.num_experts)
+            gates = top_k_weights.new_zeros(top_k_weights.shape[0], self.num_experts)
             gates = gates.scatter(1, top_k_index, top_k_weights)
             return torch.bmm(inner * gates.t()[..., None], self.down_proj).sum(0) + gates @ self.down_proj_bias
         inner = dispatch.products(dispatch.spread(hidden_states), self.up_proj, grouped, self.up_proj_bias)
