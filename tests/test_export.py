@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from hf_recurrent import ARCHITECTURES
 from hf_recurrent.hub.bundle import GENERATES, carried_heads, code_files
 from hf_recurrent.hub.checkpoint import save_checkpoint
+from hf_recurrent.models.depth import loop
 from hf_recurrent.models.sut.modeling_sut import SUTForConditionalGeneration
 from support.client import must_succeed, run_client
 from support.compare import assert_same, gradients
@@ -218,8 +219,10 @@ def test_the_code_of_a_checkpoint_computes_the_same(case, tmp_path, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_clean_process_computes_the_same(architecture, tmp_path):
+def test_a_clean_process_computes_the_same(architecture, tmp_path, monkeypatch):
     """Outputs, gradients and generated text of every head, and outputs after that process saved the model again."""
+    # gathers as late as that process: sums in another order differ
+    monkeypatch.setattr(loop, "PRODUCTS_PER_COMPACTION", 1 << 23)
     check([case for case in CASES if case.architecture == architecture], tmp_path)
 
 
