@@ -21,14 +21,14 @@ NAMES = ("ut", "gut", "gutlb", "sut", "ndr_act", "gut_token")
 MOST_CYCLES = 400_000
 
 
-class CountAtOnce(depth_loop.LiveCount):
+class CountAtOnce(depth_loop.LateValues):
     """Waits for each count."""
 
     def poll(self, live: torch.Tensor) -> int:
         return int(live.sum())
 
 
-class LateCount(depth_loop.LiveCount):
+class LateCount(depth_loop.LateValues):
     """Knows each count a step after it was taken: what a device may do, on one that does all at once."""
 
     def __init__(self):
@@ -70,14 +70,14 @@ def late_counting(setting: Setting, seed: int, number: int) -> list[Table]:
         models = {name: make_model(BY_NAME[name]).to(device) for name in NAMES}
         generator = torch.Generator().manual_seed(seed)
         ends = [] if setting.device == "cpu" else [delays(model, generator) for model in models.values()]
-        count = LateCount if setting.device == "cpu" else depth_loop.LiveCount
+        count = LateCount if setting.device == "cpu" else depth_loop.LateValues
         for name, batch in random_batches(number, seed, setting.toy):
             variant, there = BY_NAME[name], on(device, batch)
             # chances of every kind of depth: few steps, many, and such as the tests are about
             threshold = {"halting_threshold": (1e-6, 0.5, 0.95)[seed % 3]}
-            with mock.patch.object(depth_loop, "LiveCount", count):
+            with mock.patch.object(depth_loop, "LateValues", count):
                 late = compute(models[name], variant, there, **threshold)
-            with mock.patch.object(depth_loop, "LiveCount", CountAtOnce):
+            with mock.patch.object(depth_loop, "LateValues", CountAtOnce):
                 expected = compute(models[name], variant, there, **threshold)
             assert_same(back(late), back(expected), TOLERANCE)
         for end in ends:

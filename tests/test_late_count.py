@@ -7,8 +7,8 @@ from hf_recurrent.models.sut import depth
 from support.compare import assert_same, compute, gradients
 
 
-class LateCount(depth_loop.LiveCount):
-    """Knows each count one step after it was taken, as `LiveCount` does on CUDA.
+class LateCount(depth_loop.LateValues):
+    """Knows each count one step after it was taken, as `LateValues` does on CUDA.
 
     Attributes:
         polls: how often any of them was asked.
@@ -35,7 +35,7 @@ def decides(model, variant) -> bool:
 def late(monkeypatch):
     def make_late():
         for module in (depth_loop, depth):
-            monkeypatch.setattr(module, "LiveCount", LateCount)
+            monkeypatch.setattr(module, "LateValues", LateCount)
         monkeypatch.setattr(LateCount, "polls", 0)
 
     return make_late

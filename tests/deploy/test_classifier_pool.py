@@ -26,7 +26,7 @@ EXITS = {
 }
 
 
-class AlwaysLate(classifier_pool.Late):
+class AlwaysLate(classifier_pool.LateValues):
     """A device's counts, on one that does all at once."""
 
     def poll(self, values: torch.Tensor) -> list | None:
@@ -70,7 +70,7 @@ def test_answers_with_exits(variant, criterion):
 
 @pytest.mark.parametrize("name", ["ut", "gut", "ndr", "albert_recurrent"])
 def test_graphs_and_late_counts_answer_the_same(name, monkeypatch):
-    monkeypatch.setattr(classifier_pool, "Late", AlwaysLate)
+    monkeypatch.setattr(classifier_pool, "LateValues", AlwaysLate)
     variant, options = BY_NAME[name], EXITS["agreement"] if name != "ut" else {}
     model = make_model(variant)
     with without_gpu() as made:

@@ -36,7 +36,7 @@ EXITS = {
 }
 
 
-class AlwaysLate(decoding.Late):
+class AlwaysLate(decoding.LateValues):
     """A device's reports, on one that does all at once."""
 
     def poll(self, values: torch.Tensor) -> list | None:
@@ -90,7 +90,7 @@ def test_depth_and_threshold_of_calls(name):
 
 @pytest.mark.parametrize("name", ["ut", "gut", "gut_no_transition", "ndr", "ouro_recurrent", "huginn_recurrent"])
 def test_graphs_and_late_reports_write_the_same(name, monkeypatch):
-    monkeypatch.setattr(decoding, "Late", AlwaysLate)
+    monkeypatch.setattr(decoding, "LateValues", AlwaysLate)
     model = make_language_model(LANGUAGE_BY_NAME[name])
     with without_gpu() as made:
         engine = DecodingEngine(model, slots=3, max_length=14, graph=True, **EXITS["agreement"])

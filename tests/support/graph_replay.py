@@ -69,14 +69,14 @@ def without_gpu(count: type | None = None) -> Iterator[list[Tape]]:
     """Replace graphs by tapes, for models on the CPU -> those that are made.
 
     Args:
-        count: stands in for `LiveCount`, if given.
+        count: stands in for `LateValues`, if given.
     """
     with contextlib.ExitStack() as stack:
         for module in (deploy_graphs, training_graphs):
             stack.enter_context(mock.patch.object(module, "CaptureStream", NoStream))
         stack.enter_context(mock.patch.object(deploy_graphs, "check_capturable"))
         if count is not None:
-            stack.enter_context(mock.patch.object(deploy_graphs, "LiveCount", count))
+            stack.enter_context(mock.patch.object(deploy_graphs, "LateValues", count))
         stack.enter_context(mock.patch.object(torch.cuda, "CUDAGraph", Tape))
         stack.enter_context(mock.patch.object(torch.cuda, "synchronize"))
         # takes longer than the rest, and nothing is on another stream

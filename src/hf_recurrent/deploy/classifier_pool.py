@@ -12,14 +12,14 @@ from transformers import PreTrainedModel
 
 from ..models.base.outputs import RecurrentOutput
 from ..models.depth.layouts import PaddedLayout
-from ..models.depth.loop import DepthOutput
+from ..models.depth.loop import DepthOutput, LateValues
 from ..models.heads.classification import ForSequenceClassification
 from ..models.ops.attention import NO_ROTATIONS, PaddedContext
 from ..models.ops.graphs import capturing
 from ..models.ops.masks import as_implemented
 from ..models.ops.positions import tokens_first
 from .cuda_graphs import repeated
-from .slots import Late, Slots, check_slots
+from .slots import Slots, check_slots
 
 # those whose sequences begin with an embedding and end with a pooling
 POOLED = ("ut", "gut", "ndr", "albert_recurrent")
@@ -188,7 +188,7 @@ class ClassifierPool:
                 self.pools[width] = self.rows(width)
             pool = self.pools[width]
             for which in (widths == width).nonzero().squeeze(-1).split(WAITING):
-                number, late, left = len(which), Late(), None
+                number, late, left = len(which), LateValues(), None
                 for memory, values in ((pool.ids, ids), (pool.types, types)):
                     memory[:number] = values[which, :width]
                 pool.lengths[:number] = lengths[which]

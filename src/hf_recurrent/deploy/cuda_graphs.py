@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from ..models.depth.loop import LiveCount
+from ..models.depth.loop import LateValues
 from ..models.ops.graphs import capturing
 from ..models.ops.masks import is_flash
 
@@ -116,14 +116,14 @@ class Captured:
 
     def replay(self) -> Any:
         """Run the graphs; steps that are left when no unit lives are left out."""
-        ended, latest, count = None, None, LiveCount()
+        ended, latest, count = None, None, LateValues()
         for graph, loop, live in self.pieces:
             if loop is not None and loop is ended:
                 continue
             if loop is not latest:
-                latest, count = loop, LiveCount()
+                latest, count = loop, LateValues()
             graph.replay()
-            if loop is not None and count.poll(live) == 0:
+            if loop is not None and count.poll(live.sum()) == 0:
                 ended = loop
         return self.outputs
 

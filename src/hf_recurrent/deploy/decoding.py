@@ -17,13 +17,14 @@ from transformers import PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWar
 
 from ..models.depth.cache import PastKeyValue
 from ..models.depth.layouts import PaddedLayout, keeps_keys
+from ..models.depth.loop import LateValues
 from ..models.ndr.attention import RoutingContext
 from ..models.ops.attention import PaddedContext, Rotations
 from ..models.ops.layers import where_rows
 from ..models.ops.masks import as_implemented
 from ..models.ops.positions import rotation_angles, rotation_table, sinusoids, xpos_scales
 from .cuda_graphs import repeated
-from .slots import Late, Slots, check_slots
+from .slots import Slots, check_slots
 
 # those whose cache has keys of every token and step
 DECODED = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
@@ -318,7 +319,7 @@ class DecodingEngine(Slots):
         ends = self.model.generation_config.eos_token_id if eos_token_id is None else eos_token_id
         self.remaining.zero_()
         run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
-        late, texts = Late(), [None] * len(self.step)
+        late, texts = LateValues(), [None] * len(self.step)
         while waiting or ready or texts.count(None) < len(texts):
             for slot, text in enumerate(texts):
                 if text is None and waiting and not ready:

@@ -29,24 +29,6 @@ def merged(rows: torch.Tensor, new: Any, old: Any) -> Any:
     return old if old is None or new.shape != old.shape else where_rows(rows, new, old)
 
 
-class Late:
-    """Values after each replay, read one replay late where reading the newest would keep a device waiting."""
-
-    def __init__(self):
-        self.pending: tuple[torch.Tensor, torch.cuda.Event] | None = None
-
-    def poll(self, values: torch.Tensor) -> list | None:
-        """The newest values that are known, None while there are none yet."""
-        if values.device.type != "cuda":
-            return values.tolist()
-        arrived, self.pending = self.pending, (values.to("cpu", non_blocking=True), torch.cuda.Event())
-        self.pending[1].record(torch.cuda.current_stream(values.device))
-        if arrived is None:
-            return None
-        arrived[1].synchronize()
-        return arrived[0].tolist()
-
-
 class Slots:
     """Slots with a state and a depth step each, for calls of a model with the same options.
 

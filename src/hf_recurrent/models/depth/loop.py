@@ -66,28 +66,27 @@ class DepthOutput(NamedTuple):
     extras: tuple | None = None  # of the architecture's own
 
 
-class LiveCount:
-    """The number of live units, without making an accelerator wait for the host.
+class LateValues:
+    """Values of each step, such as the number of live units, without making an accelerator wait for the host.
 
-    On an accelerator the count is copied in the background and read one step late: by then it has arrived while
-    the next step was being queued. Deciding late is exact, because halted units are masked until compaction.
+    On an accelerator they are copied in the background and read one step late: by then they have arrived while the
+    next step was being queued. Deciding late is exact, because halted units are masked until compaction.
     """
 
     def __init__(self):
         self.pending: tuple[torch.Tensor, torch.cuda.Event] | None = None
 
-    def poll(self, live: torch.Tensor) -> int | None:
-        """The newest count that is known, None while there is none yet."""
-        count = live.sum()
-        if count.device.type != "cuda":
-            return int(count)
-        arrived, self.pending = self.pending, (count.to("cpu", non_blocking=True), torch.cuda.Event())
+    def poll(self, values: torch.Tensor) -> int | list | None:
+        """The newest values that are known, as `tolist` has them; None while there are none yet."""
+        if values.device.type != "cuda":
+            return values.tolist()
+        arrived, self.pending = self.pending, (values.to("cpu", non_blocking=True), torch.cuda.Event())
         # of the device that copies, which need not be the current one
-        self.pending[1].record(torch.cuda.current_stream(count.device))
+        self.pending[1].record(torch.cuda.current_stream(values.device))
         if arrived is None:
             return None
         arrived[1].synchronize()
-        return int(arrived[0])
+        return arrived[0].tolist()
 
 
 class Pruner:
@@ -112,7 +111,7 @@ class Pruner:
         # of the latest state: its own, which is another tensor if a unit has halted; the units or rows that can leave,
         # of which so many live; and those among them whose outputs have been taken, if any
         self.seen: torch.Tensor | None = None
-        self.live, self.live_count, self.count = torch.empty(0), LiveCount(), None
+        self.live, self.live_count, self.count = torch.empty(0), LateValues(), None
         self.taken: torch.Tensor | None = None
         # products of halted units since the latest compaction
         self.wasted = 0
@@ -130,7 +129,7 @@ class Pruner:
         if not self.may_stop:
             return
         self.live = layout.has_live_units(state.live) if self.may_compact else state.live
-        self.count = self.live_count.poll(self.live)
+        self.count = self.live_count.poll(self.live.sum())
         if self.takes_outputs:
             new = ~self.live if self.taken is None else ~(self.live | self.taken)
             index = new.nonzero().squeeze(-1)

@@ -14,7 +14,7 @@ from torch import nn
 from ..depth.depth_cache import MIN_SHARE_TO_SPREAD
 from ..depth.halting import HaltingStrategy, select_units
 from ..depth.layouts import Finished, Layout, packing_pays
-from ..depth.loop import DepthOptions, LiveCount
+from ..depth.loop import DepthOptions, LateValues
 from ..ops.attention import KeyValue
 from ..ops.flex_attention import FlexMask, is_flex
 from ..ops.graphs import in_graph
@@ -63,7 +63,7 @@ class SparseLayout(Layout):
     # tokens with new keys and their soft states, if those differ from the tokens present
     leaving: tuple[torch.Tensor | None, torch.Tensor] | None = None
     # set where only live tokens attend and have experts, among those that are present
-    live_count: LiveCount | None = None
+    live_count: LateValues | None = None
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class SparseLayout(Layout):
         # tokens that cannot leave can do without experts, unless attention is recorded; a piece may be padding only
         may_spare = options.compaction and not (options.record_states or in_graph() or options.may_compact(strategy))
         if may_spare and (strategy.halts or strategy.exits) and bool(mask.any()):
-            self.live_count = LiveCount()
+            self.live_count = LateValues()
         self.lay_out_queries(None)
 
     def lay_out_queries(self, served: torch.Tensor | None) -> None:
@@ -186,7 +186,7 @@ class SparseLayout(Layout):
     def advance(self, block: nn.Module, state: NamedTuple, step: int) -> tuple[BlockOutput, "SparseLayout"]:
         layout = copy.copy(self)
         layout.fresh, source = self.new_keys(state)
-        count = None if self.live_count is None else self.live_count.poll(state.live)
+        count = None if self.live_count is None else self.live_count.poll(state.live.sum())
         served = (state.live if self.served is None else self.served).numel()
         spares = count is not None and count < served
         if spares and (count == 0 or packing_pays(served, count, source.shape[-1])):
