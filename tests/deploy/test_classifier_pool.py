@@ -11,7 +11,7 @@ from hf_recurrent.deploy import ClassifierPool, classifier_pool
 from hf_recurrent.deploy.classifier_pool import POOLED
 from support.compare import assert_close
 from support.families import BY_NAME, EXPECTED_VARIANTS, VARIANTS, Variant, make_batch, make_model, tiered
-from support.graph_replay import without_gpu
+from support.graph_replay import AlwaysLate, without_gpu
 
 CLASSIFIERS = tuple(
     each
@@ -24,14 +24,6 @@ EXITS = {
     "agreement": {"exit_criterion": "agreement", "exit_threshold": 0.05, "exit_patience": 2},
     "stability": {"exit_criterion": "stability", "min_depth": 3},
 }
-
-
-class AlwaysLate(classifier_pool.LateValues):
-    """A device's counts, on one that does all at once."""
-
-    def poll(self, values: torch.Tensor) -> list | None:
-        arrived, self.pending = self.pending, values.tolist()
-        return arrived
 
 
 def batch_of(variant: Variant, rows: int = 24, length: int = 9) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from support.families import (
     slow,
     tiered,
 )
-from support.graph_replay import without_gpu
+from support.graph_replay import AlwaysLate, without_gpu
 
 NEW = 5
 WRITING = (
@@ -34,14 +34,6 @@ EXITS = {
     "agreement": {"exit_criterion": "agreement", "exit_threshold": 0.3, "exit_patience": 2},
     "stability": {"exit_criterion": "stability", "min_depth": 3},
 }
-
-
-class AlwaysLate(decoding.LateValues):
-    """A device's reports, on one that does all at once."""
-
-    def poll(self, values: torch.Tensor) -> list | None:
-        arrived, self.pending = self.pending, values.tolist()
-        return arrived
 
 
 def prompts_of(number: int = 7, longest: int = 8) -> list[torch.Tensor]:

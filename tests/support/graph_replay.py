@@ -11,8 +11,17 @@ from torch.utils._pytree import tree_leaves
 from transformers.utils import import_utils
 
 from hf_recurrent.deploy import cuda_graphs as deploy_graphs
+from hf_recurrent.models.depth.loop import LateValues
 from hf_recurrent.training import cuda_graphs as training_graphs
 from perf.work import WAITS, has_mask
+
+
+class AlwaysLate(LateValues):
+    """Values of a device, on one that does all at once."""
+
+    def poll(self, values: torch.Tensor) -> int | list | None:
+        arrived, self.pending = self.pending, values.tolist()
+        return arrived
 
 
 class Tape(TorchDispatchMode):
