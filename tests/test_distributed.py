@@ -47,7 +47,7 @@ def trained(tmp_path_factory):
     command = [sys.executable, "-m", "support.two_ranks", str(folder), *JOBS, *CHUNK_JOBS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     return folder

@@ -104,7 +104,9 @@ class Pruner:
         self.may_skip = stops and in_graph() and not options.record_halting
         self.sharded = self.may_stop and is_sharded(block)
         self.at_hand = at_hand(layout.mask)
-        self.takes_outputs = self.at_hand and self.may_stop and self.may_compact and layout.discards_halted
+        # every rank of a sharded block propagates gradients back through as many steps, whether or not its rows live
+        takes = self.at_hand and self.may_stop and self.may_compact and not self.sharded
+        self.takes_outputs = takes and layout.discards_halted
         # until one halts, where no unit is padding
         self.strategy, strategy.freezes = strategy, not (self.takes_outputs or (layout.full and self.at_hand))
         self.finished: list[Finished] = []
