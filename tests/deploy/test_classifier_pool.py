@@ -26,6 +26,12 @@ EXITS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch):
+    """Five rows become two, and one."""
+    monkeypatch.setattr(classifier_pool, "FEWEST_ROWS", 1)
+
+
 def batch_of(variant: Variant, rows: int = 24, length: int = 9) -> dict[str, torch.Tensor]:
     """Every third sequence is padded on the left."""
     batch = make_batch(variant, rows=rows, length=length)
@@ -69,9 +75,11 @@ def test_graphs_and_late_counts_answer_the_same(name, monkeypatch):
         pool = ClassifierPool(model, rows=5, repeats=3, graph=True, **options)
         for rows in (24, 7, 40):
             assert_same_answers(model, pool, batch_of(variant, rows, length=20), **options)
-        # of rows of 8, 16 and 32 columns
-        assert len(made) == 3
-        assert 3 * sum(tape.replays for tape in made) == pool.iterations
+        # of 5 and of fewer rows of 8, 16 and 32 columns
+        assert len(made) == len(pool.rows) > 3
+        sizes = [number for _, number in pool.rows]
+        taken = sum(3 * tape.replays * number for tape, number in zip(made, sizes, strict=True))
+        assert taken == pool.row_steps
 
 
 @pytest.mark.nightly
@@ -82,13 +90,15 @@ def test_an_iteration_is_one_compiled_graph(name, monkeypatch):
     torch.compiler.reset()
     counters.clear()
     model = make_model(BY_NAME[name])
-    assert_same_answers(model, ClassifierPool(model, rows=5, compiled=True), batch_of(BY_NAME[name], length=8))
-    # of rows of 8 columns
-    assert counters["stats"]["unique_graphs"] == 1
+    pool = ClassifierPool(model, rows=5, repeats=1, compiled=True)
+    for rows in (24, 1):
+        assert_same_answers(model, pool, batch_of(BY_NAME[name], rows, length=8))
+    # of 5 and of fewer rows of 8 columns
+    assert counters["stats"]["unique_graphs"] == len(pool.rows) > 1
 
 
 @pytest.mark.parametrize("name", ["gut", "ut", "ndr"])
-def test_iterations_are_executed_steps_over_rows(name):
+def test_steps_of_all_rows_are_little_more_than_executed_steps(name):
     variant, rows, number = BY_NAME[name], 8, 160
     model = make_model(variant)
     options = EXITS["agreement"] if name == "ndr" else {}
@@ -99,9 +109,10 @@ def test_iterations_are_executed_steps_over_rows(name):
     # a transition-aware head sees the step that it rejects
     rejected = (steps < depth).sum() if name == "gut" else 0
     taken = steps if name == "gut" else steps.clamp_min(1)
-    expected = float((taken.sum() + rejected) / rows)
-    assert expected <= pool.iterations <= expected + depth
-    assert pool.iterations < 0.9 * number * depth / rows
+    expected = int(taken.sum() + rejected)
+    # half of the rows are free at most once waiting ones run out
+    assert expected <= pool.row_steps <= expected + rows * depth / 2
+    assert pool.row_steps < 0.9 * number * depth
 
 
 def test_nothing_is_made_on_another_device():
