@@ -122,11 +122,11 @@ class EarlyExit(WrappedStrategy):
         if score is None:
             return state._replace(previous=previous)
         # the first of predictions that are compared has no score
-        stops, streak = rule.met(score) & (reads & (taken > unread + compares)), state.streak
+        stops, streak = where_both(rule.met(score), reads & (taken > unread + compares)), state.streak
         if rule.patience > 1:
             streak = torch.where(stops, streak + 1, 0)
             stops = streak >= rule.patience
-        live = halted_by(state.live, stops & (taken >= rule.min_depth))
+        live = halted_by(state.live, where_both(stops, taken >= rule.min_depth))
         inner = state.inner if live is state.live else state.inner._replace(live=live)
         return state._replace(inner=inner, live=live, streak=streak, previous=previous)
 
@@ -154,6 +154,11 @@ class EarlyExit(WrappedStrategy):
     def output(self, state: ExitState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Final states, and executed steps as ponder cost and as steps."""
         return self.readout(state), state.steps.float(), state.steps
+
+
+def where_both(condition: torch.Tensor, also: bool | torch.Tensor) -> torch.Tensor:
+    """`condition & also`, without an operator if the host knows that it holds."""
+    return condition if also is True else condition & also
 
 
 class RunOnState(NamedTuple):

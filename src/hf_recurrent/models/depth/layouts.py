@@ -422,10 +422,10 @@ class PaddedLayout(Layout):
         """All rows, or those at `index` (n,)."""
         if index is None and self.rows is None:
             return Finished(*self.strategy.output(state), None, None)
-        rows = self.row_numbers()
+        found, rows = self.strategy.output(state), self.row_numbers()
         if index is not None:
-            state, rows = select_units(state, index), rows[index]
-        hidden, cost, steps = self.strategy.output(state)
+            *found, rows = (None if each is None else each.index_select(0, index) for each in (*found, rows))
+        hidden, cost, steps = found
         tokens = self.tokens_of(rows)
         if self.strategy.token_units:
             cost, steps, rows = cost.flatten(), steps.flatten(), tokens

@@ -136,7 +136,8 @@ class Pruner:
             new = ~self.live if self.taken is None else ~(self.live | self.taken)
             index = new.nonzero().squeeze(-1)
             if index.numel() > 0:
-                self.finished.append(layout.finish(state, index))
+                # all at once need no numbers
+                self.finished.append(layout.finish(state, None if index.numel() == new.numel() else index))
                 self.taken = ~self.live
 
     def prune(self, layout: Layout, state: NamedTuple) -> tuple[bool, Layout, NamedTuple]:
