@@ -312,16 +312,28 @@ def test_prepared_files_give_the_examples_back(tmp_path):
         prepare.load_splits(tmp_path, "flip_flop_tlb")
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_the_whole_rehearsal(tmp_path):
-    """Every part is whole and green, where `datasets` and `evaluate` are not installed."""
+@pytest.fixture
+def environment(tmp_path):
+    """Of processes where `datasets` and `evaluate` are not installed."""
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "sitecustomize.py").write_text('import sys\nsys.modules["datasets"] = sys.modules["evaluate"] = None\n')
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT / "src")))}
+
+
+def test_prepared_files_are_learned_from_without_datasets(environment):
+    tasks = "hf_recurrent.tasks.text_classification, hf_recurrent.tasks.text_generation"
+    command = [sys.executable, "-c", f"import gpu.further, gpu.learned, {tasks}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_whole_rehearsal(tmp_path, environment):
+    """Every part is whole and green, where `datasets` and `evaluate` are not installed."""
     output = tmp_path / "output"
     command = [sys.executable, "-m", "gpu.day", "--rehearse", "--output", str(output)]
-    environment = {**os.environ, "PYTHONPATH": str(blocked)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     found = report.read_report(output)

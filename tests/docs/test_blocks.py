@@ -22,7 +22,8 @@ RUN = [
 def checkout(tmp_path):
     for name in LINKED:
         (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "model_cards", tmp_path / "model_cards")
+    for name in ("model_cards", "tests/checkpoints"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from datasets import Dataset, Value
 from torch.utils.data import DataLoader
 
 from ..analysis.evaluate import evaluate_batches
@@ -36,6 +35,9 @@ from ..data.tokenizers import PADDING_SIDES, TRAINED_KINDS, load_saved_tokenizer
 from ..metrics.functional import Row, Scores, with_ponder_metrics
 from ..utils import plain, require_known
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 # tokens of a heat map, and of a card's example, that stay readable
 MAX_EXAMPLE_TOKENS = 40
 # characters of a card's example
@@ -60,7 +62,7 @@ class Split:
 
     task: "Task"
     name: str
-    dataset: Dataset
+    dataset: "Dataset"
     slice_columns: tuple[str, ...] = ()
     of_units: Row = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
@@ -87,8 +89,8 @@ class Split:
 class Splits:
     """Encoded splits of a run; `validation` may be empty."""
 
-    train: Dataset
-    validation: dict[str, Dataset]
+    train: "Dataset"
+    validation: dict[str, "Dataset"]
     evaluation: list[Split]
 
 
@@ -152,7 +154,7 @@ class Task:
 
     # ---- reading
 
-    def read_file(self, path: str, reading: Reading) -> Dataset:
+    def read_file(self, path: str, reading: Reading) -> "Dataset":
         """The rows of a file, folder or zip file."""
         return folder_texts(path, reading, in_folders=True) if is_folder(path) else read_rows(path, reading)
 
@@ -188,6 +190,8 @@ class Task:
 
     def features(self, columns: Columns) -> Row:
         """The types of the fields of an example."""
+        from datasets import Value
+
         return dict.fromkeys(columns.inputs, Value("string"))
 
     def label(self, row: Row, columns: Columns, declared: Sequence[str] = ()) -> Any:
@@ -291,7 +295,7 @@ class Task:
             for texts in batch.values():
                 yield from (text if isinstance(text, str) else " ".join(text) for text in texts)
 
-    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
+    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
         """Token ids and `labels` beside the texts and slice columns; `place` is what messages call the examples."""
         raise NotImplementedError
 
@@ -299,7 +303,7 @@ class Task:
         """Makes padded batches of encoded examples."""
         return self.make_collator(tokenizer)
 
-    def split(self, name: str, examples: Dataset, tokenizer: Any) -> Split:
+    def split(self, name: str, examples: "Dataset", tokenizer: Any) -> Split:
         """A split of texts, encoded and sorted by length."""
         encoded = self.encode(examples, tokenizer, self.source.place_of(name))
         return Split(self, name, by_length(encoded), self.source.slice_columns)
@@ -331,14 +335,14 @@ class Task:
         tests = named["test"] or (named["validation"] if arguments.is_own else {})
         tests = training_like_first(data.splits["train"], tests, data.slice_columns) | dict(self.further_splits())
 
-        def prepared(splits: dict[str, Dataset]) -> list[Split]:
+        def prepared(splits: dict[str, "Dataset"]) -> list[Split]:
             limit = arguments.max_eval_samples
             return [self.split(name, some_examples(rows, limit), tokenizer) for name, rows in splits.items()]
 
         validation = {split.name: split.dataset for split in prepared(named["validation"])}
         return Splits(train, validation, prepared(tests))
 
-    def further_splits(self) -> Iterator[tuple[str, Dataset]]:
+    def further_splits(self) -> Iterator[tuple[str, "Dataset"]]:
         """The splits that `evaluate_on` names, with their names."""
         arguments = self.data
         for entry in arguments.evaluate_on:
@@ -476,17 +480,17 @@ def numbered(flag: str, names: Sequence[str]) -> dict[str, str]:
     return {f"{flag} ({number})" if len(names) > 1 else flag: name for number, name in enumerate(names, 1)}
 
 
-def some_examples(examples: Dataset, limit: int | None) -> Dataset:
+def some_examples(examples: "Dataset", limit: int | None) -> "Dataset":
     """At most `limit` examples, the same random ones each time: the authors' files are sorted by difficulty."""
     return examples if limit is None or limit >= len(examples) else examples.shuffle(seed=0).select(range(limit))
 
 
-def by_length(examples: Dataset) -> Dataset:
+def by_length(examples: "Dataset") -> "Dataset":
     """Examples sorted by their number of tokens."""
     return examples.select(token_counts(examples).argsort(kind="stable"))
 
 
-def training_like_first(train: Dataset, tests: dict[str, Dataset], columns: Sequence[str]) -> dict[str, Dataset]:
+def training_like_first(train: "Dataset", tests: dict[str, "Dataset"], columns: Sequence[str]) -> dict[str, "Dataset"]:
     """Splits in their order, but first those that are as difficult as the training data, if that is all alike."""
     # the length of own texts is not known yet
     known = [column for column in columns if column in train.column_names]
@@ -540,7 +544,7 @@ def warn_of_cuts(lengths: Sequence[int], limit: int | None, flag: str, texts: st
         )
 
 
-def require_known_words(encoded: Dataset, tokenizer: Any, info: Any, *columns: str) -> None:
+def require_known_words(encoded: "Dataset", tokenizer: Any, info: Any, *columns: str) -> None:
     """Raise a ValueError for an example of a benchmark with a fixed vocabulary that has an unknown word."""
     unknown = tokenizer.unk_token_id
     if unknown is None or not info.vocabulary:

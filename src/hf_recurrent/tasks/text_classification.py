@@ -2,11 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 
 from ..data.batches import within
 from ..data.glue import TASKS as GLUE
@@ -26,6 +25,9 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # names of text columns in the data sets that people fine-tune on, and of pairs of them
 TEXT_NAMES = ("text", "sentence")
@@ -85,7 +87,7 @@ class TextClassification(Task):
 
     # ---- encoding
 
-    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
+    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
         info, limit = self.source.info, self.data.max_seq_length
         columns = text_columns(examples) if info is None else info.text_columns
         if info is None:
@@ -174,7 +176,7 @@ class TextClassification(Task):
             return []
         of_numbers = self.labels.problem_type == REGRESSION
 
-        def read(rows: Dataset) -> tuple[list[str], np.ndarray]:
+        def read(rows: "Dataset") -> tuple[list[str], np.ndarray]:
             columns = (rows[name][:] for name in text_columns(rows))
             labels = np.asarray(rows["labels"][:], dtype=float if of_numbers else int)
             return [" ".join(texts) for texts in zip(*columns, strict=True)], labels

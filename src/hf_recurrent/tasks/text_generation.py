@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
-from datasets import Dataset
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..analysis.answers import SHIFTED
@@ -43,6 +42,9 @@ from .base import (
     short_example,
     warn_of_cuts,
 )
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # characters of a stream that a tokenizer is trained on, and blocks of it that are evaluated
 TRAINING_CHARACTERS, STREAM_EVALUATION = 10**8, 1000
@@ -83,7 +85,7 @@ class TextGeneration(Task):
     def __new__(cls, data: DataArguments | None = None) -> "TextGeneration":
         return super().__new__(cls if data is None or not data.is_own else OwnTexts)
 
-    def encode(self, examples: Dataset, tokenizer: Any, place: str) -> Dataset:
+    def encode(self, examples: "Dataset", tokenizer: Any, place: str) -> "Dataset":
         """Token ids of a benchmark's strings, and one label for each token: `read_labels`."""
         info, vocabulary = self.source.info, tokenizer.get_vocab()
 
@@ -140,11 +142,13 @@ class Documents(Task):
     frame = "language"
     needs_offsets = True
 
-    def read_file(self, path: str, reading: Reading) -> Dataset:
+    def read_file(self, path: str, reading: Reading) -> "Dataset":
         by_line = getattr(self.data, "line_by_line", False)
         if not is_folder(path):
             return read_rows(path, reading, whole_text=format_of(path) == "text" and not by_line)
         found = folder_texts(path, reading, in_folders=False)
+        from datasets import Dataset
+
         lines = ({"text": line, "name": row["name"]} for row in found for line in row["text"].split("\n"))
         return Dataset.from_list(list(lines)) if by_line else found
 
@@ -188,14 +192,14 @@ class OfBlocks(Documents):
     def blocks(self, tokenizer: Any) -> Blocks:
         return Blocks(self.documents, tokenizer, self.data.block_size, self.data.pack)
 
-    def block_split(self, name: str, rows: Dataset) -> Split:
+    def block_split(self, name: str, rows: "Dataset") -> Split:
         """A split of blocks, sliced by columns of difficulty; those with parts of several documents have none."""
         columns = () if self.data.pack else (LENGTH, *self.data.slice_by)
         for column in columns:
             rows = rows.remove_columns(column).add_column(column, narrowest(list(map(str, rows[column]))))
         return Split(self, name, rows, columns)
 
-    def prepared(self, rows: Dataset, tokenizer: Any) -> Dataset:
+    def prepared(self, rows: "Dataset", tokenizer: Any) -> "Dataset":
         """Blocks as they are evaluated."""
         return rows
 
@@ -232,7 +236,7 @@ class OfBlocks(Documents):
         validation = {split: rows for split, rows in found.items() if split == "validation"}
         return Splits(train, validation, [self.block_split(role, found[role])])
 
-    def check_blocks(self, split: str, rows: Dataset) -> None:
+    def check_blocks(self, split: str, rows: "Dataset") -> None:
         """Raise a ValueError for a split without blocks, and warn of documents of which the end is not read."""
         if not len(rows):
             raise ValueError(f"{self.documents.place_of(split)} has no two tokens of text: give more, or name others")
@@ -377,7 +381,7 @@ def plain_reading(tokenizer: Any) -> Any:
     return found
 
 
-def warn_of_unknown_tokens(split: str, rows: Dataset, unknown: int | None) -> None:
+def warn_of_unknown_tokens(split: str, rows: "Dataset", unknown: int | None) -> None:
     """Warn of text that the tokenizer does not know: it is predicted as one token, and its bytes make bits seem few."""
     if unknown is None:
         return
