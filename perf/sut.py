@@ -1,16 +1,13 @@
-"""Work and time that sparsity and halting save: the Sparse Universal Transformer and a dense one, side by side.
+"""Work and time that sparsity saves: the Sparse Universal Transformer and a dense one, side by side.
 
     python -m perf sut
     python -m perf sut --hidden-size 512 --experts 23 --per-token 4 --heads 4 --intermediate-size 512
 
-Three tables, of an encoder's forward pass over sequences of mixed lengths. (1) SUT and a dense Universal Transformer
-(one expert each) of as many parameters, nothing halting: milliseconds and million multiply-accumulates a token, counted
-as they are executed; "layers" leaves out the products of queries with keys and of attention weights with values, as
-tools that look at layers alone do. (2) SUT against the halting threshold: work and time relative to no halting, beside
-the ideal, the fraction of depth steps that tokens still take. `experts` is the work of query and output maps and
-feed-forward experts; `other` is done for all tokens (keys and values) or for sequences (scores). The halting head is
-random, so that tokens stop at different depths. (3) Implementations of the experts; "batched_mm" copies weights for
-each token, so that it is timed for few of them only.
+Two tables, of an encoder's forward pass over sequences of mixed lengths; nothing halts, which `python -m perf halting`
+measures. (1) SUT and a dense Universal Transformer (one expert each) of as many parameters: milliseconds and million
+multiply-accumulates a token, counted as they are executed; "layers" leaves out the products of queries with keys and of
+attention weights with values, as tools that look at layers alone do. (2) Implementations of the experts; "batched_mm"
+copies weights for each token, so that it is timed for few of them only.
 """
 
 import argparse
@@ -20,9 +17,9 @@ import torch
 
 import hf_recurrent
 
-from .core import Table, Timing, compared, measure
+from .core import Table, compared, measure
 from .models import Batch, mixed_batch
-from .work import Work, counted
+from .work import counted
 
 IMPLEMENTATIONS = ("eager", "grouped_mm", "batched_mm")
 
@@ -37,11 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=64, help="longest sequence; the shortest has half of it")
-    parser.add_argument("--thresholds", type=float, nargs="+", default=[0.3, 0.5, 0.7, 0.8, 0.9, 0.99, 1.0])
-    parser.add_argument("--steepness", type=float, default=3.0, help="spread of the halting logits of tokens")
 
 
-def make_model(args: argparse.Namespace, dense: bool = False, **fields) -> torch.nn.Module:
+def make_model(args: argparse.Namespace, dense: bool = False) -> torch.nn.Module:
     """A model with E experts, or with one as large as all of them."""
     torch.manual_seed(args.seed)
     experts, per_token = (1, 1) if dense else (args.experts, args.per_token)
@@ -57,17 +52,17 @@ def make_model(args: argparse.Namespace, dense: bool = False, **fields) -> torch
         feed_forward_experts=experts,
         attention_experts_per_token=per_token,
         feed_forward_experts_per_token=per_token,
-        **{"halting": "token", **fields},
+        halting="none",
     )
     return hf_recurrent.SUTModel(config).eval().to(args.device, getattr(torch, args.dtype))
 
 
-def forward(model: torch.nn.Module, batch: Batch, **options) -> Callable[[], object]:
-    return torch.no_grad()(lambda: model(**batch, pooling=False, **options))
+def forward(model: torch.nn.Module, batch: Batch) -> Callable[[], object]:
+    return torch.no_grad()(lambda: model(**batch, pooling=False))
 
 
 def compare_dense(args: argparse.Namespace, batch: Batch) -> Iterator[dict]:
-    models = {"SUT": make_model(args, halting="none"), "dense": make_model(args, dense=True, halting="none")}
+    models = {"SUT": make_model(args), "dense": make_model(args, dense=True)}
     ways = {name: forward(model, batch) for name, model in models.items()}
     tokens = int(batch["attention_mask"].sum())
     for row, (name, model) in zip(compared(measure(ways, args), "SUT", "model"), models.items(), strict=True):
@@ -83,32 +78,8 @@ def compare_dense(args: argparse.Namespace, batch: Batch) -> Iterator[dict]:
         }
 
 
-def against_threshold(args: argparse.Namespace, batch: Batch) -> Iterator[dict]:
-    model = make_model(args)
-    torch.nn.init.normal_(model.halting_head.down_proj.weight, std=args.steepness / args.hidden_size**0.5)
-    ways = {each: forward(model, batch, halting_threshold=each) for each in {*args.thresholds, 1.0}}
-    timings: dict[float, Timing] = measure(ways, args)
-    works: dict[float, Work] = {threshold: counted(model, way) for threshold, way in ways.items()}
-    experts, products = works[1.0].parts["experts"], works[1.0].products
-    for threshold in sorted(args.thresholds):
-        steps = ways[threshold]().ponder_steps
-        steps = steps[steps >= 0].float().mean().item()
-        work, (time, low, high) = works[threshold], timings[threshold].ratio(timings[1.0])
-        yield {
-            "threshold": threshold,
-            "steps": steps,
-            "ideal": steps / args.steps,
-            "experts": work.parts["experts"] / experts,
-            "other": (work.products - work.parts["experts"]) / (products - experts),
-            "all products": work.products / products,
-            "time": time,
-            "quartiles": (low, high),
-            "time over ideal": time * args.steps / steps,
-        }
-
-
 def implementations(args: argparse.Namespace, batch: Batch) -> Iterator[dict]:
-    models = {name: make_model(args, halting="none") for name in IMPLEMENTATIONS}
+    models = {name: make_model(args) for name in IMPLEMENTATIONS}
     for name, model in models.items():
         model.set_experts_implementation(name)
     few = {name: value[:1, : args.length // 2] for name, value in batch.items()}
@@ -123,5 +94,4 @@ def tables(args: argparse.Namespace) -> Iterator[Table]:
     batch = mixed_batch(args, args.batch_size, args.length, shortest=args.length // 2)
     sizes = f"width {args.hidden_size}, {args.per_token} of {args.experts} experts, {args.steps} steps"
     yield Table(f"SUT and a dense model of equal size: {sizes}", list(compare_dense(args, batch)))
-    yield Table("SUT against the halting threshold", list(against_threshold(args, batch)))
     yield Table("Implementations of experts", list(implementations(args, batch)))
