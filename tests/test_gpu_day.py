@@ -321,6 +321,7 @@ def environment(tmp_path):
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT / "src")))}
 
 
+@pytest.mark.slow
 def test_prepared_files_are_learned_from_without_datasets(environment):
     tasks = "hf_recurrent.tasks.text_classification, hf_recurrent.tasks.text_generation"
     command = [sys.executable, "-c", f"import gpu.further, gpu.learned, {tasks}"]

@@ -10,7 +10,7 @@ import pytest
 from written import NAMES, PAGES, README, ROOT, blocks
 
 # what blocks read; checkpoints are copied, because commands write into them
-LINKED = ("docs", "training", "perf", "upload.py", "constraints.txt")
+LINKED = ("docs", "examples", "training", "perf", "upload.py", "constraints.txt")
 RUN = [
     pytest.param(page, id=name, marks=pytest.mark.slow if page == README else pytest.mark.nightly)
     for page, name in zip(PAGES, NAMES, strict=True)
