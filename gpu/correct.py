@@ -53,6 +53,10 @@ def placed(setting: Setting) -> Iterator[str]:
         yield "cuda"
 
 
+def word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def on(device: str, batch: Batch) -> Batch:
     return {name: value.to(device) for name, value in batch.items()}
 
@@ -152,7 +156,7 @@ class Case:
             model.save_pretrained(folder)
             half = auto_class.from_pretrained(folder, dtype=dtype).eval()
         model, half, batch = model.to(device), half.to(device), on(device, self.batch)
-        row = {"model": self.name, "dtype": str(dtype).removeprefix("torch.")}
+        row = {"model": self.name, "dtype": word(dtype)}
         if self.variant.halts:
             row["same steps"] = self.same_steps(half, batch)
         for each in (model, half):
@@ -234,5 +238,6 @@ def models(setting: Setting) -> Iterator[Check]:
     autocasts = setting.device != "cpu"
     for dtype in (torch.bfloat16, torch.float16):
         for case in found[:: 6 if setting.toy else 1]:
-            name = f"{case.name}, {str(dtype).removeprefix('torch.')}"
-            yield Check(name, lambda case=case, dtype=dtype: check(case.in_half, dtype, autocasts))
+            yield Check(
+                f"{case.name}, {word(dtype)}", lambda case=case, dtype=dtype: check(case.in_half, dtype, autocasts)
+            )

@@ -30,6 +30,15 @@ def options_of(setting: Setting, script: str, *options: Any) -> Any:
     return core.parse(script, [*place, *map(str, options)])
 
 
+def halting_options(setting: Setting, width: int) -> Any:
+    """The options of perf/halting.py for one model, of a width."""
+    args = options_of(
+        setting, "halting", *(("--num-steps", 3, "--num-heads", 2) if setting.toy else ("--num-heads", 8))
+    )
+    args.hidden_size = 16 if setting.toy else width
+    return args
+
+
 def halted_over_ideal(setting: Setting, architecture: str, width: int) -> list[Table]:
     sizes = ("--num-steps", 3, "--length", 8) if setting.toy else ("--num-steps", 20, "--length", 64)
     rows = []
@@ -69,8 +78,7 @@ def looped_model(setting: Setting) -> OuroRecurrentForCausalLM:
     dtype = torch.float32 if setting.device == "cpu" else torch.bfloat16
     with torch.device(setting.device):
         model = OuroRecurrentForCausalLM(config).to(dtype).eval()
-    torch.nn.init.normal_(model.model.halting_head.proj.weight, std=2.0 * config.hidden_size**-0.5)
-    torch.nn.init.zeros_(model.model.halting_head.proj.bias)
+    ouro.tell_apart(model)
     return model
 
 

@@ -20,7 +20,7 @@ from perf.models import build, infer, mixed_batch, tune_depth
 from . import plan
 from .checks import Check, Setting
 from .correct import TOLERANCE, Batch, Case, halt_nothing, largest_error, on, switch_nothing
-from .fast import options_of
+from .fast import halting_options, options_of
 from .halting import LateCount
 
 from support.compare import assert_same, results  # isort: skip - found by the import above
@@ -157,9 +157,7 @@ def step_over_eager(setting: Setting, name: str) -> list[Table]:
 
 def pass_over_eager(setting: Setting, architecture: str, rows: int) -> list[Table]:
     """Milliseconds of forward passes, halted at 0.3 of 20 steps on average and never."""
-    toy = ("--hidden-sizes", 16, "--num-steps", 3, "--num-heads", 2)
-    args = options_of(setting, "halting", *(toy if setting.toy else ("--hidden-sizes", 512, "--num-heads", 8)))
-    args.hidden_size = args.hidden_sizes[0]
+    args = halting_options(setting, 512)
     with replayed(setting):
         model = build(architecture, args).to(setting.device)
         batch = mixed_batch(args, rows, 8 if setting.toy else 64)

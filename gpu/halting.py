@@ -47,12 +47,9 @@ def delays(model: torch.nn.Module, generator: torch.Generator) -> Callable[[], N
         if torch.rand((), generator=generator) < 0.2:
             torch.cuda._sleep(int(torch.randint(MOST_CYCLES, (), generator=generator)))
 
-    handles = [module.register_forward_pre_hook(wait) for name, module in model.named_modules() if is_block(name)]
+    blocks = [module for name, module in model.named_modules() if name.endswith(".block")]
+    handles = [block.register_forward_pre_hook(wait) for block in blocks]
     return lambda: [handle.remove() for handle in handles] and None
-
-
-def is_block(name: str) -> bool:
-    return name.endswith(".block")
 
 
 def random_batches(number: int, seed: int, toy: bool) -> Iterator[tuple[str, Batch]]:

@@ -16,7 +16,7 @@ from perf.geometric import eager_attention
 
 from . import device as devices
 from .checks import Check, NotHereError, Setting
-from .correct import NEAR, Batch, Case, halt_nothing, largest_error, on, placed
+from .correct import NEAR, Batch, Case, halt_nothing, largest_error, on, placed, word
 
 from support import flash_attention, flex_kernel  # isort: skip - found by the import above
 from support.compare import assert_same, compute, gradients  # isort: skip
@@ -39,10 +39,6 @@ SMALL_ATTENTION = {
     "one query, low logits": (1, 128, 64, -128.0),
 }
 HUB_KERNELS = ("kernels-community/flash-attn2", "kernels-community/flash-attn3")
-
-
-def word(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def fused_inputs(head_dim: int, mask: str, dtype: torch.dtype, length: int, device: str) -> tuple[list, torch.Tensor]:

@@ -19,7 +19,7 @@ from perf.work import device_work
 
 from .checks import Check, Setting
 from .correct import TOLERANCE, on
-from .fast import looped_model, options_of
+from .fast import halting_options, looped_model, options_of
 from .graphs import alone, replayed
 
 from support.compare import assert_close  # isort: skip - found by the import above
@@ -61,10 +61,8 @@ def pool_over_all_steps(setting: Setting, width: int, rows: int, compiled: bool,
     Args:
         single: whether there are no more sequences than rows.
     """
-    toy = ("--hidden-sizes", 16, "--num-steps", 3, "--num-heads", 2)
-    args = options_of(setting, "halting", *(toy if setting.toy else ("--hidden-sizes", width, "--num-heads", 8)))
-    args.hidden_size, number, length = args.hidden_sizes[0], 8 if setting.toy else 4_096, 8 if setting.toy else 64
-    number = rows if single else number
+    args, length = halting_options(setting, width), 8 if setting.toy else 64
+    number = rows if single else 8 if setting.toy else 4_096
     with replayed(setting):
         model = build("gut", args).to(setting.device)
         batch = mixed_batch(args, number, length, shortest=length)

@@ -9,7 +9,8 @@ batches, compilation included. `ratio` is the time of the later rounds over that
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch._inductor.config
@@ -39,21 +40,25 @@ def batches_of(args: argparse.Namespace) -> list[dict[str, torch.Tensor]]:
     return [padded_batch(few, args) for few in lengths]
 
 
+def first_compiled(call: Callable[[], Any]) -> tuple[Any, float]:
+    """The result and the seconds of a call that compiles anew, whatever was compiled or stored before."""
+    torch._inductor.config.force_disable_caches = True
+    torch.compiler.reset()
+    counters.clear()
+    start = time.perf_counter()
+    return call(), time.perf_counter() - start
+
+
 def row_of(architecture: str, compaction: bool, args: argparse.Namespace) -> dict:
     eager, compiled = (build(architecture, args, compaction=compaction) for _ in range(2))
     found = tune_depth(eager, mixed_batch(args, args.batch_size, args.length), args.depth)
     compiled.config.halting_threshold = eager.config.halting_threshold
-    # without those of another row
-    torch.compiler.reset()
-    counters.clear()
     compiled.model.block.compile()
     batches = batches_of(args)
     ways = {
         name: each(train_step, model.train(), batches) for name, model in (("eager", eager), ("compiled", compiled))
     }
-    start = time.perf_counter()
-    ways["compiled"]()
-    seconds = time.perf_counter() - start
+    _, seconds = first_compiled(ways["compiled"])
     timings = measure(ways, args)
     return {
         "architecture": architecture,
@@ -69,8 +74,6 @@ def row_of(architecture: str, compaction: bool, args: argparse.Namespace) -> dic
 
 def tables(args: argparse.Namespace) -> Iterator[Table]:
     rows = []
-    # of every compilation the whole time, not that of reading what an earlier one stored
-    torch._inductor.config.force_disable_caches = True
     for width in args.hidden_sizes:
         args.hidden_size = width
         for architecture in args.architectures:

@@ -44,9 +44,14 @@ def build(args: argparse.Namespace) -> OuroRecurrentForCausalLM:
         initializer_range=args.hidden_size**-0.5,
     )
     model = OuroRecurrentForCausalLM(config).eval().to(args.device, getattr(torch, args.dtype))
-    torch.nn.init.normal_(model.model.halting_head.proj.weight, std=2.0 * args.hidden_size**-0.5)
-    torch.nn.init.zeros_(model.model.halting_head.proj.bias)
+    tell_apart(model)
     return model
+
+
+def tell_apart(model: OuroRecurrentForCausalLM) -> None:
+    """Let the gate stop tokens at different depths."""
+    torch.nn.init.normal_(model.model.halting_head.proj.weight, std=2.0 * model.config.hidden_size**-0.5)
+    torch.nn.init.zeros_(model.model.halting_head.proj.bias)
 
 
 def threshold_for(model: OuroRecurrentForCausalLM, batch: dict[str, torch.Tensor], mean_steps: float) -> float:
@@ -61,8 +66,7 @@ def threshold_for(model: OuroRecurrentForCausalLM, batch: dict[str, torch.Tensor
 @torch.no_grad()
 def tables(args: argparse.Namespace) -> Iterator[Table]:
     model = build(args)
-    ids = torch.randint(FIRST_TOKEN, VOCABULARY, (args.rows, args.length), device=args.device)
-    batch = {"input_ids": ids}
+    batch = {"input_ids": torch.randint(FIRST_TOKEN, VOCABULARY, (args.rows, args.length), device=args.device)}
     threshold = threshold_for(model, batch, args.mean_steps)
     ways = {ALL: ("computed", 1.0), COMPUTED: ("computed", threshold), LAST: ("last", threshold)}
 

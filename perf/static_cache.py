@@ -8,15 +8,14 @@ included, and `graphs` those that all texts have made. `ratio` is the time of a 
 """
 
 import argparse
-import time
 from collections.abc import Iterator
 from functools import partial
 
 import torch
-import torch._inductor.config
 from torch._dynamo.utils import counters
 from transformers import CompileConfig
 
+from .compiled import first_compiled
 from .core import Table, device_is_cuda, measure, time_columns
 from .models import add_size_options, build, random_tokens
 
@@ -51,12 +50,7 @@ def row_of(architecture: str, batch_size: int, args: argparse.Namespace) -> dict
     options = {"max_new_tokens": args.tokens, "eos_token_id": None, "do_sample": False}
     eager = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **options)
     compiled = partial(eager, cache_implementation="static", compile_config=compile_config(args.device))
-    # without those of another row
-    torch.compiler.reset()
-    counters.clear()
-    start = time.perf_counter()
-    text = compiled()
-    seconds = time.perf_counter() - start
+    text, seconds = first_compiled(compiled)
     timings = measure({"eager": eager, "compiled": compiled}, args)
     return {
         "architecture": architecture,
@@ -70,8 +64,6 @@ def row_of(architecture: str, batch_size: int, args: argparse.Namespace) -> dict
 
 
 def tables(args: argparse.Namespace) -> Iterator[Table]:
-    # of every compilation the whole time, not that of reading what an earlier one stored
-    torch._inductor.config.force_disable_caches = True
     rows = [row_of(name, number, args) for name in args.architectures for number in args.batch_sizes]
     sizes = f"width {args.hidden_size}, {args.num_steps} layers or steps, {args.tokens} tokens after {args.prompt}"
     yield Table(f"Compiled decoding, {sizes}", rows)

@@ -78,7 +78,7 @@ class DepthRecord:
 
     def steps_at(self, setting: Setting) -> torch.Tensor:
         """Steps (B,) after which each row stops at a setting; by a criterion, as `EarlyExit.judge` decides."""
-        steps = self._for_all(self.most_steps)
+        steps = torch.full((len(self.mask),), self.most_steps, device=self.mask.device)
         if setting.criterion == FIXED:
             return torch.full_like(steps, setting.max_depth)
         if setting.criterion == LEARNED:
@@ -102,10 +102,6 @@ class DepthRecord:
         depth = DepthOutput(**{name: values[places, rows] for name, values in self.states.items()})
         with replaced(self.model.base_model, run_depth=lambda *_: depth, **self.before):
             return self.model(**self.inputs, **self.options)
-
-    def _for_all(self, steps: int) -> torch.Tensor:
-        """So many steps for all rows: (B,)."""
-        return torch.full((len(self.mask),), steps, device=self.mask.device)
 
     def _watching(self, strategy: Any) -> Any:
         """`strategy`, but for a halting strategy whose `judge` keeps what it sees, and stops no unit."""

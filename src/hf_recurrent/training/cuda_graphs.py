@@ -23,11 +23,6 @@ SMALLEST_MULTIPLE = 16
 MAX_GRAPHS = 256
 
 
-def padded_length(length: int) -> int:
-    multiple = max(SMALLEST_MULTIPLE, (1 << (length - 1).bit_length()) // 8)
-    return -(-length // multiple) * multiple
-
-
 def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tensors:
     """A batch with padding on the right, up to a length that comes again; as it is if the model depends on that."""
     ids = inputs["input_ids"]
@@ -36,7 +31,8 @@ def padded(inputs: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> Tens
     if getattr(config, "chunking", None) == "balanced" or getattr(config, "padding_in_ponder_cost", False):
         return values
     length = ids.shape[1]
-    whole, fills = padded_length(length), {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
+    multiple = max(SMALLEST_MULTIPLE, (1 << (length - 1).bit_length()) // 8)
+    whole, fills = -(-length // multiple) * multiple, {"input_ids": config.pad_token_id or 0, "labels": NO_TARGET}
     for name, value in values.items():
         if name in ("start_positions", "end_positions"):
             # columns after the last one are those of answers to be ignored
