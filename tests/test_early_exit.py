@@ -313,18 +313,18 @@ def test_padding_batch_mates_and_compaction_change_nothing(variant, criterion):
     assert_close(padded.logits, together.logits, tolerance=1e-4)
 
 
-def test_prediction_head_runs_on_live_units_only():
-    variant = BY_NAME["gut_no_halt"]
-    model, batch = sharp_classifier(variant)
+def test_language_heads_run_on_live_tokens_only():
+    model, batch = language_model(LANGUAGE_BY_NAME["gut_no_halt"])
     model.config.compaction = False
     seen = []
-    model.classifier.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[0]))
-    options = exit_options(sharp_classifier, variant, "agreement")
+    model.lm_head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[:-1].numel()))
+    options = exit_options(language_model, LANGUAGE_BY_NAME["gut_no_halt"], "agreement")
     with torch.no_grad():
         steps = model(**batch, **options).ponder_steps
-    # after the last step there is nothing left to decide, but all are classified
+    # after the last step there is nothing left to decide, but all tokens get logits, and all padding those of one place
     live = [int((steps >= step).sum()) for step in range(1, STEPS)]
-    assert seen == [count for count in live if count] + [len(steps)]
+    assert len(set(live)) > 1
+    assert seen == [count for count in live if count] + [int(batch["attention_mask"].sum()) + 1]
 
 
 def test_calls_change_the_criterion_and_take_its_own_defaults():

@@ -271,13 +271,13 @@ def test_a_gate_may_stay_behind_and_types_of_tokens_be_new(tmp_path):
     model, report = from_pretrained_recurrent(
         their_folder("mha_right_pad", tmp_path / "theirs"),
         halting="none",
-        depth_objective="final",
         type_vocab_size=2,
         output_loading_info=True,
     )
     assert set(report["missing_keys"]) == {"model.embed_token_types.weight"}
     assert len(report["unexpected_keys"]) == 2
-    assert model.config.halting == "none"
+    assert (model.config.halting, model.config.depth_objective) == ("none", "every_step")
+    assert (OuroRecurrentConfig().halting, OuroRecurrentConfig().depth_objective) == ("token", "expected")
 
 
 @pytest.mark.slow

@@ -102,6 +102,9 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     kwargs = {name: value for name, value in kwargs.items() if name not in ("dtype", "torch_dtype") or value != "auto"}
     if any("Pabee" in name for name in theirs.get("architectures") or ()):
         fields |= SEPARATE
+    if "halting" in kwargs:
+        # which the default of `depth_objective` follows
+        fields["halting"] = kwargs["halting"]
     config_class = original.architecture.config_class
     try:
         return config_class.from_dict(fields, return_unused_kwargs=True, **kwargs)

@@ -332,18 +332,17 @@ class Layout:
         """
         if not by_row:
             return of_live(predict, live.flatten(), states.flatten(0, -2)).unflatten(0, live.shape)
-        live = self.lays_out(live).any(-1) if self.strategy.token_units else live
-        if pooling is None:
-            parts = self.lays_out(states), self.mask, self.row_numbers()
-        else:
-            parts = (self.pool(states, pooling),)
 
         def of_rows(*parts: torch.Tensor) -> torch.Tensor:
             found = predict(*parts) if pooling is not None else predict(*parts, self.columns)
             pairs = parts[0].shape[0] // found.shape[0]
             return found if pairs == 1 else found.repeat(pairs, *(1,) * (found.dim() - 1))
 
-        return self.for_units(of_live(of_rows, live, *parts))
+        if pooling is not None:
+            # one state of a row costs less than to leave out those that have halted
+            return self.for_units(of_rows(self.pool(states, pooling)))
+        live = self.lays_out(live).any(-1) if self.strategy.token_units else live
+        return self.for_units(of_live(of_rows, live, self.lays_out(states), self.mask, self.row_numbers()))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Write keys, values and sums of the skipped steps, those of final states, for later tokens."""

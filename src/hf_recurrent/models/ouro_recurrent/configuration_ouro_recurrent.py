@@ -40,7 +40,8 @@ class OuroRecurrentConfig(StackedDepthConfig):
         depth_objective: the states that the training loss reads. "expected": the paper's first stage, with a uniform
             prior of weight `depth_prior_weight`. "mixture": the loss of the authors' code, on logits mixed by exit
             probabilities. "gate": the second stage, which trains the exit gate alone. "every_step": the states of all
-            steps, weighted by `step_weights`. "final": the state after the last step.
+            steps, weighted by `step_weights`. "final": the state after the last step. If None, "every_step" without an
+            exit gate and "expected" with one.
     """
 
     model_type = "ouro_recurrent"
@@ -68,13 +69,15 @@ class OuroRecurrentConfig(StackedDepthConfig):
     halting_threshold: float = 1.0
     halting_bias_init: float | None = None
     ponder_loss_weight: float = not_negative(0.0)
-    depth_objective: Literal["mixture", "final", "expected", "every_step", "gate"] = "expected"
+    depth_objective: Literal["mixture", "final", "expected", "every_step", "gate"] | None = None
     depth_prior: Literal["geometric", "uniform"] = "uniform"
     depth_prior_weight: float = 0.1
     bos_token_id: int | None = 1
     eos_token_id: int | None = 2
 
     def __post_init__(self, **kwargs):
+        if self.depth_objective is None and self.halting != "none":
+            self.depth_objective = "expected"
         super().__post_init__(**kwargs)
         if self.num_key_value_heads is None:
             self.num_key_value_heads = self.num_attention_heads
