@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 
 from gpu import imitation
 from hf_recurrent.deploy import DecodingEngine, decoding
-from hf_recurrent.deploy.decoding import DECODED
+from hf_recurrent.deploy.decoding import BY_STEP, BY_TOKEN
 from support.families import (
     LANGUAGE_BY_NAME,
     LANGUAGE_VARIANTS,
@@ -24,10 +24,14 @@ from support.graph_replay import AlwaysLate, without_gpu
 
 NEW = 5
 WRITING = (
-    *(each for each in LANGUAGE_VARIANTS if each.architecture in DECODED and not each.typed),
+    *(each for each in LANGUAGE_VARIANTS if each.architecture in BY_STEP and not each.typed),
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative"}),
     Variant("ouro_window", "ouro_recurrent", {"sliding_layers": [1], "sliding_window": 3}),
 )
+# read and written a whole token at a time; chunks have 4 tokens
+STATES = [
+    each for each in LANGUAGE_VARIANTS if each.architecture in BY_TOKEN and not each.typed and each.name != "tlb_count"
+]
 EXITS = {
     "convergence": {"exit_criterion": "convergence", "exit_threshold": 0.4},
     "confidence": {"exit_criterion": "confidence", "exit_threshold": 0.2},
@@ -60,14 +64,14 @@ def steps_taken(model, prompts: Sequence[torch.Tensor], **options) -> int:
     return sum(int(model.generate(prompt[None], **options).ponder_steps.sum()) for prompt in prompts)
 
 
-@pytest.mark.parametrize("variant", tiered(WRITING))
+@pytest.mark.parametrize("variant", tiered((*WRITING, *STATES)))
 def test_texts_are_those_of_generate(variant):
     model = make_language_model(variant)
     assert_same_texts(model, DecodingEngine(model, slots=3, max_length=14))
 
 
 @pytest.mark.parametrize("criterion", EXITS)
-@pytest.mark.parametrize("variant", tiered(WRITING))
+@pytest.mark.parametrize("variant", tiered((*WRITING, LANGUAGE_BY_NAME["gutlb"])))
 def test_texts_with_exits_are_those_of_generate(variant, criterion):
     model, options = make_language_model(variant), EXITS[criterion]
     assert_same_texts(model, DecodingEngine(model, slots=3, max_length=14, **options), **options)
@@ -80,21 +84,22 @@ def test_depth_and_threshold_of_calls(name):
         assert_same_texts(model, DecodingEngine(model, slots=2, max_length=14, **options), **options)
 
 
-@pytest.mark.parametrize("name", ["ut", "gut", "gut_no_transition", "ndr", "ouro_recurrent", "huginn_recurrent"])
+@pytest.mark.parametrize("name", [*BY_STEP, "gut_no_transition", *BY_TOKEN[:3], "rnn_lstm"])
 def test_graphs_and_late_reports_write_the_same(name, monkeypatch):
     monkeypatch.setattr(decoding, "LateValues", AlwaysLate)
     model = make_language_model(LANGUAGE_BY_NAME[name])
+    options = EXITS["agreement"] if model.config.capabilities.shared_block else {}
     with without_gpu() as made:
-        engine = DecodingEngine(model, slots=3, max_length=14, graph=True, **EXITS["agreement"])
+        engine = DecodingEngine(model, slots=3, max_length=14, graph=True, **options)
         for _ in range(2):
-            assert_same_texts(model, engine, **EXITS["agreement"])
+            assert_same_texts(model, engine, **options)
         assert len(made) == 1
         assert made[0].replays == engine.iterations
 
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, as it traces
-@pytest.mark.parametrize("name", ["ut", "gut", "gut_no_transition", "ndr", "ouro_recurrent"])
+@pytest.mark.parametrize("name", ["ut", "gut", "gut_no_transition", "ndr", "ouro_recurrent", "tlb", "gutlb"])
 def test_an_iteration_is_one_compiled_graph(name, monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch.compiler.reset()
@@ -104,7 +109,7 @@ def test_an_iteration_is_one_compiled_graph(name, monkeypatch):
     assert counters["stats"]["unique_graphs"] == 1
 
 
-@pytest.mark.parametrize("name", ["ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent"])
+@pytest.mark.parametrize("name", [*BY_STEP, "tlb", slow("gutlb"), slow("block_recurrent")])
 def test_logits_are_those_of_a_pass_over_the_whole_text(name):
     model = make_language_model(LANGUAGE_BY_NAME[name]).double()
     engine, seen = DecodingEngine(model, slots=3, max_length=14), []
@@ -142,7 +147,7 @@ def test_iterations_are_executed_steps_over_slots(name):
     assert engine.iterations < 0.9 * len(prompts) * NEW * depth / slots
 
 
-@pytest.mark.parametrize("name", ["gut", slow("huginn_recurrent")])
+@pytest.mark.parametrize("name", ["gut", "gutlb", slow("huginn_recurrent"), slow("rnn_lstm")])
 def test_nothing_is_made_on_another_device(name):
     model, prompts = make_language_model(LANGUAGE_BY_NAME[name]), prompts_of()
     expected = generated(model, prompts)
@@ -207,16 +212,20 @@ def test_draws_follow_the_distribution_and_the_seed():
 
 def test_what_is_not_supported_is_refused():
     gut = make_language_model(LANGUAGE_BY_NAME["gut"])
-    with pytest.raises(ValueError, match="model_type 'tlb' is not supported: take one of ut, gut"):
-        DecodingEngine(make_language_model(LANGUAGE_BY_NAME["tlb"]))
+    with pytest.raises(ValueError, match="model_type 'sut' is not supported: take one of ut, gut"):
+        DecodingEngine(make_language_model(LANGUAGE_BY_NAME["sut"]))
+    with pytest.raises(ValueError, match="`chunking` is 'count': chunks then depend on later tokens"):
+        DecodingEngine(make_language_model(LANGUAGE_BY_NAME["tlb_count"]))
     with pytest.raises(ValueError, match="predicts no next token: load it by AutoModelForCausalLM"):
         DecodingEngine(make_model(LANGUAGE_BY_NAME["gut"]))
-    with pytest.raises(ValueError, match="there are 0 slots: pass at least 1"):
-        DecodingEngine(gut, slots=0, max_length=8)
+    for model in (gut, make_language_model(LANGUAGE_BY_NAME["tlb"])):
+        with pytest.raises(ValueError, match="there are 0 slots: pass at least 1"):
+            DecodingEngine(model, slots=0, max_length=8)
     with pytest.raises(ValueError, match="max_depth is 0"):
         DecodingEngine(gut, max_depth=0)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'num_beams'"):
-        DecodingEngine(gut, num_beams=2)
+    for model in (gut, make_language_model(LANGUAGE_BY_NAME["tlb"])):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'num_beams'"):
+            DecodingEngine(model, num_beams=2)
     with pytest.raises(ValueError, match="is in training mode"):
         DecodingEngine(make_language_model(LANGUAGE_BY_NAME["gut"]).train())
     engine = DecodingEngine(gut, slots=2, max_length=8)

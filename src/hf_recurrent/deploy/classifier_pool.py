@@ -177,7 +177,7 @@ class ClassifierPool:
         compiled: bool = False,
         **options: Any,
     ):
-        check_slots(model, POOLED, "call the model itself")
+        check_slots(model, rows, POOLED, "call the model itself")
         if not isinstance(model, ForSequenceClassification) or model.config.pair_encoding == "siamese":
             raise ValueError(
                 f"the {type(model).__name__} does not answer for each sequence by itself: load it by "

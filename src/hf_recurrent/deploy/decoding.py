@@ -4,10 +4,10 @@ A token that has halted leaves at once, and the next one of its text enters at s
 maximum of steps, H heads of keys, D head dim, E width, F features of the halting head, V token ids.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -20,14 +20,16 @@ from ..models.depth.layouts import PaddedLayout, keeps_keys
 from ..models.depth.loop import LateValues
 from ..models.ndr.attention import RoutingContext
 from ..models.ops.attention import PaddedContext, Rotations
+from ..models.ops.graphs import capturing
 from ..models.ops.layers import where_rows
 from ..models.ops.masks import as_implemented
 from ..models.ops.positions import rotation_angles, rotation_table, sinusoids, xpos_scales
 from .cuda_graphs import repeated
 from .slots import Slots, check_slots
 
-# those whose cache has keys of every token and step
-DECODED = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
+# those whose cache has keys of every token and step, and those whose cache has a constant size
+BY_STEP = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
+BY_TOKEN = ("tlb", "gutlb", "block_recurrent", "rnn")
 
 
 class SlotKeys(PastKeyValue):
@@ -167,24 +169,123 @@ def context_of(base: nn.Module, cache: SlotCache, fixed: torch.Tensor | None) ->
     return PaddedContext(masked(seen), Rotations(table, table), window_mask=window)
 
 
-class DecodingEngine(Slots):
-    """Writes texts with a language model that iterates one block, many at a time, whatever depth each token takes.
+class DepthSlots(Slots):
+    """Texts of a model that iterates one block, whose present tokens take one depth step at a time."""
+
+    def __init__(self, model: PreTrainedModel, slots: int, max_length: int, **options: Any):
+        base, max_depth = model.model, options.get("max_depth")
+        base.new_cache(max_depth).check_model(base, max_depth)
+        self.cache = SlotCache(base, slots, base.cache_steps(max_depth), max_length)
+        super().__init__(model, slots, self.cache, **options)
+        self.fixed, self.mask, self.max_length = fixed_part(base, max_length), self.done[:, None].clone(), max_length
+
+    def read(self, slot: int, cache: Any, row: int, number: int) -> None:
+        """Begin a text in a slot, whose first tokens, so many, are in a row of a model's cache."""
+        self.cache.read(slot, cache, row, number)
+        self.done[slot] = True
+
+    def advance(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take a step of all present tokens (B,) -> which are done (B,), and logits (B, V), of any value for others."""
+        cache, base, fresh = self.cache, self.model.model, self.done
+        context = context_of(base, cache, self.fixed)
+        layout = PaddedLayout(base.config, self.strategy, self.mask, context, cache)
+        # a token that has halted takes no further step here
+        layout.keeps_keys, cache.rows = False, fresh
+        state, step = self.start(layout, self.embedded(token, context), fresh)
+        cache.rows = None
+        state, step, done = self.take(layout, state, step)
+        if self.ends_early:
+            self.complete(layout, state, step, done)
+        self.keep(state, step, done)
+        return done, self.logits(self.strategy.output(state)[0], context)
+
+    def go_on(self, rows: torch.Tensor) -> None:
+        """Have further tokens in these rows (B,)."""
+        self.cache.past_counts += rows
+
+    def embedded(self, token: torch.Tensor, context: NamedTuple) -> torch.Tensor:
+        """States (B, 1, E) of tokens (B,) before the first step."""
+        base, config = self.model.model, self.model.config
+        hidden = self.embed(token[:, None], None, self.cache.past_counts[:, None])
+        if config.model_type == "huginn_recurrent":
+            hidden = self.cache.through(base.prelude, hidden, context)
+            return torch.cat((base.initial_states(hidden, None), hidden), dim=-1)
+        return hidden
+
+    def logits(self, states: torch.Tensor, context: NamedTuple) -> torch.Tensor:
+        """Logits (B, V) of final states (B, 1, E)."""
+        base = self.model.model
+        if self.model.config.model_type == "huginn_recurrent":
+            found = self.cache.through(base.coda, base.norm(base.watched(states)), context, len(base.prelude))
+            states = base.norm(found)
+        return self.model.predict(states).squeeze(1)
+
+    def complete(self, layout: PaddedLayout, state: Any, step: torch.Tensor, done: torch.Tensor) -> None:
+        """Leave keys, values and sums of the skipped steps for later tokens, after so many steps (B,)."""
+        cache, strategy, plane = self.cache, self.strategy, step - 1
+        # a rejected candidate was computed from the final state, and its keys are in the plane of that step
+        rejected = strategy.needs_candidate and not strategy.exits
+        if not (rejected or keeps_keys(self.model.config, strategy)):
+            plane, source = step, strategy.attended(state)
+            projected = self.block.keys_values(state.hidden if source is None else source, layout.context)
+            cache.context(layout.context, plane).past.write(*projected)
+        features = strategy.features(state, state.hidden if strategy.needs_candidate else None)
+        cache.leave(done, plane, step if self.decides_ahead else step - 1, features.squeeze(1))
+
+
+class StateSlots:
+    """Texts of a model whose cache has a constant size, whose present tokens take all depth steps at once."""
+
+    max_length = math.inf
+
+    def __init__(self, model: PreTrainedModel, slots: int, max_length: int, **options: Any):
+        self.model, self.options = model, options
+        self.cache = model.model.new_cache(options.get("max_depth"))
+        token = torch.zeros(slots, dtype=torch.long, device=model.device)
+        # which has tensors from the first token on, and those that a graph writes from the second
+        model(token[:, None], past_key_values=self.cache, **options)
+        self.cache.pin()
+        with capturing():
+            self.advance(token)
+        self.cache.pin()
+
+    def read(self, slot: int, cache: Any, row: int, number: int) -> None:
+        """As of `DepthSlots`."""
+        for own, other in zip(self.cache.layers, cache.layers, strict=True):
+            for name, tensor in own.tensors.items():
+                # none of a block that has not begun
+                tensor[slot] = other.tensors[name][row] if name in other.tensors else 0
+
+    def advance(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """As of `DepthSlots`."""
+        logits = self.model(token[:, None], past_key_values=self.cache, **self.options).logits
+        return torch.ones_like(token, dtype=torch.bool), logits[:, -1]
+
+    def go_on(self, rows: torch.Tensor) -> None:
+        """The cache counts tokens itself, and those after the last of a text do no harm."""
+
+
+class DecodingEngine:
+    """Writes texts with a language model, many at a time, whatever depth each token takes.
 
     A fixed number of slots have a text each. One iteration is a depth step of all of them; a token that halts gives its
-    place to the next token of its text, and a finished text to the next prompt. Iterations do not wait for the host: on
+    place to the next token of its text, and a finished text to the next prompt. Where the cache has a constant size, as
+    of chunk-recurrent models, an iteration is a whole token of each text. Iterations do not wait for the host: on
     a GPU each is one CUDA graph. Texts are those of `generate`; there is no beam search. Do not use it from several
     threads, and make a new one after changes of the model.
 
     Args:
-        model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent` or `huginn_recurrent`.
+        model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent`, `huginn_recurrent`, or
+            of constant size `tlb`, `gutlb`, `block_recurrent` or `rnn`.
         slots: texts that are written at the same time.
-        max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth.
+        max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth. Any
+            length is possible where the cache has a constant size.
         graph: whether to capture a CUDA graph; by default on a GPU.
         compiled: whether torch compiles an iteration.
         options: of the model's calls, such as `max_depth`, `halting_threshold` or `exit_criterion`.
 
     Attributes:
-        iterations: depth steps of all slots that were taken so far.
+        iterations: those that were run so far.
 
     Raises:
         ValueError: a model or an option that is not supported.
@@ -205,71 +306,30 @@ class DecodingEngine(Slots):
         compiled: bool = False,
         **options: Any,
     ):
-        check_slots(model, DECODED, "call model.generate")
+        check_slots(model, slots, (*BY_STEP, *BY_TOKEN), "call model.generate")
         if not hasattr(model, "lm_head") or not model.config.is_causal:
             raise ValueError(f"the {type(model).__name__} predicts no next token: load it by AutoModelForCausalLM")
-        base, max_depth = model.model, options.get("max_depth")
-        base.new_cache(max_depth).check_model(base, max_depth)
-        self.cache = SlotCache(base, slots, base.cache_steps(max_depth), max_length)
-        super().__init__(model, slots, self.cache, **options)
-        self.options, self.device, self.compiled = options, model.device, compiled
+        kind = DepthSlots if model.config.model_type in BY_STEP else StateSlots
+        self.slots = kind(model, slots, max_length, **options)
+        self.model, self.options, self.device, self.compiled = model, options, model.device, compiled
         self.graph = self.device.type == "cuda" if graph is None else graph
-        self.iterations, self.runs, self.fixed = 0, {}, fixed_part(base, max_length)
+        self.iterations, self.runs = 0, {}
         # of each text the present token, how many new ones are left, and (2, B) a new one or -1, and whether it is last
-        self.token, self.remaining = torch.zeros_like(self.step), torch.zeros_like(self.step)
+        self.token = torch.zeros(slots, dtype=torch.long, device=self.device)
+        self.remaining = torch.zeros_like(self.token)
         self.report = torch.stack((self.token, self.remaining))
-        self.mask = self.done[:, None].clone()
         self.noise = torch.ones(slots, model.config.vocab_size, device=self.device)
 
-    def embedded(self, context: NamedTuple) -> torch.Tensor:
-        """States (B, 1, E) of the present tokens before the first step."""
-        base, config = self.model.model, self.model.config
-        hidden = self.embed(self.token[:, None], None, self.cache.past_counts[:, None])
-        if config.model_type == "huginn_recurrent":
-            hidden = self.cache.through(base.prelude, hidden, context)
-            return torch.cat((base.initial_states(hidden, None), hidden), dim=-1)
-        return hidden
-
-    def logits(self, states: torch.Tensor, context: NamedTuple) -> torch.Tensor:
-        """Logits (B, V) of final states (B, 1, E)."""
-        base = self.model.model
-        if self.model.config.model_type == "huginn_recurrent":
-            found = self.cache.through(base.coda, base.norm(base.watched(states)), context, len(base.prelude))
-            states = base.norm(found)
-        return self.model.predict(states).squeeze(1)
-
     def iterate(self, warpers: Sequence[Any], ends: torch.Tensor) -> None:
-        """Take a depth step of all slots, and choose the next token of those that are done."""
-        cache, base, fresh = self.cache, self.model.model, self.done
-        context = context_of(base, cache, self.fixed)
-        layout = PaddedLayout(base.config, self.strategy, self.mask, context, cache)
-        # a token that has halted takes no further step here
-        layout.keeps_keys, cache.rows = False, fresh
-        state, step = self.start(layout, self.embedded(context), fresh)
-        cache.rows = None
-        state, step, done = self.take(layout, state, step)
-        if self.ends_early:
-            self.complete(layout, state, step, done)
-        token = self.choose(self.logits(self.strategy.output(state)[0], context), warpers)
+        """Take a step of all slots, and choose the next token of those that are done."""
+        done, logits = self.slots.advance(self.token)
+        token = self.choose(logits, warpers)
         emits = done & (self.remaining > 0)
         ended = emits & ((token[:, None] == ends).any(-1) | (self.remaining == 1))
         self.report.copy_(torch.stack((torch.where(emits, token, -1), ended.long())))
         self.token.copy_(torch.where(done, token, self.token))
         self.remaining.copy_(torch.where(ended, 0, self.remaining - emits.long()))
-        cache.past_counts += done & (self.remaining > 0)
-        self.keep(state, step, done)
-
-    def complete(self, layout: PaddedLayout, state: Any, step: torch.Tensor, done: torch.Tensor) -> None:
-        """Leave keys, values and sums of the skipped steps for later tokens, after so many steps (B,)."""
-        cache, strategy, plane = self.cache, self.strategy, step - 1
-        # a rejected candidate was computed from the final state, and its keys are in the plane of that step
-        rejected = strategy.needs_candidate and not strategy.exits
-        if not (rejected or keeps_keys(self.model.config, strategy)):
-            plane, source = step, strategy.attended(state)
-            projected = self.block.keys_values(state.hidden if source is None else source, layout.context)
-            cache.context(layout.context, plane).past.write(*projected)
-        features = strategy.features(state, state.hidden if strategy.needs_candidate else None)
-        cache.leave(done, plane, step if self.decides_ahead else step - 1, features.squeeze(1))
+        self.slots.go_on(done & (self.remaining > 0))
 
     def choose(self, logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
         """The next tokens (B,) by logits (B, V): the likeliest, or drawn if there are warpers, by Gumbel noise."""
@@ -308,10 +368,10 @@ class DecodingEngine(Slots):
         ids = [torch.as_tensor(each, dtype=torch.long, device=self.device).flatten() for each in prompts]
         waiting, ready = deque(enumerate(ids)), deque()
         lengths = [*map(len, ids)] or [1]
-        if min(*lengths, max_new_tokens) < 1 or max(lengths) + max_new_tokens > self.cache.length + 1:
+        if min(*lengths, max_new_tokens) < 1 or max(lengths) + max_new_tokens > self.slots.max_length + 1:
             raise ValueError(
                 f"prompts have {min(lengths)} to {max(lengths)} tokens and max_new_tokens is {max_new_tokens}: pass at "
-                f"least 1 of each, and together at most one more than max_length, {self.cache.length}"
+                f"least 1 of each, and together at most one more than max_length, {self.slots.max_length}"
             )
         warpers = [TemperatureLogitsWarper(temperature)] if do_sample else []
         warpers += [TopKLogitsWarper(top_k)] if do_sample and top_k > 0 else []
@@ -319,15 +379,15 @@ class DecodingEngine(Slots):
         ends = self.model.generation_config.eos_token_id if eos_token_id is None else eos_token_id
         self.remaining.zero_()
         run = self.prepared((do_sample, temperature, top_k, top_p), warpers, [] if ends is None else ends)
-        late, texts = LateValues(), [None] * len(self.step)
+        late, texts = LateValues(), [None] * len(self.token)
         while waiting or ready or texts.count(None) < len(texts):
             for slot, text in enumerate(texts):
                 if text is None and waiting and not ready:
                     ready.extend(self.read([waiting.popleft() for _ in texts if waiting]))
                 if text is None and ready:
                     texts[slot], prompt, *place = ready.popleft()
-                    self.cache.read(slot, *place, len(prompt) - 1)
-                    self.token[slot], self.remaining[slot], self.done[slot] = prompt[-1], max_new_tokens, True
+                    self.slots.read(slot, *place, len(prompt) - 1)
+                    self.token[slot], self.remaining[slot] = prompt[-1], max_new_tokens
             if do_sample:
                 self.noise.exponential_(generator=generator)
             run()
@@ -348,12 +408,12 @@ class DecodingEngine(Slots):
     def read(self, texts: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[int, torch.Tensor, Any, int]]:
         """Read numbered prompts but for their last tokens -> those, a cache of all, and the row of each."""
         cache = self.model.model.new_cache(self.options.get("max_depth"))
-        begun = [prompt[:-1] for _, prompt in texts if len(prompt) > 1]
-        rows = accumulate(int(len(prompt) > 1) for _, prompt in texts)
-        if begun:
-            ids, mask = (pad_sequence(each, batch_first=True) for each in (begun, [*map(torch.ones_like, begun)]))
-            self.model(ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1, **self.options)
-        return [(*text, cache, row - 1) for text, row in zip(texts, rows, strict=True)]
+        # a single token as padding, because nothing precedes it
+        begun = [(prompt[:-1], 1) if len(prompt) > 1 else (prompt, 0) for _, prompt in texts]
+        mask = pad_sequence([torch.full_like(ids, is_token) for ids, is_token in begun], batch_first=True)
+        ids = pad_sequence([ids for ids, _ in begun], batch_first=True)
+        self.model(ids, attention_mask=mask, past_key_values=cache, logits_to_keep=1, **self.options)
+        return [(*text, cache, row) for row, text in enumerate(texts)]
 
     def generate(self, prompts: Sequence[torch.Tensor | Sequence[int]], **options: Any) -> list[torch.Tensor]:
         """The texts (n,), each with its prompt; options are those of `stream`."""

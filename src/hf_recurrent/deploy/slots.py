@@ -46,8 +46,6 @@ class Slots:
         )
         for name in options:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
-        if number < 1:
-            raise ValueError(f"there are {number} slots: pass at least 1")
         rule = base.resolve_exit(ExitOptions(*exits), max_depth, threshold, head)
         call = ForwardCall(
             max_depth, threshold, False, False, False, None, None, {}, rule, head, base.features, full=True
@@ -124,14 +122,16 @@ class Slots:
                 old.copy_(new)
 
 
-def check_slots(model: PreTrainedModel, architectures: tuple[str, ...], instead: str) -> None:
-    """Raise a ValueError unless units of the model can be computed in slots.
+def check_slots(model: PreTrainedModel, number: int, architectures: tuple[str, ...], instead: str) -> None:
+    """Raise a ValueError unless units of the model can be computed in so many slots.
 
     Args:
         architectures: supported ones.
         instead: what to call for others.
     """
     config, name = model.config, type(model).__name__
+    if number < 1:
+        raise ValueError(f"there are {number} slots: pass at least 1")
     if model.training:
         raise ValueError(f"the {name} is in training mode: call .eval() first")
     if not isinstance(model, RecurrentPreTrainedModel):
