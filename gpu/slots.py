@@ -120,6 +120,8 @@ def checks(setting: Setting) -> Iterator[Check]:
         for name in ("gut", "ndr") if compiled else ("gut", "ut", "ndr", "albert_recurrent"):
             check = functools.partial(answers, setting, name, compiled)
             yield Check(f"answers of {name}{kind}", functools.partial(alone, check))
-        for name in ("gut",) if compiled else ("gut", "ut", "ndr", "ouro_recurrent", "huginn_recurrent"):
+        for name in (
+            ("gut",) if compiled else ("gut", "ut", "ndr", "ouro_recurrent", "huginn_recurrent", "tlb", "gutlb")
+        ):
             check = functools.partial(texts, setting, name, compiled)
             yield Check(f"texts of {name}{kind}", functools.partial(alone, check))
