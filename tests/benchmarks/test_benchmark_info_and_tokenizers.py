@@ -28,7 +28,7 @@ EXAMPLES = {
 # those whose texts others wrote, and that cannot be had without a network
 DOWNLOADED = ("cfq", "wmt14_en_de")
 # those whose configs have facts of their own; test_configs_that_differ.py tests these
-DIFFERING = ("lra", "lra_stand_in")
+DIFFERING = ("lra",)
 ALIKE = [name for name in list_benchmarks() if name not in DIFFERING]
 # those whose words are known; long documents are tested in test_long_documents_tokenizers.py
 SYNTHETIC = [name for name in ALIKE if name not in ("long_documents", *DOWNLOADED)]

@@ -1,4 +1,4 @@
-"""Benchmarks whose configs have labels, columns and words of their own: `lra` and what stands in for it."""
+"""A benchmark whose configs have labels, columns and words of their own: `lra`."""
 
 import pytest
 from transformers import AutoTokenizer
@@ -14,16 +14,13 @@ from hf_recurrent.benchmarks import (
 from hf_recurrent.benchmarks.pixels import draw_picture, parse_pixels
 
 SMALL = {"num_train": 5, "num_validation": 2, "num_test": 3}
-CONFIGS = [(name, config) for name in ("lra", "lra_stand_in") for config in benchmark_info(name).configs]
+CONFIGS = [("lra", config) for config in benchmark_info("lra").configs]
 # those that are made here, with what makes few rows of them
 MADE = {
     ("lra", "listops"): SMALL,
     ("lra", "pathfinder32"): {**SMALL, "contour_length": 5},
-    ("lra_stand_in", "digits"): {},
-    ("lra_stand_in", "passages"): {**SMALL, "max_bytes": 200},
-    ("lra_stand_in", "pathfinder16"): SMALL,
 }
-PIXELS = {"image": 256, "digits": 17, "pathfinder16": 256, **{f"pathfinder{side}": 256 for side in (32, 64, 128, 256)}}
+PIXELS = {"image": 256, **{f"pathfinder{side}": 256 for side in (32, 64, 128, 256)}}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,6 @@ def test_tokenizer_of_a_config(rows, name, config, tmp_path):
 
 def test_the_whole_has_the_facts_of_its_default_config():
     assert benchmark_info("lra").label_names == benchmark_info("lra", "listops").label_names
-    assert benchmark_info("lra_stand_in").text_columns == ("pixels",)
     assert build_tokenizer("lra").get_vocab() == build_tokenizer("lra", "listops").get_vocab()
     assert build_tokenizer("lra")("( [MAX 2 9 ] )") == build_tokenizer("listops")("[MAX 2 9]")
     assert normalize_expression("[MAX 2 9[MIN 4 7]0]", "lra") == "[MAX 2 9 [MIN 4 7 ] 0 ]"
@@ -113,9 +109,6 @@ def test_a_picture_is_drawn_where_it_is_bright():
     [
         ("lra", "pathfinder", {}, "unknown config 'pathfinder' of benchmark 'lra'; available: listops, text,"),
         ("lra", "retrieval", {}, "give data_dir"),
-        ("lra_stand_in", "reviews", {}, "give data_dir"),
-        ("lra_stand_in", "digits", {"data_dir": "."}, "benchmark 'lra_stand_in', config 'digits' has no files"),
-        ("lra_stand_in", "passages", {"data_dir": "."}, "config 'passages' has no files; leave data_dir out"),
         ("lra", "pathfinder32", {"difficulty": "curv_baseline"}, "difficulty='curv_baseline' chooses among the images"),
         ("lra", "pathfinder32", {"num_validation": None}, "num_validation=None: config 'pathfinder32' needs a number"),
         ("lra", "pathfinder32", {"continuity": 0}, "continuity=0: expected None or a number above 0, of at most 10"),

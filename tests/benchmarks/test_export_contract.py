@@ -22,7 +22,6 @@ EXPORTS = {
     "simple_arithmetic": (None, {**SMALL, "disjoint": False}),
     "listops_depth": (None, {**SMALL, "max_train_depth": 2, "valid_extra_depth": 1, "max_test_depth": 4}),
     "lra": (["listops", "pathfinder32"], {**SMALL, "contour_length": 5}),
-    "lra_stand_in": (["digits"], {}),
     "long_documents": (["python"], {}),
 }
 
@@ -152,7 +151,6 @@ def test_the_card_states_no_default_that_was_changed(tmp_path, cache):
         ("lra", "text"),
         ("lra", "retrieval"),
         ("lra", "image"),
-        ("lra_stand_in", "reviews"),
         ("long_documents", "pg19"),
     ],
 )

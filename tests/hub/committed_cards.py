@@ -14,7 +14,6 @@ CLASSIFIERS = {
         [*MODEL_CARDS.glob("*/config.json"), GUT_LISTOPS / "config.json"], key=lambda path: path.parent.name
     )
     if json.loads(path.read_text())["architectures"][0].endswith("ForSequenceClassification")
-    and json.loads((path.parent / "results.json").read_text())["data"]["name"] != "lra_stand_in"
 }
 
 

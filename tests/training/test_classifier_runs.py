@@ -331,17 +331,16 @@ ARENA = {
     "reviews": {
         "model_type": "gutlb",
         "config": {**NARROW, **CHUNKS},
-        "benchmark": "lra_stand_in",
-        "benchmark_config": "reviews",
-        "benchmark_params": {"max_bytes": 300, "validation_share": 0.3, "test_share": 0.3},
-        "data_dir": "REVIEWS",
+        "benchmark": "lra",
+        "benchmark_config": "text",
+        "benchmark_params": {"max_bytes": 300},
     },
     "passages": {
         "model_type": "tlb",
         "config": {**NARROW, **CHUNKS, "pair_encoding": "siamese"},
-        "benchmark": "lra_stand_in",
-        "benchmark_config": "passages",
-        "benchmark_params": {**SMALL, "max_bytes": 150},
+        "benchmark": "lra",
+        "benchmark_config": "retrieval",
+        "benchmark_params": {"max_bytes": 150},
         "per_device_train_batch_size": None,
         "batch_tokens": 700,
     },
@@ -352,9 +351,13 @@ ARENA = {
 def test_pixels_are_drawn_and_bytes_are_not(name, tmp_path):
     # of which one is no UTF-8
     for kind, word in (("pos", b"fine "), ("neg", b"poor \xff\xe9 ")):
-        for number in range(12):
-            text = b"a film from /usr/share, " + word * (5 * number + 3)
-            write_file(tmp_path / "texts" / kind / f"{number}.txt", text)
+        texts = [b"a film from /usr/share, " + word * (5 * number + 3) for number in range(6)]
+        for number, text in enumerate(texts):
+            for split in ("train", "test"):
+                write_file(tmp_path / "texts" / split / kind / f"{number}.txt", text)
+    for split in ("train", "eval", "test"):
+        lines = [b"%d.0\t1\t2\t%b\t%b\n" % (number % 2, text, text[:40]) for number, text in enumerate(texts)]
+        write_file(tmp_path / "texts" / f"new_aan_pairs.{split}.tsv", b"".join(lines))
     recipe = {
         **TINY,
         "config": NARROW,
@@ -363,7 +366,7 @@ def test_pixels_are_drawn_and_bytes_are_not(name, tmp_path):
         "save_steps": 2,
         **ARENA[name],
     }
-    recipe |= {"data_dir": str(tmp_path / "texts")} if "data_dir" in recipe else {}
+    recipe |= {} if name == "drawings" else {"data_dir": str(tmp_path / "texts")}
     folder = train(tmp_path / "run", recipe, per_device_eval_batch_size=4)
     figures = [path.name for path in folder.glob("assets/*") if path.stat().st_size > 5000]
     assert sum(each.endswith("_picture.png") for each in figures) == (2 if name == "drawings" else 0)

@@ -20,7 +20,6 @@ BENCHMARKS = {
     "cfq": ("cfq.benchmark", "CompositionalFreebaseQuestions"),
     "wmt14_en_de": ("wmt14_en_de.benchmark", "WMT14EnglishGerman"),
     "lra": ("lra.benchmark", "LongRangeArena"),
-    "lra_stand_in": ("lra_stand_in.benchmark", "LongRangeArenaStandIn"),
 }
 
 
