@@ -275,8 +275,8 @@ class DecodingEngine:
     threads, and make a new one after changes of the model.
 
     Args:
-        model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent`, `huginn_recurrent`, or
-            of constant size `tlb`, `gutlb`, `block_recurrent` or `rnn`.
+        model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent`, `huginn_recurrent`, or,
+            with a cache of constant size, `tlb`, `gutlb`, `block_recurrent` or `rnn`.
         slots: texts that are written at the same time.
         max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth. Any
             length is possible where the cache has a constant size.
