@@ -93,12 +93,13 @@ def default_of(field: dataclasses.Field) -> Any:
 
 
 def fields_shown(model_type: str) -> dict[str, Any]:
-    """The fields on the page of an architecture: all but common ones with their common default."""
+    """The fields on the page of an architecture: all but common ones with their common default and description."""
     config_class = ARCHITECTURES[model_type].config_class
-    shown = {}
+    explained, shown = descriptions(config_class), {}
     for name, default in declared(config_class).items():
         first = owner(config_class, name)
-        if first not in COMMON.values() or name in ALWAYS or default != declared(first)[name]:
+        own = first not in COMMON.values() or name in ALWAYS
+        if own or default != declared(first)[name] or explained[name] != descriptions(first)[name]:
             shown[name] = default
     return shown
 

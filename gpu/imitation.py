@@ -109,8 +109,8 @@ def call(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         # of whole numbers, which CUDA counts, too
         args = (plainly(Tensor.float, args[:1], {}), *args[1:])
     output = plainly(function, args, kwargs)
-    if function is Tensor.to and here and not there and output is own:
-        # a copy, whatever is written on the device later
+    if function in (Tensor.to, Tensor.cpu) and here and not there and output is own:
+        # moving copies: later writes on the device do not reach it
         output = plainly(Tensor.clone, (output,), {})
     if name == "_pack_padded_sequence" and there:
         return put(output[0]), output[1]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from hf_recurrent.deploy import ClassifierPool, DecodingEngine
+from hf_recurrent.deploy.decoding import BY_STEP
 from perf import ouro
 from perf.core import Table, measure
 from perf.models import build, infer, mixed_batch, tune_depth
@@ -120,8 +121,6 @@ def checks(setting: Setting) -> Iterator[Check]:
         for name in ("gut", "ndr") if compiled else ("gut", "ut", "ndr", "albert_recurrent"):
             check = functools.partial(answers, setting, name, compiled)
             yield Check(f"answers of {name}{kind}", functools.partial(alone, check))
-        for name in (
-            ("gut",) if compiled else ("gut", "ut", "ndr", "ouro_recurrent", "huginn_recurrent", "tlb", "gutlb")
-        ):
+        for name in ("gut",) if compiled else (*BY_STEP, "tlb", "gutlb"):
             check = functools.partial(texts, setting, name, compiled)
             yield Check(f"texts of {name}{kind}", functools.partial(alone, check))

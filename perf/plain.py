@@ -93,6 +93,7 @@ def loops(args: argparse.Namespace) -> Iterator[dict]:
 
 
 def weights_of_step(model: torch.nn.Module) -> int:
+    """Entries of the matrices of a depth step and its halting head, or of a Llama layer."""
     base = model.model
     parts = [base.block, getattr(base, "halting_head", None)] if hasattr(base, "block") else [base.layers[0]]
     return sum(each.numel() for part in parts if part is not None for each in part.parameters() if each.dim() > 1)

@@ -28,7 +28,7 @@ WRITING = (
     Variant("ndr_absolute_relative", "ndr", {"attention": "absolute_relative"}),
     Variant("ouro_window", "ouro_recurrent", {"sliding_layers": [1], "sliding_window": 3}),
 )
-# read and written a whole token at a time; chunks have 4 tokens
+# models that take all depth steps of a token in each iteration
 STATES = [
     each for each in LANGUAGE_VARIANTS if each.architecture in BY_TOKEN and not each.typed and each.name != "tlb_count"
 ]

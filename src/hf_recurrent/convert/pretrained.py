@@ -103,7 +103,7 @@ def our_config(original: Original, theirs: dict[str, Any], kwargs: dict[str, Any
     if any("Pabee" in name for name in theirs.get("architectures") or ()):
         fields |= SEPARATE
     if "halting" in kwargs:
-        # which the default of `depth_objective` follows
+        # the default of `depth_objective` depends on it
         fields["halting"] = kwargs["halting"]
     config_class = original.architecture.config_class
     try:

@@ -27,7 +27,7 @@ from ..models.ops.positions import rotation_angles, rotation_table, sinusoids, x
 from .cuda_graphs import repeated
 from .slots import Slots, check_slots
 
-# those whose cache has keys of every token and step, and those whose cache has a constant size
+# architectures whose cache has keys of every token and step, and those whose cache has a constant size
 BY_STEP = ("ut", "gut", "ndr", "ouro_recurrent", "huginn_recurrent")
 BY_TOKEN = ("tlb", "gutlb", "block_recurrent", "rnn")
 
@@ -170,7 +170,7 @@ def context_of(base: nn.Module, cache: SlotCache, fixed: torch.Tensor | None) ->
 
 
 class DepthSlots(Slots):
-    """Texts of a model that iterates one block, whose present tokens take one depth step at a time."""
+    """Texts of a model that iterates one block: in each iteration their current tokens take one depth step."""
 
     def __init__(self, model: PreTrainedModel, slots: int, max_length: int, **options: Any):
         base, max_depth = model.model, options.get("max_depth")
@@ -180,12 +180,12 @@ class DepthSlots(Slots):
         self.fixed, self.mask, self.max_length = fixed_part(base, max_length), self.done[:, None].clone(), max_length
 
     def read(self, slot: int, cache: Any, row: int, number: int) -> None:
-        """Begin a text in a slot, whose first tokens, so many, are in a row of a model's cache."""
+        """Start a text in a slot, with the first `number` tokens in `row` of a model's cache."""
         self.cache.read(slot, cache, row, number)
         self.done[slot] = True
 
     def advance(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take a step of all present tokens (B,) -> which are done (B,), and logits (B, V), of any value for others."""
+        """Take a step of all current tokens (B,) -> which of them are done (B,), and logits (B, V), valid for those."""
         cache, base, fresh = self.cache, self.model.model, self.done
         context = context_of(base, cache, self.fixed)
         layout = PaddedLayout(base.config, self.strategy, self.mask, context, cache)
@@ -199,8 +199,8 @@ class DepthSlots(Slots):
         self.keep(state, step, done)
         return done, self.logits(self.strategy.output(state)[0], context)
 
-    def go_on(self, rows: torch.Tensor) -> None:
-        """Have further tokens in these rows (B,)."""
+    def next_tokens(self, rows: torch.Tensor) -> None:
+        """Go on to the next position in the slots where `rows` (B,) is True."""
         self.cache.past_counts += rows
 
     def embedded(self, token: torch.Tensor, context: NamedTuple) -> torch.Tensor:
@@ -234,15 +234,15 @@ class DepthSlots(Slots):
 
 
 class StateSlots:
-    """Texts of a model whose cache has a constant size, whose present tokens take all depth steps at once."""
+    """Texts of a model whose cache has a constant size: in each iteration their current tokens take all depth steps."""
 
     max_length = math.inf
 
-    def __init__(self, model: PreTrainedModel, slots: int, max_length: int, **options: Any):
+    def __init__(self, model: PreTrainedModel, slots: int, **options: Any):
         self.model, self.options = model, options
         self.cache = model.model.new_cache(options.get("max_depth"))
         token = torch.zeros(slots, dtype=torch.long, device=model.device)
-        # which has tensors from the first token on, and those that a graph writes from the second
+        # the cache gets its tensors with the first token, and those that graphs update with the second
         model(token[:, None], past_key_values=self.cache, **options)
         self.cache.pin()
         with capturing():
@@ -253,7 +253,7 @@ class StateSlots:
         """As of `DepthSlots`."""
         for own, other in zip(self.cache.layers, cache.layers, strict=True):
             for name, tensor in own.tensors.items():
-                # none of a block that has not begun
+                # keys and values are missing where the current block has no tokens yet
                 tensor[slot] = other.tensors[name][row] if name in other.tensors else 0
 
     def advance(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -261,31 +261,31 @@ class StateSlots:
         logits = self.model(token[:, None], past_key_values=self.cache, **self.options).logits
         return torch.ones_like(token, dtype=torch.bool), logits[:, -1]
 
-    def go_on(self, rows: torch.Tensor) -> None:
-        """The cache counts tokens itself, and those after the last of a text do no harm."""
+    def next_tokens(self, rows: torch.Tensor) -> None:
+        """Nothing to do: the cache counts its tokens."""
 
 
 class DecodingEngine:
     """Writes texts with a language model, many at a time, whatever depth each token takes.
 
     A fixed number of slots have a text each. One iteration is a depth step of all of them; a token that halts gives its
-    place to the next token of its text, and a finished text to the next prompt. Where the cache has a constant size, as
-    of chunk-recurrent models, an iteration is a whole token of each text. Iterations do not wait for the host: on
-    a GPU each is one CUDA graph. Texts are those of `generate`; there is no beam search. Do not use it from several
+    place to the next token of its text, and a finished text to the next prompt. Models whose cache has a constant size,
+    such as chunk-recurrent ones, write one token of every text in each iteration. Iterations do not wait for the host:
+    on a GPU each is one CUDA graph. Texts are those of `generate`; there is no beam search. Do not use it from several
     threads, and make a new one after changes of the model.
 
     Args:
         model: a causal language model in evaluation mode: `ut`, `gut`, `ndr`, `ouro_recurrent`, `huginn_recurrent`, or,
             with a cache of constant size, `tlb`, `gutlb`, `block_recurrent` or `rnn`.
         slots: texts that are written at the same time.
-        max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth. Any
-            length is possible where the cache has a constant size.
+        max_length: tokens of the longest text, its prompt included; memory grows with it, the slots and the depth.
+            Without effect where the cache has a constant size: texts may then have any length.
         graph: whether to capture a CUDA graph; by default on a GPU.
         compiled: whether torch compiles an iteration.
         options: of the model's calls, such as `max_depth`, `halting_threshold` or `exit_criterion`.
 
     Attributes:
-        iterations: those that were run so far.
+        iterations: number of iterations so far.
 
     Raises:
         ValueError: a model or an option that is not supported.
@@ -309,8 +309,8 @@ class DecodingEngine:
         check_slots(model, slots, (*BY_STEP, *BY_TOKEN), "call model.generate")
         if not hasattr(model, "lm_head") or not model.config.is_causal:
             raise ValueError(f"the {type(model).__name__} predicts no next token: load it by AutoModelForCausalLM")
-        kind = DepthSlots if model.config.model_type in BY_STEP else StateSlots
-        self.slots = kind(model, slots, max_length, **options)
+        by_step = model.config.model_type in BY_STEP
+        self.slots = DepthSlots(model, slots, max_length, **options) if by_step else StateSlots(model, slots, **options)
         self.model, self.options, self.device, self.compiled = model, options, model.device, compiled
         self.graph = self.device.type == "cuda" if graph is None else graph
         self.iterations, self.runs = 0, {}
@@ -329,7 +329,7 @@ class DecodingEngine:
         self.report.copy_(torch.stack((torch.where(emits, token, -1), ended.long())))
         self.token.copy_(torch.where(done, token, self.token))
         self.remaining.copy_(torch.where(ended, 0, self.remaining - emits.long()))
-        self.slots.go_on(done & (self.remaining > 0))
+        self.slots.next_tokens(done & (self.remaining > 0))
 
     def choose(self, logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
         """The next tokens (B,) by logits (B, V): the likeliest, or drawn if there are warpers, by Gumbel noise."""
@@ -408,7 +408,7 @@ class DecodingEngine:
     def read(self, texts: Sequence[tuple[int, torch.Tensor]]) -> list[tuple[int, torch.Tensor, Any, int]]:
         """Read numbered prompts but for their last tokens -> those, a cache of all, and the row of each."""
         cache = self.model.model.new_cache(self.options.get("max_depth"))
-        # a single token as padding, because nothing precedes it
+        # nothing precedes the token of a prompt of one: its row is padding
         begun = [(prompt[:-1], 1) if len(prompt) > 1 else (prompt, 0) for _, prompt in texts]
         mask = pad_sequence([torch.full_like(ids, is_token) for ids, is_token in begun], batch_first=True)
         ids = pad_sequence([ids for ids, _ in begun], batch_first=True)

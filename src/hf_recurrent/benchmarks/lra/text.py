@@ -1,4 +1,4 @@
-"""The Text task, IMDB, and texts with a folder for each label, `neg` and `pos`, in a folder or a zip file.
+"""The Text task, IMDB, from the authors' archive or the data set on the Hub.
 
 - The authors' archive (aclImdb): `train/neg/*.txt`, `train/pos/*.txt`, `test/neg/*.txt`, `test/pos/*.txt`, in a folder
   or a zip file, or in the folder `aclImdb` there. The reviews without labels, `train/unsup`, are not read.
@@ -93,20 +93,18 @@ def _plan_texts(params: Mapping[str, Any], data_dir: Path) -> Plan:
         texts = splits["train"]
         for split, (places,) in divide([len(texts)], held_out(len(texts), num_validation)).items():
             splits[split] = [texts[place] for place in sorted(places)]
-    return {split: text_shards(data_dir, texts, params["max_bytes"]) for split, texts in splits.items()}
-
-
-def text_shards(root: Path, texts: Sequence[Text], max_bytes: int) -> list[Shard]:
-    """The shards of texts of a folder or zip file."""
-    is_folder = root.is_dir()
-    return [
-        Shard(
-            text_examples,
-            (str(root), part, max_bytes),
-            tuple(str(root / name) for name, _ in part) if is_folder else (str(root),),
-        )
-        for part in parts(texts)
-    ]
+    root, is_folder = str(data_dir), data_dir.is_dir()
+    return {
+        split: [
+            Shard(
+                text_examples,
+                (root, part, params["max_bytes"]),
+                tuple(str(data_dir / name) for name, _ in part) if is_folder else (root,),
+            )
+            for part in parts(texts)
+        ]
+        for split, texts in splits.items()
+    }
 
 
 def text_examples(root: str, texts: Sequence[Text], max_bytes: int) -> Iterator[dict[str, object]]:

@@ -152,8 +152,7 @@ def unchanged(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
 
 def confidence(log_probabilities: torch.Tensor) -> torch.Tensor:
     """Probability of the predicted class, the smallest over the answers: (U, A, C) -> (U,)."""
-    found = log_probabilities.amax(-1).exp()
-    return found.squeeze(-1) if found.shape[-1] == 1 else found.amin(-1)
+    return log_probabilities.amax(-1).exp().amin(-1)
 
 
 def entropy(log_probabilities: torch.Tensor) -> torch.Tensor:

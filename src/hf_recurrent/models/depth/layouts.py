@@ -334,15 +334,16 @@ class Layout:
             return of_live(predict, live.flatten(), states.flatten(0, -2)).unflatten(0, live.shape)
 
         def of_rows(*parts: torch.Tensor) -> torch.Tensor:
-            found = predict(*parts) if pooling is not None else predict(*parts, self.columns)
+            found = predict(*parts)
             pairs = parts[0].shape[0] // found.shape[0]
             return found if pairs == 1 else found.repeat(pairs, *(1,) * (found.dim() - 1))
 
         if pooling is not None:
-            # one state of a row costs less than to leave out those that have halted
+            # a head on one state of each row costs less than to gather the live rows
             return self.for_units(of_rows(self.pool(states, pooling)))
         live = self.lays_out(live).any(-1) if self.strategy.token_units else live
-        return self.for_units(of_live(of_rows, live, self.lays_out(states), self.mask, self.row_numbers()))
+        parts = self.lays_out(states), self.mask, self.row_numbers()
+        return self.for_units(of_live(lambda *parts: of_rows(*parts, self.columns), live, *parts))
 
     def complete_cache(self, block: nn.Module, state: NamedTuple) -> None:
         """Write keys, values and sums of the skipped steps, those of final states, for later tokens."""
